@@ -1,0 +1,69 @@
+# Every target sets up what it needs from nothing but Python 3.11+ and a package index.
+# uv is used where it is installed, venv and pip where it is not.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+UV     := $(shell command -v uv 2>/dev/null)
+
+.PHONY: run test lint types layers unit bench lock clean help
+
+help:
+	@echo "make run    train a small model as a gang of four processes on this machine"
+	@echo "make test   lint, types, layers and all tests"
+	@echo "make lint   ruff, mypy --strict and import-linter"
+	@echo "make bench  measure decision speed, print one table"
+
+run: $(VENV)/.run-ready
+	@$(BIN)/unisono run examples/digits-gang.yaml
+
+test: lint unit
+
+unit: $(VENV)/.dev-ready
+	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev-ready
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Unisono needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+ifdef UV
+	$(UV) venv --quiet --allow-existing --python $$($(PYTHON) -c 'import sys; print(sys.executable)') $(VENV)
+else
+	$(PYTHON) -m venv $(VENV)
+endif
+
+# $(1): lock file. The project itself is installed in place, built by the hatchling that the lock pins.
+ifdef UV
+install = $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1) && \
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+else
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1) && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
+
+$(VENV)/.run-ready: requirements/run.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up in $(VENV) (first time only) ..."
+	@$(call install,requirements/run.lock)
+	@touch $@
+
+$(VENV)/.dev-ready: requirements/dev.lock pyproject.toml | $(VENV)/bin/python
+	@$(call install,requirements/dev.lock)
+	@touch $@ $(VENV)/.run-ready
+
+COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--no-annotate --upgrade --quiet pyproject.toml --extra fast
+
+lock:
+	$(COMPILE) --group build -o requirements/run.lock
+	$(COMPILE) --group dev -o requirements/dev.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

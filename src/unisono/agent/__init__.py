@@ -1,0 +1,1 @@
+"""One node: this machine with real processes, or simulated nodes."""

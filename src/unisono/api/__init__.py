@@ -1,0 +1,1 @@
+"""Objects on the wire: structs per API group, quantities, defaulting, validation and CRD manifests."""

@@ -1,0 +1,1 @@
+"""The embedded Kubernetes API: store, REST, watch, patches, tables, admission, garbage collector."""

@@ -1,0 +1,1 @@
+"""Cluster state as arrays, pure: nodes, resources, pod classes, jobs and queues."""

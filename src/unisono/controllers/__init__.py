@@ -1,0 +1,1 @@
+"""Reconcilers that turn desired objects into pods, groups and statuses through kube.Client alone."""

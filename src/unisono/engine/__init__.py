@@ -1,0 +1,1 @@
+"""Decisions, pure: session, transaction, actions, plug-ins and verdicts."""

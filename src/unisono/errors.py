@@ -1,0 +1,140 @@
+"""The one tree of errors that Unisono raises on purpose.
+
+::
+
+    UnisonoError                 message is one sentence that says what to do
+    ├── ConfigError              a configuration file or flag; knows file, line and key
+    ├── ApiError                 an API server's Status: code, reason, details
+    │   ├── NotFound             404
+    │   ├── AlreadyExists        409, reason AlreadyExists
+    │   ├── Conflict             409, reason Conflict
+    │   ├── Gone                 410, reason Expired or Gone
+    │   ├── Invalid              422, carries field errors
+    │   └── Unavailable          429, 5xx and connection failures: try again later
+    ├── EngineError              a broken invariant of a decision; never leaves the scheduler loop
+    └── AgentError               this machine cannot run a pod
+
+Subclasses that belong to one room live there and derive from these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class UnisonoError(Exception):
+    """Base of every error raised on purpose; ``str()`` is one sentence for the user."""
+
+
+class ConfigError(UnisonoError):
+    """A configuration value is wrong; names the file, the line (1-based) and the key where known."""
+
+    def __init__(self, message: str, *, file: str = "", line: int = 0, key: str = "") -> None:
+        self.file, self.line, self.key = file, line, key
+        where = ":".join(part for part in (file, str(line) if line else "") if part)
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class ApiError(UnisonoError):
+    """A Kubernetes ``Status`` of kind Failure.
+
+    Args:
+        message: the Status message, as Kubernetes words it.
+        code: HTTP status code.
+        reason: machine-readable reason such as ``NotFound``.
+        details: the Status ``details`` object (name, group, kind, causes, retryAfterSeconds).
+    """
+
+    code = 500
+    reason = "InternalError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        reason: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = self.code if code is None else code
+        self.reason = self.reason if reason is None else reason
+        self.details = details or {}
+
+
+class NotFound(ApiError):
+    """The object, or the kind, does not exist."""
+
+    code, reason = 404, "NotFound"
+
+
+class AlreadyExists(ApiError):
+    """An object of that name exists."""
+
+    code, reason = 409, "AlreadyExists"
+
+
+class Conflict(ApiError):
+    """The object changed since it was read, or a precondition failed."""
+
+    code, reason = 409, "Conflict"
+
+
+class Gone(ApiError):
+    """The resourceVersion is too old: list again."""
+
+    code, reason = 410, "Expired"
+
+
+class Invalid(ApiError):
+    """The object breaks a rule; ``details['causes']`` names the fields."""
+
+    code, reason = 422, "Invalid"
+
+
+class Unavailable(ApiError):
+    """The server cannot answer now (429, 5xx, no connection): try again after ``retry_after`` seconds."""
+
+    code, reason = 503, "ServiceUnavailable"
+    retry_after: float | None = None
+
+
+class EngineError(UnisonoError):
+    """An invariant of a decision does not hold."""
+
+
+class AgentError(UnisonoError):
+    """This machine cannot run a pod as its spec asks."""
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    "NotFound": NotFound,
+    "AlreadyExists": AlreadyExists,
+    "Conflict": Conflict,
+    "Expired": Gone,
+    "Gone": Gone,
+    "Invalid": Invalid,
+    "TooManyRequests": Unavailable,
+    "ServiceUnavailable": Unavailable,
+    "Timeout": Unavailable,
+    "ServerTimeout": Unavailable,
+    "InternalError": Unavailable,
+}
+
+
+def from_status(status: dict[str, Any], http_code: int = 500) -> ApiError:
+    """Turn a Kubernetes ``Status`` object (decoded JSON) into the matching error."""
+    reason = str(status.get("reason") or "")
+    code = int(status.get("code") or http_code)
+    kind = _BY_REASON.get(reason) or (Unavailable if code >= 500 or code == 429 else ApiError)
+    error = kind(
+        str(status.get("message") or f"the server answered {code}"),
+        code=code,
+        reason=reason or kind.reason,
+        details=status.get("details") or {},
+    )
+    if isinstance(error, Unavailable):
+        seconds = error.details.get("retryAfterSeconds")
+        error.retry_after = float(seconds) if seconds is not None else None
+    return error

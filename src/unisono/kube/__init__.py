@@ -1,0 +1,1 @@
+"""Talking to any Kubernetes API server: client protocol, informers, work queue, leader election, events."""

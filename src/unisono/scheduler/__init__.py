@@ -1,0 +1,1 @@
+"""The running scheduler: watches feed the cluster state, the engine decides, writers bind and report."""
