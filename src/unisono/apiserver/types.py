@@ -1,0 +1,138 @@
+"""Options that come with a request and answers that go back, shared by the service, the HTTP surface and the local client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from unisono.errors import ApiError
+
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+PatchType = Literal["merge", "json", "strategic", "apply"]
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write.
+
+    Attributes:
+        dry_run: run every step but store nothing.
+        field_validation: what to do with unknown fields: drop silently, drop with a warning, or refuse (400).
+        field_manager: name of the writer, as kubectl sends it; recorded by server-side apply.
+        force: server-side apply takes over the fields of other managers.
+        user: authenticated user name, for admission.
+    """
+
+    dry_run: bool = False
+    field_validation: FieldValidation = "Warn"
+    field_manager: str = ""
+    force: bool = False
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete.
+
+    Attributes:
+        grace_period_seconds: None leaves it to the object (a pod's own grace period); 0 removes at once.
+        propagation_policy: Background (default), Foreground or Orphan.
+        uid: only this incarnation, else 409.
+        resource_version: only this version, else 409.
+    """
+
+    dry_run: bool = False
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    user: str = ""
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any] | None, *, dry_run: bool = False, user: str = "") -> DeleteOptions:
+        """Read a ``DeleteOptions`` body (decoded JSON, or None).
+
+        Raises:
+            ApiError: 400 when a field has the wrong type or an unknown value.
+        """
+        body = body or {}
+        preconditions = body.get("preconditions") or {}
+        if not isinstance(preconditions, Mapping):
+            raise _bad("preconditions: Invalid value: must be an object")
+        grace = body.get("gracePeriodSeconds")
+        if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
+            raise _bad(f"gracePeriodSeconds: Invalid value: {grace!r}: must be an integer")
+        policy = body.get("propagationPolicy")
+        if policy is None and body.get("orphanDependents") is not None:
+            policy = "Orphan" if body["orphanDependents"] else "Background"
+        dry = dry_run or body.get("dryRun") == ["All"]
+        return cls(
+            dry_run=dry,
+            grace_period_seconds=grace,
+            propagation_policy=_text(policy, "propagationPolicy"),
+            uid=_text(preconditions.get("uid"), "preconditions.uid"),
+            resource_version=_text(preconditions.get("resourceVersion"), "preconditions.resourceVersion"),
+            user=user,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Answer of a write: the object as stored (or as it would be), whether it is new, and warnings for the user."""
+
+    object: bytes
+    created: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Answer of a delete: exactly one of both is set.
+
+    Attributes:
+        object: the object, when it stays for a while (finalizers, grace) or when its kind answers with itself.
+        details: ``details`` of the Success Status (name, group, kind, uid) otherwise.
+    """
+
+    object: bytes | None = None
+    details: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, sorted by namespace and name.
+
+    Attributes:
+        items: encoded objects.
+        resource_version: of the snapshot that all pages of this list show.
+        continue_token: asks for the next page; empty on the last.
+        remaining: objects after this page; None with selectors and on the last page.
+    """
+
+    items: list[bytes]
+    resource_version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvent:
+    """One watch event; a BOOKMARK's object has kind, apiVersion and metadata.resourceVersion only."""
+
+    type: EventType
+    object: bytes
+    resource_version: int
+
+
+def _bad(message: str) -> ApiError:
+    return ApiError(message, code=400, reason="BadRequest")
+
+
+def _text(value: Any, where: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise _bad(f"{where}: Invalid value: {value!r}: must be a string")
