@@ -39,5 +39,6 @@ class LogSource(Protocol):
 
         Raises:
             unisono.errors.UnisonoError: the log cannot be read; the message is shown to the user.
+
         """
         ...

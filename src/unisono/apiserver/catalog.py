@@ -1,0 +1,102 @@
+"""Which kinds are served under which group and version: the one source of routing, discovery and OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.api.kind import Kind
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS = ("get", "patch", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """A path below one object.
+
+    Attributes:
+        name: last segment of the path.
+        group: group of the kind that is read or written there.
+        version: its version.
+        kind: its name.
+        verbs: what may be done.
+
+    """
+
+    name: str
+    group: str
+    version: str
+    kind: str
+    verbs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A kind as served under one version; aliases differ from ``kind.version``."""
+
+    kind: Kind[Any]
+    version: str
+    subresources: tuple[Subresource, ...]
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``group/version``, with the version under which it is served."""
+        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The subresource of that name."""
+        return next((entry for entry in self.subresources if entry.name == name), None)
+
+
+class Catalog:
+    """All served kinds, in the order in which discovery lists them."""
+
+    def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
+        self._served: dict[tuple[str, str, str], Served] = {}
+        self._groups: dict[str, list[str]] = {}
+        for kind in sorted(kinds, key=lambda kind: _group_rank(kind.group)):
+            self.add(kind)
+
+    def add(self, kind: Kind[Any]) -> None:
+        """Serve one more kind under its own version and its aliases; the own version is preferred."""
+        versions = self._groups.setdefault(kind.group, [])
+        for version in (kind.version, *kind.alias_versions):
+            if version not in versions:
+                versions.append(version)
+            self._served[kind.group, version, kind.plural] = Served(
+                kind, version, _subresources(kind, version)
+            )
+
+    def find(self, group: str, version: str, plural: str) -> Served | None:
+        """The kind behind a resource URL."""
+        return self._served.get((group, version, plural))
+
+    def groups(self) -> list[tuple[str, list[str]]]:
+        """Groups with their versions, preferred version first; core has the name ``""`` and comes first."""
+        return [(group, list(versions)) for group, versions in self._groups.items()]
+
+    def resources(self, group: str, version: str) -> list[Served]:
+        """The kinds of one group and version."""
+        return [served for key, served in self._served.items() if key[:2] == (group, version)]
+
+
+def _group_rank(group: str) -> tuple[int, str]:
+    # Among groups that share a plural, such as jobs, kubectl takes the first listed: Kubernetes' own groups lead.
+    if not group:
+        return 0, ""
+    return (1 if "." not in group or group.endswith(".k8s.io") else 2), group
+
+
+def _subresources(kind: Kind[Any], version: str) -> tuple[Subresource, ...]:
+    found = []
+    if kind.group == "" and kind.plural == "pods":
+        found += [
+            Subresource("binding", "", "v1", "Binding", ("create",)),
+            Subresource("eviction", "policy", "v1", "Eviction", ("create",)),
+            Subresource("log", "", "v1", "Pod", ("get",)),
+        ]
+    if kind.status_subresource:
+        found.append(Subresource("status", kind.group, version, kind.kind, STATUS_VERBS))
+    return tuple(found)
