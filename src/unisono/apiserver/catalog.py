@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.api.kind import Kind
@@ -34,16 +34,10 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A kind as served under one version; aliases differ from ``kind.version``."""
+    """A kind under one of the versions that it is served with; ``kind.version`` is that version."""
 
     kind: Kind[Any]
-    version: str
     subresources: tuple[Subresource, ...]
-
-    @property
-    def api_version(self) -> str:
-        """``v1`` or ``group/version``, with the version under which it is served."""
-        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name."""
@@ -65,9 +59,8 @@ class Catalog:
         for version in (kind.version, *kind.alias_versions):
             if version not in versions:
                 versions.append(version)
-            self._served[kind.group, version, kind.plural] = Served(
-                kind, version, _subresources(kind, version)
-            )
+            seen = kind if version == kind.version else replace(kind, version=version)
+            self._served[kind.group, version, kind.plural] = Served(seen, _subresources(seen))
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
         """The kind behind a resource URL."""
@@ -83,13 +76,13 @@ class Catalog:
 
 
 def _group_rank(group: str) -> tuple[int, str]:
-    # Among groups that share a plural, such as jobs, kubectl takes the first listed: Kubernetes' own groups lead.
+    # Of groups that share a plural, such as jobs, kubectl takes the first: Kubernetes' own groups lead.
     if not group:
         return 0, ""
     return (1 if "." not in group or group.endswith(".k8s.io") else 2), group
 
 
-def _subresources(kind: Kind[Any], version: str) -> tuple[Subresource, ...]:
+def _subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
     found = []
     if kind.group == "" and kind.plural == "pods":
         found += [
@@ -98,5 +91,5 @@ def _subresources(kind: Kind[Any], version: str) -> tuple[Subresource, ...]:
             Subresource("log", "", "v1", "Pod", ("get",)),
         ]
     if kind.status_subresource:
-        found.append(Subresource("status", kind.group, version, kind.kind, STATUS_VERBS))
+        found.append(Subresource("status", kind.group, kind.version, kind.kind, STATUS_VERBS))
     return tuple(found)

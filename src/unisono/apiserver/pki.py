@@ -127,7 +127,7 @@ class Authority:
             return None
         except (ValueError, TypeError) as error:
             raise ConfigError(
-                f"cannot read the certificate or key ({error}); remove {self._directory} to have new ones made",
+                f"unreadable certificate or key ({error}); remove {self._directory} to have new ones made",
                 file=str(certificate),
             ) from error
 
