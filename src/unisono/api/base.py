@@ -5,7 +5,7 @@ Conventions of this package:
 * attribute names are snake_case, wire names camelCase (``rename="camel"``); initialisms such as ``podIP`` are
   spelled out with ``msgspec.field(name=...)``;
 * every optional value is ``X | None = None``, so that an explicit zero survives a round trip and a JSON ``null``
-  decodes; ``metadata``, ``spec``, ``status`` and ``template`` are always present structs;
+  decodes; values that must be there, where the empty one is invalid anyway, are ``Required = ""``; ``metadata``, ``spec``, ``status`` and ``template`` are always present structs;
 * structs list every field of the kind: the schema that finds unknown fields is generated from them.
 """
 
@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.fields import Required, Time
+
 
 class Base(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """Base of every struct on the wire."""
@@ -23,10 +25,10 @@ class Base(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 class OwnerReference(Base):
     """Link from a dependent to its owner; the garbage collector follows it."""
 
-    api_version: str
-    kind: str
-    name: str
-    uid: str
+    api_version: Required = ""
+    kind: Required = ""
+    name: Required = ""
+    uid: Required = ""
     controller: bool | None = None
     block_owner_deletion: bool | None = None
 
@@ -40,8 +42,8 @@ class ObjectMeta(Base):
     uid: str | None = None
     resource_version: str | None = None
     generation: int | None = None
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

@@ -1,0 +1,135 @@
+"""Every kind that Unisono knows, as constants, and how to find one by its names on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api import batch, bus, core, scheduling
+from unisono.api.kind import Kind
+
+NAMESPACES: Kind[core.Namespace] = Kind(
+    "", "v1", "Namespace", "namespaces", core.Namespace, False, short_names=("ns",), status_subresource=True
+)
+NODES: Kind[core.Node] = Kind(
+    "", "v1", "Node", "nodes", core.Node, False, short_names=("no",), status_subresource=True
+)
+PODS: Kind[core.Pod] = Kind(
+    "", "v1", "Pod", "pods", core.Pod, short_names=("po",), categories=("all",), status_subresource=True
+)
+EVENTS: Kind[core.Event] = Kind("", "v1", "Event", "events", core.Event, short_names=("ev",))
+CONFIG_MAPS: Kind[core.ConfigMap] = Kind(
+    "", "v1", "ConfigMap", "configmaps", core.ConfigMap, short_names=("cm",)
+)
+SECRETS: Kind[core.Secret] = Kind("", "v1", "Secret", "secrets", core.Secret)
+SERVICES: Kind[core.Service] = Kind(
+    "",
+    "v1",
+    "Service",
+    "services",
+    core.Service,
+    short_names=("svc",),
+    categories=("all",),
+    status_subresource=True,
+)
+SERVICE_ACCOUNTS: Kind[core.ServiceAccount] = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", core.ServiceAccount, short_names=("sa",)
+)
+PERSISTENT_VOLUME_CLAIMS: Kind[core.PersistentVolumeClaim] = Kind(
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    core.PersistentVolumeClaim,
+    short_names=("pvc",),
+    status_subresource=True,
+)
+PRIORITY_CLASSES: Kind[core.PriorityClass] = Kind(
+    "scheduling.k8s.io",
+    "v1",
+    "PriorityClass",
+    "priorityclasses",
+    core.PriorityClass,
+    False,
+    short_names=("pc",),
+)
+LEASES: Kind[core.Lease] = Kind("coordination.k8s.io", "v1", "Lease", "leases", core.Lease)
+CUSTOM_RESOURCE_DEFINITIONS: Kind[core.CustomResourceDefinition] = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    core.CustomResourceDefinition,
+    False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    status_subresource=True,
+)
+JOBS: Kind[batch.Job] = Kind(
+    "batch.volcano.sh",
+    "v1alpha1",
+    "Job",
+    "jobs",
+    batch.Job,
+    short_names=("vcjob", "vj"),
+    status_subresource=True,
+    alias_versions=("v1beta1",),
+)
+# The scheduler writes spec-less status through the main resource, as Volcano's does.
+POD_GROUPS: Kind[scheduling.PodGroup] = Kind(
+    "scheduling.volcano.sh",
+    "v1beta1",
+    "PodGroup",
+    "podgroups",
+    scheduling.PodGroup,
+    short_names=("pg", "podgroup-v1beta1"),
+)
+QUEUES: Kind[scheduling.Queue] = Kind(
+    "scheduling.volcano.sh",
+    "v1beta1",
+    "Queue",
+    "queues",
+    scheduling.Queue,
+    False,
+    short_names=("q", "queue-v1beta1"),
+    status_subresource=True,
+)
+COMMANDS: Kind[bus.Command] = Kind("bus.volcano.sh", "v1alpha1", "Command", "commands", bus.Command)
+
+# Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
+ALL_KINDS: tuple[Kind[Any], ...] = (
+    NAMESPACES,
+    NODES,
+    PODS,
+    EVENTS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    SERVICE_ACCOUNTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PRIORITY_CLASSES,
+    LEASES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    JOBS,
+    POD_GROUPS,
+    QUEUES,
+    COMMANDS,
+)
+CUSTOM_KINDS: tuple[Kind[Any], ...] = (JOBS, POD_GROUPS, QUEUES, COMMANDS)
+
+_BY_KIND: dict[tuple[str, str], Kind[Any]] = {}
+_BY_RESOURCE: dict[tuple[str, str, str], Kind[Any]] = {}
+for _kind in ALL_KINDS:
+    for _version in (_kind.version, *_kind.alias_versions):
+        _api_version = f"{_kind.group}/{_version}" if _kind.group else _version
+        _BY_KIND[_api_version, _kind.kind] = _kind
+        _BY_RESOURCE[_kind.group, _version, _kind.plural] = _kind
+
+
+def find(api_version: str, kind: str) -> Kind[Any] | None:
+    """The kind of ``apiVersion`` and ``kind`` as they stand in a manifest; alias versions count."""
+    return _BY_KIND.get((api_version, kind))
+
+
+def find_resource(group: str, version: str, plural: str) -> Kind[Any] | None:
+    """The kind of a URL's group (``""`` for core), version and resource name; alias versions count."""
+    return _BY_RESOURCE.get((group, version, plural))

@@ -1,0 +1,135 @@
+"""Resource maps in engine units.
+
+Units: ``cpu`` milli-cores; ``memory``, ``ephemeral-storage`` and ``hugepages-*`` bytes; ``pods`` whole; every other
+resource milli-units. All are ints within int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from unisono.api.core.container import Container, ResourceRequirements
+from unisono.api.core.pod import PodSpec
+from unisono.api.fields import Quantity
+from unisono.api.quantity import format_bytes, format_milli, to_int, to_milli
+
+_BYTES = frozenset(("memory", "ephemeral-storage", "storage"))
+
+
+def is_bytes(name: str) -> bool:
+    """Is the resource counted in bytes (quota-style prefixes count: ``requests.memory``)."""
+    short = name.removeprefix("requests.").removeprefix("limits.")
+    return short in _BYTES or short.startswith("hugepages-")
+
+
+def to_units(name: str, quantity: Quantity) -> int:
+    """One quantity in the engine unit of its resource, rounded up."""
+    return to_int(quantity) if is_bytes(name) or name == "pods" else to_milli(quantity)
+
+
+def resource_list(mapping: Mapping[str, Quantity] | None) -> dict[str, int]:
+    """A wire resource map in engine units; ``None`` is empty.
+
+    Raises:
+        QuantityError: a value is not a quantity.
+
+    """
+    return {name: to_units(name, quantity) for name, quantity in (mapping or {}).items()}
+
+
+def to_wire(resources: Mapping[str, int]) -> dict[str, str]:
+    """Engine units back to canonical quantities: bytes with binary suffixes, the rest decimal."""
+    return {name: _format(name, amount) for name, amount in resources.items()}
+
+
+def _format(name: str, amount: int) -> str:
+    if is_bytes(name):
+        return format_bytes(amount)
+    return str(amount) if name == "pods" else format_milli(amount)
+
+
+def effective_requests(resources: ResourceRequirements | None) -> dict[str, int]:
+    """Requests in engine units, where a limit without a request is its own request."""
+    if resources is None:
+        return {}
+    return resource_list(resources.limits) | resource_list(resources.requests)
+
+
+def add(total: dict[str, int], other: Mapping[str, int]) -> None:
+    """``total += other``, in place."""
+    for name, amount in other.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def maximum(total: dict[str, int], other: Mapping[str, int]) -> None:
+    """``total = max(total, other)`` per resource, in place."""
+    for name, amount in other.items():
+        if amount > total.get(name, 0):
+            total[name] = amount
+
+
+def pod_requests(spec: PodSpec) -> dict[str, int]:
+    """What a pod needs on its node, in engine units, without ``pods``.
+
+    Sum of the containers and of the init containers that keep running (sidecars), at least the most demanding moment of
+    initialisation, then pod-level requests where given, plus overhead (Kubernetes KEP-753, KEP-2837).
+    """
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        add(total, effective_requests(container.resources))
+    sidecars, peak = _initialisation(spec.init_containers or ())
+    add(total, sidecars)
+    maximum(total, peak)
+    total |= _pod_level(spec.resources, total)
+    add(total, resource_list(spec.overhead))
+    return total
+
+
+def _initialisation(containers: Iterable[Container]) -> tuple[dict[str, int], dict[str, int]]:
+    """Requests of all sidecars, and the peak while init containers run one after the other beside them."""
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in containers:
+        wanted = effective_requests(container.resources)
+        if container.restart_policy == "Always":
+            add(sidecars, wanted)
+            maximum(peak, sidecars)
+        else:
+            add(wanted, sidecars)
+            maximum(peak, wanted)
+    return sidecars, peak
+
+
+def _pod_level(resources: ResourceRequirements | None, containers: Mapping[str, int]) -> dict[str, int]:
+    """Pod-level requests; a pod-level limit counts only where neither pod nor containers request the resource."""
+    if resources is None:
+        return {}
+    limits = {
+        name: amount for name, amount in resource_list(resources.limits).items() if name not in containers
+    }
+    return limits | resource_list(resources.requests)
+
+
+def pod_limits(spec: PodSpec) -> dict[str, int]:
+    """What a pod may use at most, in engine units; only resources that every running container limits are exact."""
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        add(total, resource_list(container.resources.limits))
+    peak: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        limits = resource_list(container.resources.limits)
+        if container.restart_policy == "Always":
+            add(sidecars, limits)
+            maximum(peak, sidecars)
+        else:
+            add(limits, sidecars)
+            maximum(peak, limits)
+    add(total, sidecars)
+    maximum(total, peak)
+    if spec.resources is not None:
+        total |= resource_list(spec.resources.limits)
+    for name, amount in resource_list(spec.overhead).items():
+        if name in total:
+            total[name] += amount
+    return total

@@ -1,0 +1,34 @@
+"""Times on the wire: RFC 3339 in UTC, whole seconds (``Time``) or microseconds (``MicroTime``)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _moment(seconds: float) -> datetime:
+    return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
+
+
+def rfc3339(seconds: float) -> str:
+    """``2026-11-20T16:33:50Z`` for seconds since 1970; the fraction is cut off."""
+    return _moment(seconds).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """``2026-11-20T16:33:50.123456Z`` for seconds since 1970."""
+    return _moment(seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time with any offset.
+
+    Raises:
+        ValueError: the text is not a time with an offset.
+
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None or "T" not in text.upper():
+        raise ValueError(f"{text!r} is not an RFC 3339 time such as 2026-11-20T16:33:50Z")
+    return (moment - _EPOCH) / timedelta(seconds=1)
