@@ -1,10 +1,10 @@
 """The one door through which every component reads and writes objects.
 
-``Client`` is implemented over HTTPS (``kube.http``, any API server) and in process (``apiserver.local``, the embedded
-store). One contract test suite runs on both.
+``Client`` is implemented over HTTPS (``kube.http``, any API server) and in process (``apiserver.local``, the
+embedded store). One contract test suite runs on both.
 
-There is deliberately no ``update``: components hold partial structs, and a PUT of a decoded object would drop the
-fields that the struct does not know. Components create, patch and delete.
+There is deliberately no ``update``: components hold partial structs, and a PUT of a decoded object would drop
+the fields that the struct does not know. Components create, patch and delete.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Client(Protocol):
         field_selector: str = "",
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after ``resource_version``, bookmarks included; ends on time-out, raises ``Gone`` when too old."""
+        """Changes after ``resource_version``, bookmarks too; ends on time-out, raises ``Gone`` if too old."""
         ...
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
@@ -101,7 +101,13 @@ class Client(Protocol):
         ...
 
     async def bind(
-        self, namespace: str, pod: str, node: str, *, uid: str | None = None, annotations: Mapping[str, str] | None = None
+        self,
+        namespace: str,
+        pod: str,
+        node: str,
+        *,
+        uid: str | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """POST the pod's ``binding``: it runs on ``node`` from now on."""
         ...

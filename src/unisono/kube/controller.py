@@ -1,0 +1,287 @@
+"""Controllers and the manager that runs them on shared informers.
+
+A controller names what it watches in ``setup`` and brings one object to its desired state in ``reconcile``.
+The manager owns everything around that: one informer per kind for all controllers, one work queue per
+controller, workers, back-off, and the rule that nothing is reconciled before every list has been handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.errors import Conflict, Unavailable
+from unisono.kube.backoff import Backoff
+from unisono.kube.client import Client, EventType
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.informer import Informer
+from unisono.kube.workqueue import QueueClosed, QueueStatistics, WorkQueue
+
+T = TypeVar("T", bound=Object)
+
+_log = structlog.get_logger(__name__)
+
+# Failures in a row of one key after which it is named in an error log: by then it is no passing trouble.
+_STUCK_AFTER = 8
+
+
+class Informers:
+    """One informer per kind, for all who ask."""
+
+    def __init__(
+        self, client: Client, clock: Clock = SYSTEM_CLOCK, *, resync_seconds: float | None = None
+    ) -> None:
+        self.client, self.clock = client, clock
+        self._resync_seconds = resync_seconds
+        self._informers: dict[tuple[str, str], Informer[Any]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def of(self, kind: Kind[T]) -> Informer[T]:
+        """The shared informer of ``kind`` over all namespaces."""
+        name = (kind.group, kind.plural)
+        informer = self._informers.get(name)
+        if informer is None:
+            informer = Informer(self.client, kind, clock=self.clock, resync_seconds=self._resync_seconds)
+            self._informers[name] = informer
+            if self._group is not None:
+                self._group.create_task(informer.run())
+        return informer
+
+    async def run(self) -> None:
+        """Run every informer until cancelled, those that are asked for later too."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in self._informers.values():
+                    group.create_task(informer.run())
+                self._group = group
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._group = None
+
+    async def wait_synced(self) -> None:
+        """Return when every first list has been handled."""
+        for informer in list(self._informers.values()):
+            await informer.synced.wait()
+
+    def statistics(self) -> dict[str, Any]:
+        """Stream statistics by resource name."""
+        return {informer.kind.resource: informer.statistics() for informer in self._informers.values()}
+
+
+class Context:
+    """What the manager hands to one controller's ``setup``."""
+
+    def __init__(self, informers: Informers, queue: WorkQueue) -> None:
+        self.client, self.clock = informers.client, informers.clock
+        self.informers, self.queue = informers, queue
+
+    def informer(self, kind: Kind[T]) -> Informer[T]:
+        """The shared informer of ``kind``; its cache is complete before the first reconcile."""
+        return self.informers.of(kind)
+
+    def watch(
+        self,
+        kind: Kind[T],
+        keys: Callable[[T], Iterable[str]] | None = None,
+        *,
+        when: Callable[[EventType, T, T | None], bool] | None = None,
+    ) -> Informer[T]:
+        """Queue keys when an object of ``kind`` changes.
+
+        Args:
+            kind: what to watch.
+            keys: which keys a changed object concerns; its own key when absent. Asked for the new and the old
+                state.
+            when: changes for which it answers False are ignored.
+
+        """
+        informer = self.informers.of(kind)
+        of = keys or _own_key
+
+        def handle(event_type: EventType, new: T, old: T | None) -> None:
+            if when is not None and not when(event_type, new, old):
+                return
+            for key in dict.fromkeys([*of(new), *(of(old) if old is not None else ())]):
+                self.queue.add(key)
+
+        informer.on_change(handle)
+        return informer
+
+    def enqueue(self, key: str, after: float = 0.0) -> None:
+        """Queue a key, now or after some seconds."""
+        self.queue.add_after(key, after)
+
+
+class Controller:
+    """Base of every controller; subclasses set ``name`` and write ``setup`` and ``reconcile``."""
+
+    name: str = "controller"
+    workers: int = 4
+
+    def setup(self, context: Context) -> None:
+        """Ask for informers, add indexes, say which changes queue which keys. Called once, before anything
+        runs.
+        """
+        raise TypeError(f"{type(self).__name__} must define setup")
+
+    async def start(self) -> None:
+        """Called once when all caches are complete, before the first reconcile; retried with back-off on
+        failure.
+        """
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring the object of ``key`` to its desired state.
+
+        Returns:
+            seconds after which to look again even if nothing changes, or None.
+
+        """
+        raise TypeError(f"{type(self).__name__} must define reconcile")
+
+
+@dataclass(slots=True)
+class ControllerStatistics:
+    """What one controller did.
+
+    Attributes:
+        reconciles: calls of ``reconcile`` that returned.
+        conflicts: calls that lost a race and were retried.
+        failures: calls that raised anything else.
+        last_error: sentence of the last failure.
+        queue: its work queue.
+
+    """
+
+    reconciles: int
+    conflicts: int
+    failures: int
+    last_error: str
+    queue: QueueStatistics
+
+
+class Manager:
+    """Runs controllers on shared informers until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        informers: Informers | None = None,
+        backoff: Callable[[], Backoff] = Backoff,
+    ) -> None:
+        """``informers`` may be shared with others; ``backoff`` makes the retry delays of one controller's
+        queue.
+        """
+        self._clock = clock
+        self._own_informers = informers is None
+        self.informers = informers or Informers(client, clock)
+        self._backoff = backoff
+        self._runs: list[_Run] = []
+        self.ready = asyncio.Event()
+
+    async def run(self, controllers: Sequence[Controller]) -> None:
+        """Set up the controllers, wait for complete caches, reconcile until cancelled."""
+        self._runs = [_Run(controller, WorkQueue(self._clock, self._backoff())) for controller in controllers]
+        for run in self._runs:
+            run.controller.setup(Context(self.informers, run.queue))
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self._own_informers:
+                    group.create_task(self.informers.run())
+                await self.informers.wait_synced()
+                for run in self._runs:
+                    group.create_task(run.loop(group, self._clock, self._backoff()))
+                self.ready.set()
+        finally:
+            for run in self._runs:
+                run.queue.close()
+
+    def statistics(self) -> dict[str, ControllerStatistics]:
+        """Counts by controller name."""
+        return {run.controller.name: run.statistics() for run in self._runs}
+
+
+class _Run:
+    """One controller, its queue and its counts."""
+
+    def __init__(self, controller: Controller, queue: WorkQueue) -> None:
+        self.controller, self.queue = controller, queue
+        self.reconciles = self.conflicts = self.failures = 0
+        self.last_error = ""
+
+    def statistics(self) -> ControllerStatistics:
+        return ControllerStatistics(
+            self.reconciles, self.conflicts, self.failures, self.last_error, self.queue.statistics()
+        )
+
+    async def loop(self, group: asyncio.TaskGroup, clock: Clock, backoff: Backoff) -> None:
+        await self._start(clock, backoff)
+        for _ in range(self.controller.workers):
+            group.create_task(self._work())
+
+    async def _start(self, clock: Clock, backoff: Backoff) -> None:
+        failures = 0
+        while True:
+            try:
+                await self.controller.start()
+            except Exception as error:
+                failures += 1
+                self._failed("start", failures, error)
+                await clock.sleep(backoff.delay(failures))
+            else:
+                return
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._once(key)
+            finally:
+                self.queue.done(key)
+
+    async def _once(self, key: str) -> None:
+        try:
+            again = await self.controller.reconcile(key)
+        except Conflict as error:
+            # The cache was behind; the next event or the retry sees the newer state.
+            self.conflicts += 1
+            self.last_error = str(error)
+            self.queue.add_rate_limited(key)
+        except Exception as error:
+            wait = error.retry_after or 0.0 if isinstance(error, Unavailable) else 0.0
+            self.queue.add_rate_limited(key, at_least=wait)
+            self._failed(key, self.queue.failures(key), error)
+        else:
+            self.reconciles += 1
+            self.queue.forget(key)
+            if again is not None:
+                self.queue.add_after(key, again)
+
+    def _failed(self, key: str, failures: int, error: Exception) -> None:
+        self.failures += 1
+        self.last_error = str(error) or type(error).__name__
+        fields = {
+            "controller": self.controller.name,
+            "key": key,
+            "failures": failures,
+            "error": self.last_error,
+        }
+        if failures == _STUCK_AFTER:
+            _log.error("controller.stuck", **fields)
+        elif failures == 1:
+            known = isinstance(error, Unavailable)
+            _log.warning("controller.failed", **fields, exc_info=None if known else error)
+
+
+def _own_key(obj: Object) -> list[str]:
+    return [obj.key]

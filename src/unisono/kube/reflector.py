@@ -1,0 +1,202 @@
+"""Keeps a sink equal to what the API server holds: one list, then a watch, again and again.
+
+::
+
+    list ──► sink.replace ──► watch from that resourceVersion ──► sink.apply, event by event
+      ▲                          │ clean end: watch again from the last resourceVersion
+      └── Gone, resync due ◄─────┘ error: the same, after a back-off
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.errors import ApiError, Gone, Unavailable
+from unisono.kube.backoff import Backoff
+from unisono.kube.client import Client, EventType, WatchEvent
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+_log = structlog.get_logger(__name__)
+
+# A watch that ends sooner than this without an event counts as a failure: a server that closes every stream
+# at once must not be asked in a tight loop.
+_SHORT_WATCH_SECONDS = 1.0
+
+
+class Sink(Protocol[T_contra]):
+    """What a reflector feeds; both methods are synchronous and must not raise."""
+
+    def replace(self, objects: Sequence[T_contra]) -> None:
+        """The complete set of objects; whatever is not in it is gone."""
+        ...
+
+    def apply(self, event_type: EventType, obj: T_contra) -> None:
+        """One change; DELETED carries the last state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorStatistics:
+    """How the stream of one kind fares.
+
+    Attributes:
+        lists: complete lists read.
+        watches: watches opened.
+        events: changes received.
+        failures: failures in a row, 0 when the stream is healthy.
+        silent_seconds: time since the server was last heard of; the staleness alarm reads it.
+        last_error: sentence of the last failure, empty after a success.
+
+    """
+
+    lists: int
+    watches: int
+    events: int
+    failures: int
+    silent_seconds: float
+    last_error: str
+
+
+class Reflector(Generic[T]):
+    """List and watch one kind into a sink for as long as ``run`` is awaited."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[T],
+        sink: Sink[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+        backoff: Backoff | None = None,
+        watch_seconds: float = 300.0,
+        resync_seconds: float | None = None,
+    ) -> None:
+        """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
+        lists.
+        """
+        self.kind = kind
+        self.synced = asyncio.Event()
+        self._client, self._sink, self._clock = client, sink, clock
+        self._namespace, self._labels, self._fields = namespace, label_selector, field_selector
+        self._backoff = backoff or Backoff(base=0.2, cap=30.0)
+        self._rng = self._backoff.rng
+        self._watch_seconds, self._resync_seconds = watch_seconds, resync_seconds
+        self._resource_version: str | None = None
+        self._listed_at = 0.0
+        self._heard_at = clock.monotonic()
+        self._lists = self._watches = self._events = self._failures = 0
+        self._last_error = ""
+
+    async def run(self) -> None:
+        """Feed the sink until cancelled; every failure is retried with a back-off."""
+        while True:
+            try:
+                if self._resource_version is None:
+                    await self._list()
+                await self._watch(self._resource_version or "")
+            except Gone as error:
+                self._resource_version = None
+                await self._pause(error)
+            except (ApiError, OSError, TimeoutError) as error:
+                await self._pause(error)
+            except Exception as error:
+                # Neither an undecodable object nor a broken sink may end the stream: start over from a list.
+                _log.exception("watch.broken", resource=self.kind.resource)
+                self._resource_version = None
+                await self._pause(error)
+            if self._resync_due():
+                self._resource_version = None
+
+    def statistics(self) -> ReflectorStatistics:
+        """How the stream fares now."""
+        return ReflectorStatistics(
+            lists=self._lists,
+            watches=self._watches,
+            events=self._events,
+            failures=self._failures,
+            silent_seconds=max(0.0, self._clock.monotonic() - self._heard_at),
+            last_error=self._last_error,
+        )
+
+    async def _list(self) -> None:
+        listing = await self._client.list(
+            self.kind, self._namespace, label_selector=self._labels, field_selector=self._fields
+        )
+        self._lists += 1
+        self._listed_at = self._clock.monotonic()
+        self._resource_version = listing.resource_version
+        self._sink.replace(listing.items)
+        self._heard()
+        self.synced.set()
+
+    async def _watch(self, resource_version: str) -> None:
+        self._watches += 1
+        started, seen = self._clock.monotonic(), self._events
+        stream = self._client.watch(
+            self.kind,
+            self._namespace,
+            resource_version=resource_version,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            timeout_seconds=self._watch_seconds * (1.0 + self._rng.random()),
+        )
+        try:
+            async for event in stream:
+                self._take(event)
+        finally:
+            await _close(stream)
+        if self._events == seen and self._clock.monotonic() - started < _SHORT_WATCH_SECONDS:
+            raise Unavailable(f"the watch on {self.kind.resource} ended at once")
+        self._heard()
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        self._resource_version = event.object.metadata.resource_version or self._resource_version
+        self._heard()
+        if event.type != "BOOKMARK":
+            self._events += 1
+            self._sink.apply(event.type, event.object)
+
+    def _heard(self) -> None:
+        self._heard_at = self._clock.monotonic()
+        if self._failures:
+            _log.info("watch.recovered", resource=self.kind.resource, failures=self._failures)
+        self._failures, self._last_error = 0, ""
+
+    async def _pause(self, error: Exception) -> None:
+        self._failures += 1
+        delay = self._backoff.delay(self._failures)
+        if isinstance(error, Unavailable) and error.retry_after:
+            delay = max(delay, min(error.retry_after, self._backoff.cap))
+        if isinstance(error, Gone) and self._failures == 1:
+            delay = 0.0
+        elif str(error) != self._last_error:
+            _log.warning(
+                "watch.failed", resource=self.kind.resource, error=str(error), retry_in=round(delay, 3)
+            )
+        self._last_error = str(error)
+        await self._clock.sleep(delay)
+
+    def _resync_due(self) -> bool:
+        if self._resync_seconds is None:
+            return False
+        return self._clock.monotonic() - self._listed_at >= self._resync_seconds
+
+
+async def _close(stream: AsyncIterator[WatchEvent[T]]) -> None:
+    """Release the connection of a stream that was left early."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
