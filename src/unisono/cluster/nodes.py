@@ -1,0 +1,213 @@
+"""Nodes as columns of int64 arrays, in name order, with their facts and a label index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.api.core import Node, Taint
+from unisono.api.resources import resource_list
+from unisono.cluster.resources import Matrix, ResourceRegistry
+
+ABSENT = -1
+"""Label code of a node that lacks the key."""
+
+Codes = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+
+class NodeFacts:
+    """What is static about one node.
+
+    Attributes:
+        allocatable: by resource name in engine units.
+        labels, annotations: as on the object.
+        taints: as on the spec.
+        unschedulable: ``spec.unschedulable``.
+        ready: condition Ready is True, or no Ready condition is reported.
+
+    """
+
+    __slots__ = ("allocatable", "annotations", "labels", "name", "ready", "taints", "uid", "unschedulable")
+
+    def __init__(self, node: Node) -> None:
+        self.name = node.metadata.name
+        self.uid = node.metadata.uid or ""
+        self.labels: Mapping[str, str] = node.metadata.labels or {}
+        self.annotations: Mapping[str, str] = node.metadata.annotations or {}
+        self.taints: tuple[Taint, ...] = tuple(node.spec.taints or ())
+        self.unschedulable = bool(node.spec.unschedulable)
+        self.ready = all(c.status == "True" for c in node.status.conditions or () if c.type == "Ready")
+        self.allocatable: dict[str, int] = resource_list(node.status.allocatable or {})
+
+    def same(self, other: NodeFacts) -> bool:
+        """Whether nothing static differs (amounts included)."""
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+
+class NodeTable:
+    """All known nodes; column ``i`` of every array is ``names[i]``, and names are sorted.
+
+    Added and removed nodes take effect in `settle`, which lays the arrays out anew and moves ``layout``. A change of
+    one node's facts moves ``generation`` and sets ``changed[i]`` to it, so that cached results can be brought up to
+    date for the changed columns only.
+
+    Attributes:
+        allocatable, used, releasing: ``[R, N]``; used counts every pod that occupies the node, releasing those of
+            them that are being deleted.
+        nonzero: ``[2, N]`` sum of the pods' `PodClass.nonzero`.
+        taint_codes: ``[N]`` index into ``taint_sets``.
+        unschedulable, ready: ``[N]`` bools.
+
+    """
+
+    def __init__(self, registry: ResourceRegistry) -> None:
+        self.registry = registry
+        self.facts: list[NodeFacts] = []
+        self.names: list[str] = []
+        self.index: dict[str, int] = {}
+        self.layout = 0
+        self.generation = 0
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_keys: dict[tuple[tuple[str, str, str], ...], int] = {(): 0}
+        self._columns: dict[str, Codes] = {}
+        self._codes: dict[str, dict[str, int]] = {}
+        self._wanted: dict[str, NodeFacts] = {}
+        self._stale = False
+        self._allocate(0)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _allocate(self, size: int) -> None:
+        rows = len(self.registry)
+        self.allocatable: Matrix = np.zeros((rows, size), dtype=np.int64)
+        self.used: Matrix = np.zeros((rows, size), dtype=np.int64)
+        self.releasing: Matrix = np.zeros((rows, size), dtype=np.int64)
+        self.nonzero: Matrix = np.zeros((2, size), dtype=np.int64)
+        self.changed: npt.NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        self.taint_codes: Codes = np.zeros(size, dtype=np.int32)
+        self.unschedulable: Flags = np.zeros(size, dtype=np.bool_)
+        self.ready: Flags = np.zeros(size, dtype=np.bool_)
+
+    # ---- changes
+
+    def put(self, facts: NodeFacts) -> bool:
+        """Add or change a node; False when nothing static differs."""
+        old = self._wanted.get(facts.name)
+        if old is not None and old.same(facts):
+            return False
+        self._wanted[facts.name] = facts
+        for name in facts.allocatable:
+            self.registry.row(name)
+        row = self.index.get(facts.name)
+        if row is None:
+            self._stale = True
+        else:
+            self.widen()
+            self._fill(row, facts)
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Forget a node; False when it was unknown."""
+        if self._wanted.pop(name, None) is None:
+            return False
+        self._stale = True
+        return True
+
+    def known(self, name: str) -> bool:
+        """Whether the node object has been seen (and not deleted), settled or not."""
+        return name in self._wanted
+
+    def settle(self, occupy: Callable[[str, int], None]) -> None:
+        """Lay the arrays out for the present set of nodes.
+
+        Args:
+            occupy: called with name and column of each node that is new, to add its pods to the arrays.
+
+        """
+        if not self._stale:
+            self.widen()
+            return
+        self._stale = False
+        old_index, old = self.index, (self.used, self.releasing, self.nonzero)
+        self.names = sorted(self._wanted)
+        self.index = {name: row for row, name in enumerate(self.names)}
+        self.layout += 1
+        self.generation += 1
+        self._allocate(len(self.names))
+        self._columns.clear()
+        self.facts = [self._wanted[name] for name in self.names]
+        for row, facts in enumerate(self.facts):
+            self._fill(row, facts, moves=False)
+        self.changed[:] = self.generation
+        kept = [(row, old_index[name]) for name, row in self.index.items() if name in old_index]
+        if kept:
+            to, origin = (np.array(part, dtype=np.intp) for part in zip(*kept, strict=True))
+            for new, before in zip((self.used, self.releasing, self.nonzero), old, strict=True):
+                new[: len(before), to] = before[:, origin]
+        for name, row in self.index.items():
+            if name not in old_index:
+                occupy(name, row)
+
+    def widen(self) -> None:
+        """Give every array as many rows as the registry has."""
+        missing = len(self.registry) - len(self.allocatable)
+        if missing > 0:
+            pad = np.zeros((missing, len(self.names)), dtype=np.int64)
+            self.allocatable = np.vstack((self.allocatable, pad))
+            self.used = np.vstack((self.used, pad))
+            self.releasing = np.vstack((self.releasing, pad))
+
+    def _fill(self, row: int, facts: NodeFacts, *, moves: bool = True) -> None:
+        self.facts[row] = facts
+        self.allocatable[:, row] = 0
+        for name, amount in facts.allocatable.items():
+            self.allocatable[self.registry.row(name), row] = amount
+        self.unschedulable[row] = facts.unschedulable
+        self.ready[row] = facts.ready
+        self.taint_codes[row] = self._taint_code(facts.taints)
+        for key, column in self._columns.items():
+            column[row] = self._code_of(key, facts)
+        if moves:
+            self.generation += 1
+            self.changed[row] = self.generation
+
+    def _taint_code(self, taints: tuple[Taint, ...]) -> int:
+        key = tuple((t.key or "", t.value or "", t.effect or "") for t in taints)
+        code = self._taint_keys.get(key)
+        if code is None:
+            code = self._taint_keys[key] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return code
+
+    # ---- label index
+
+    def label_column(self, key: str) -> Codes:
+        """``[N]`` codes of the values of label ``key``; `ABSENT` where a node lacks it. Do not change it."""
+        column = self._columns.get(key)
+        if column is None:
+            column = np.fromiter(
+                (self._code_of(key, f) for f in self.facts), dtype=np.int32, count=len(self.facts)
+            )
+            self._columns[key] = column
+        return column
+
+    def label_code(self, key: str, value: str) -> int:
+        """Code of a value of ``key``, or -2 (equal to no column entry) when no node has it."""
+        self.label_column(key)
+        return self._codes.get(key, {}).get(value, -2)
+
+    def label_values(self, key: str) -> list[str]:
+        """Values of ``key`` by code."""
+        self.label_column(key)
+        return list(self._codes.get(key, {}))
+
+    def _code_of(self, key: str, facts: NodeFacts) -> int:
+        value = facts.labels.get(key)
+        if value is None:
+            return ABSENT
+        codes = self._codes.setdefault(key, {})
+        return codes.setdefault(value, len(codes))

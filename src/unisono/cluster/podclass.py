@@ -1,0 +1,169 @@
+"""Pod classes: pods with the same scheduling-relevant spec share one interned object.
+
+Everything that the engine computes about "such a pod on all nodes" is computed once per class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from unisono.api.core import Affinity, Container, PodSpec, Toleration
+from unisono.api.resources import pod_requests, resource_list
+from unisono.cluster.resources import CPU, MEMORY, PODS, ResourceRegistry, Vector, fitted
+
+DEFAULT_MILLI_CPU = 100
+DEFAULT_MEMORY = 200 * 1024 * 1024
+
+HostPort = tuple[str, str, int]
+"""(protocol, host IP or "" for every address, port)."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class PodClass:
+    """One scheduling-relevant spec.
+
+    Attributes:
+        id: small integer, unique within one cluster state.
+        requests: by resource name in engine units, without ``pods``.
+        vector: ``[R]`` request including one ``pods``.
+        rows, amounts: the non-zero entries of ``vector``: row numbers and amounts.
+        best_effort: it requests nothing but its place.
+        nonzero: (milli-CPU, bytes) with 100m and 200Mi for each container that states none, as kube-scheduler scores.
+        node_selector: ``spec.nodeSelector``.
+        affinity: ``spec.affinity`` or None.
+        tolerations: ``spec.tolerations``.
+        host_ports: ports on the node's address that it needs.
+
+    """
+
+    __slots__ = (
+        "affinity",
+        "amounts",
+        "best_effort",
+        "host_ports",
+        "id",
+        "node_selector",
+        "nonzero",
+        "requests",
+        "rows",
+        "tolerations",
+        "vector",
+    )
+
+    def __init__(self, number: int, spec: PodSpec, registry: ResourceRegistry) -> None:
+        self.id = number
+        self.requests: dict[str, int] = {
+            name: amount for name, amount in pod_requests(spec).items() if amount > 0
+        }
+        self.best_effort = not self.requests
+        self.vector: Vector = registry.vector(self.requests)
+        self.vector[PODS] = 1
+        self.rows: npt.NDArray[np.intp] = np.flatnonzero(self.vector)
+        self.amounts: Vector = self.vector[self.rows]
+        self.nonzero = _nonzero_requests(spec)
+        self.node_selector: Mapping[str, str] = spec.node_selector or {}
+        self.affinity: Affinity | None = spec.affinity
+        self.tolerations: tuple[Toleration, ...] = tuple(spec.tolerations or ())
+        self.host_ports: tuple[HostPort, ...] = _host_ports(spec)
+
+    def widen(self, size: int) -> None:
+        """Pad ``vector`` to ``size`` rows."""
+        self.vector = fitted(self.vector, size)
+
+    def __repr__(self) -> str:
+        return f"PodClass({self.id}, {self.requests})"
+
+
+class PodClasses:
+    """Interns specs; classes are kept for the life of the state, so results cached by class id stay valid."""
+
+    __slots__ = ("_by_key", "all", "registry")
+
+    def __init__(self, registry: ResourceRegistry) -> None:
+        self.registry = registry
+        self.all: list[PodClass] = []
+        self._by_key: dict[bytes, PodClass] = {}
+
+    def intern(self, spec: PodSpec) -> PodClass:
+        """The class of ``spec``."""
+        key = _ENCODER.encode(_relevant(spec))
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = PodClass(len(self.all), spec, self.registry)
+            self.all.append(found)
+        return found
+
+    def widen(self) -> None:
+        """Pad every vector to the registry's size."""
+        size = len(self.registry)
+        for pod_class in self.all:
+            if len(pod_class.vector) < size:
+                pod_class.widen(size)
+
+
+def _relevant(spec: PodSpec) -> tuple[Any, ...]:
+    """Everything of a spec that placement may depend on, cheap to encode."""
+    return (
+        [(c.resources, c.ports) for c in spec.containers or ()],
+        [(c.resources, c.ports, c.restart_policy) for c in spec.init_containers or ()],
+        spec.resources,
+        spec.overhead,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.host_network,
+    )
+
+
+def _all_port_owners(spec: PodSpec) -> list[Container]:
+    restartable = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
+    return [*(spec.containers or ()), *restartable]
+
+
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    found: dict[HostPort, None] = {}
+    for container in _all_port_owners(spec):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                address = port.host_ip or ""
+                found[(port.protocol or "TCP", "" if address == "0.0.0.0" else address, int(number))] = None  # noqa: S104
+    return tuple(found)
+
+
+def _container_nonzero(container: Container) -> tuple[int, int]:
+    requests = resource_list((container.resources.requests if container.resources else None) or {})
+    limits = resource_list((container.resources.limits if container.resources else None) or {})
+    cpu = requests.get("cpu", limits.get("cpu"))
+    memory = requests.get("memory", limits.get("memory"))
+    return DEFAULT_MILLI_CPU if cpu is None else cpu, DEFAULT_MEMORY if memory is None else memory
+
+
+def _nonzero_requests(spec: PodSpec) -> Vector:
+    """kube-scheduler's scoring request: containers summed, init containers by maximum, overhead added."""
+    total = np.zeros(2, dtype=np.int64)
+    sidecars = np.zeros(2, dtype=np.int64)
+    peak = np.zeros(2, dtype=np.int64)
+    for container in spec.containers or ():
+        total += _container_nonzero(container)
+    for container in spec.init_containers or ():
+        need = np.array(_container_nonzero(container), dtype=np.int64)
+        if container.restart_policy == "Always":
+            sidecars += need
+            peak = np.maximum(peak, sidecars)
+        else:
+            peak = np.maximum(peak, sidecars + need)
+    total = np.maximum(total + sidecars, peak)
+    overhead = resource_list(spec.overhead or {})
+    total += (overhead.get("cpu", 0), overhead.get("memory", 0))
+    return total
+
+
+__all__ = ["CPU", "MEMORY", "PODS", "HostPort", "PodClass", "PodClasses"]

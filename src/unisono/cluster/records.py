@@ -1,0 +1,237 @@
+"""What the cluster state keeps per pod, pod group, queue and priority class.
+
+The engine reads these records and never changes them; a session lays its own changes over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import Vector
+from unisono.cluster.status import STATUS_COUNT, TaskStatus
+
+
+class Task:
+    """One pod.
+
+    Attributes:
+        key: ``namespace/name``.
+        job: key of its PodGroup (``namespace/group``), or ``""`` for pods without one.
+        role: annotation or label ``volcano.sh/task-spec``, or ``""``.
+        pod_class: interned scheduling-relevant spec; holds the request vector.
+        priority: annotation ``volcano.sh/task-priority``, else ``spec.priority``, else 1.
+        created: seconds since the epoch, 0.0 when unknown.
+        ordinal: number after the last ``-`` of the name when the name has three parts or more, else -1.
+        status: as the last event said (or BINDING while a bind is assumed).
+        node: name of the node it is bound to, ``""`` while pending.
+        gated: it has scheduling gates and must not be placed.
+        preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
+        nominated_node: ``status.nominatedNodeName`` or ``""``.
+        owned: it names this scheduler; other pods only occupy their node.
+
+    """
+
+    __slots__ = (
+        "annotations",
+        "created",
+        "gated",
+        "job",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "node",
+        "nominated_node",
+        "ordinal",
+        "owned",
+        "pod_class",
+        "preemptable",
+        "priority",
+        "priority_class_name",
+        "role",
+        "status",
+        "uid",
+    )
+
+    def __init__(self, namespace: str, name: str, uid: str, pod_class: PodClass) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}" if namespace else name
+        self.uid = uid
+        self.pod_class = pod_class
+        self.job = ""
+        self.role = ""
+        self.priority = 1
+        self.priority_class_name = ""
+        self.created = 0.0
+        self.ordinal = -1
+        self.status = TaskStatus.PENDING
+        self.node = ""
+        self.gated = False
+        self.preemptable = True
+        self.nominated_node = ""
+        self.owned = True
+        self.labels: Mapping[str, str] = {}
+        self.annotations: Mapping[str, str] = {}
+
+    @property
+    def best_effort(self) -> bool:
+        """It requests nothing: backfill places it."""
+        return self.pod_class.best_effort
+
+    def __repr__(self) -> str:
+        return f"Task({self.key}, {self.status.label}{', ' + self.node if self.node else ''})"
+
+
+class Job:
+    """One PodGroup with its pods; ``known`` is False while only pods that name it have been seen.
+
+    Attributes:
+        key: ``namespace/name`` of the PodGroup.
+        queue: queue name; empty spec means the default queue.
+        priority_class: ``spec.priorityClassName``; its value is looked up per session.
+        min_member: gang size; 0 means always ready.
+        min_task_member: minimum per role; ignored when ``min_member`` is below their sum.
+        min_resources: ``spec.minResources`` in engine units, or None when absent.
+        phase: ``status.phase``, ``"Pending"`` when empty.
+        conditions: ``status.conditions`` as (type, status, reason, message), one per type.
+        totals: status.running, succeeded and failed as last written.
+        counts: pods by status, indexed by `TaskStatus`.
+        role_counts: the same by role.
+        pending: tasks in state Pending.
+        pending_best_effort: how many of those request nothing.
+        allocated: sum of requests of tasks in allocated states, ``[R]``.
+        request: ``allocated`` plus the requests of pending tasks, ``[R]``.
+
+    """
+
+    __slots__ = (
+        "allocated",
+        "annotations",
+        "conditions",
+        "counts",
+        "created",
+        "gated_request",
+        "key",
+        "known",
+        "labels",
+        "min_member",
+        "min_resources",
+        "min_task_member",
+        "name",
+        "namespace",
+        "pending",
+        "pending_best_effort",
+        "phase",
+        "priority_class",
+        "queue",
+        "request",
+        "role_counts",
+        "tasks",
+        "totals",
+        "uid",
+    )
+
+    def __init__(self, namespace: str, name: str, size: int) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}"
+        self.uid = ""
+        self.known = False
+        self.queue = ""
+        self.priority_class = ""
+        self.created = 0.0
+        self.min_member = 0
+        self.min_task_member: dict[str, int] = {}
+        self.min_resources: Vector | None = None
+        self.phase = "Pending"
+        self.conditions: dict[str, tuple[str, str, str]] = {}
+        self.totals = (0, 0, 0)
+        self.labels: Mapping[str, str] = {}
+        self.annotations: Mapping[str, str] = {}
+        self.tasks: dict[str, Task] = {}
+        self.pending: dict[str, Task] = {}
+        self.pending_best_effort = 0
+        self.counts: list[int] = [0] * STATUS_COUNT
+        self.role_counts: dict[str, list[int]] = {}
+        self.allocated: Vector = np.zeros(size, dtype=np.int64)
+        self.request: Vector = np.zeros(size, dtype=np.int64)
+        self.gated_request: Vector = np.zeros(size, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"Job({self.key}, queue {self.queue}, {self.phase}, {len(self.tasks)} tasks)"
+
+
+class Queue:
+    """One Queue, and sums over its jobs that are kept up to date by events.
+
+    Attributes:
+        known: False while only PodGroups that name it have been seen.
+        weight: ``spec.weight``, 1 when absent.
+        priority: ``spec.priority``.
+        reclaimable: true when absent.
+        state: ``status.state``, ``""`` while the controller has not written it; only ``Open`` admits.
+        parent: ``spec.parent`` or ``""``.
+        capability, deserved, guarantee: by resource name in engine units; None when the spec has none. A name that is
+            absent means no limit for capability and zero for the others.
+        allocated: sum of requests of tasks in allocated states, ``[R]``.
+        request: ``allocated`` plus pending tasks, ``[R]``.
+        inqueue: what admitted jobs are still promised: for Inqueue jobs, and for Running jobs that hold their minimum,
+            the part of minResources that they do not hold yet, less gated pods, ``[R]``.
+        promised: as ``inqueue``, but the full minResources of Inqueue jobs, ``[R]`` (overcommit's sum).
+        elastic: what jobs hold beyond their minResources, ``[R]``.
+        jobs: keys of its jobs.
+        reported: ``status.allocated`` as last seen, wire form.
+
+    """
+
+    __slots__ = (
+        "allocated",
+        "annotations",
+        "capability",
+        "created",
+        "deserved",
+        "elastic",
+        "guarantee",
+        "inqueue",
+        "jobs",
+        "known",
+        "name",
+        "parent",
+        "priority",
+        "promised",
+        "reclaimable",
+        "reported",
+        "request",
+        "state",
+        "uid",
+        "weight",
+    )
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.uid = ""
+        self.known = False
+        self.weight = 1
+        self.priority = 0
+        self.reclaimable = True
+        self.state = ""
+        self.parent = ""
+        self.created = 0.0
+        self.annotations: Mapping[str, str] = {}
+        self.capability: dict[str, int] | None = None
+        self.deserved: dict[str, int] | None = None
+        self.guarantee: dict[str, int] | None = None
+        self.reported: dict[str, str] = {}
+        self.jobs: set[str] = set()
+        self.allocated: Vector = np.zeros(size, dtype=np.int64)
+        self.request: Vector = np.zeros(size, dtype=np.int64)
+        self.inqueue: Vector = np.zeros(size, dtype=np.int64)
+        self.promised: Vector = np.zeros(size, dtype=np.int64)
+        self.elastic: Vector = np.zeros(size, dtype=np.int64)
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name}, weight {self.weight}, {self.state or 'no state'}, {len(self.jobs)} jobs)"

@@ -1,0 +1,52 @@
+"""A view of the cluster state for one cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.cluster.nodes import NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.resources import ResourceRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Valid until the next ``ClusterState.apply``; holds references, no copies. Readers must not change anything.
+
+    Attributes:
+        version: of the state at that moment.
+        registry: resource names.
+        nodes: settled node table; all arrays have as many rows as the registry.
+        classes: pod classes by id, vectors padded to the registry.
+        tasks: all pods that are not finished, and finished ones of known jobs, by key.
+        tasks_on: pods by node name and key.
+        jobs: PodGroups by key, with ``known`` False where only pods name it.
+        active: keys of jobs that a cycle has to look at: with pending tasks, not yet running, or changed since.
+        queues: queues by name, with ``known`` False where only PodGroups name it.
+        priorities: value by PriorityClass name.
+        default_priority: value of the global default PriorityClass, else 0.
+        port_holders: by node name: pods with host ports there, by key.
+        memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
+
+    """
+
+    version: int
+    registry: ResourceRegistry
+    nodes: NodeTable
+    classes: list[PodClass]
+    tasks: Mapping[str, Task]
+    tasks_on: Mapping[str, Mapping[str, Task]]
+    jobs: Mapping[str, Job]
+    active: Iterable[str]
+    queues: Mapping[str, Queue]
+    priorities: Mapping[str, int]
+    default_priority: int
+    port_holders: Mapping[str, Mapping[str, PodClass]]
+    memo: dict[Hashable, Any]
+
+    def priority_of(self, job: Job) -> int:
+        """Value of the job's PriorityClass, else of the global default, else 0."""
+        return self.priorities.get(job.priority_class, self.default_priority)

@@ -1,0 +1,52 @@
+"""Task states and the groups in which the engine counts them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class TaskStatus(IntEnum):
+    """State of one pod as the scheduler sees it; the values index count lists."""
+
+    PENDING = 0
+    PIPELINED = 1
+    ALLOCATED = 2
+    BINDING = 3
+    BOUND = 4
+    RUNNING = 5
+    RELEASING = 6
+    SUCCEEDED = 7
+    FAILED = 8
+    UNKNOWN = 9
+
+    @property
+    def label(self) -> str:
+        """The word that messages use: ``Pending``, ``Running``, ..."""
+        return self.name.capitalize()
+
+
+STATUS_COUNT = len(TaskStatus)
+
+ALLOCATED_STATES = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
+"""Hold resources for good: count as allocated of a job and a queue."""
+
+READY_STATES = (*ALLOCATED_STATES, TaskStatus.SUCCEEDED)
+"""Count towards a gang's minimum."""
+
+VALID_STATES = (*READY_STATES, TaskStatus.PIPELINED, TaskStatus.PENDING)
+"""Count when asking whether a gang could ever reach its minimum."""
+
+SCHEDULED_STATES = (TaskStatus.RUNNING, TaskStatus.BOUND, TaskStatus.FAILED, TaskStatus.SUCCEEDED)
+"""Count towards PodGroup phase Running."""
+
+COMPLETED_STATES = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+
+ON_NODE_STATES = (*ALLOCATED_STATES, TaskStatus.RELEASING, TaskStatus.UNKNOWN)
+"""Occupy the resources of their node."""
+
+PREEMPTABLE_STATES = (TaskStatus.BOUND, TaskStatus.RUNNING)
+
+
+def count(counts: list[int], states: tuple[TaskStatus, ...]) -> int:
+    """Sum of ``counts`` (indexed by status) over ``states``."""
+    return sum(counts[state] for state in states)

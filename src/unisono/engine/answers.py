@@ -1,0 +1,120 @@
+"""The values with which plug-ins answer: votes, refusals, vetoes over nodes, and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.engine.verdict import Cause
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Vote(IntEnum):
+    """Answer of a gate. A reject is a `Refusal`, because it must say why."""
+
+    ABSTAIN = 0
+    PERMIT = 1
+
+
+class Reach(IntEnum):
+    """How far the effect of one placement goes: which nodes' filter and score answers may change."""
+
+    ROW = 0
+    """The node itself."""
+    DOMAIN = 1
+    """All nodes of the same topology domain."""
+    CLUSTER = 2
+    """Any node (or, for orders, any key)."""
+
+
+class Scope(IntEnum):
+    """What ``filter`` and ``score`` depend on besides the pod class and the nodes."""
+
+    CLASS = 0
+    """Nothing."""
+    QUEUE = 1
+    """The job's queue: read it from ``session.subject``."""
+    JOB = 2
+    """The job: read it from ``session.subject``."""
+
+
+class Purpose(Enum):
+    """Why victims are wanted."""
+
+    PREEMPT = "preempt"
+    RECLAIM = "reclaim"
+    GANG_PREEMPT = "gangpreempt"
+    GANG_RECLAIM = "gangreclaim"
+    SHUFFLE = "shuffle"
+
+
+class Normalise(Enum):
+    """How the engine turns a raw static score into points, over the nodes that are candidates at that moment."""
+
+    NONE = "none"
+    """Points are ``weight * raw``."""
+    MAX = "max"
+    """Points are ``weight * trunc(raw * 100 / max(raw))``; 0 everywhere when the maximum is 0."""
+    MAX_REVERSED = "max-reversed"
+    """Points are ``weight * (100 - trunc(raw * 100 / max(raw)))``; 100 everywhere when the maximum is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a gate or a quota says no.
+
+    Attributes:
+        message: what users see, such as ``queue resource quota insufficient: insufficient cpu``.
+        cause: entry of the closed list of causes.
+        need, have, limit: amounts by resource name in engine units, as far as they apply: what is asked for, what is
+            taken already, and what may be taken at most. They become the verdict's numbers.
+        event: also record it as an event on the PodGroup.
+
+    """
+
+    message: str
+    cause: Cause
+    need: Mapping[str, int] = field(default_factory=dict)
+    have: Mapping[str, int] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
+    event: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a node is refused.
+
+    Attributes:
+        text: as kube-scheduler words it, such as ``node(s) had untolerated taint(s)``.
+        unresolvable: no eviction could change it (UnschedulableAndUnresolvable); later reasons of the same plug-in
+            are then not collected for that node.
+        cause: entry of the closed list of causes.
+
+    """
+
+    text: str
+    unresolvable: bool = False
+    cause: Cause = Cause.FILTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """Nodes that a filter refuses for one reason; ``nodes[i]`` True means column ``i`` of the view is refused."""
+
+    nodes: BoolArray
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RawScore:
+    """A static score before normalisation, ``raw[i]`` for column ``i`` of the view, and how it becomes points."""
+
+    raw: FloatArray
+    weight: float = 1.0
+    normalise: Normalise = Normalise.NONE

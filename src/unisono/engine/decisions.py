@@ -1,0 +1,127 @@
+"""What a cycle decides: the only thing that leaves the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from unisono.engine.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Run ``pod`` on ``node``. The binds of one job stand together and leave together."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    reason: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelined:
+    """A task that waits for resources being released on ``node``; nothing is written but the nomination."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A PodGroup condition to set; replaces the one of the same type."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupUpdate:
+    """New status of a PodGroup; only PodGroups whose status differs are listed.
+
+    ``conditions`` is the complete list of conditions that shall stand, one per type. ``events`` are (type, reason,
+    message) to record on the PodGroup.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    running: int
+    succeeded: int
+    failed: int
+    conditions: tuple[Condition, ...]
+    events: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodCondition:
+    """Condition PodScheduled of a pod that was not bound (``status`` is always False); also the event's message."""
+
+    namespace: str
+    pod: str
+    uid: str
+    reason: str
+    message: str
+    nominated_node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUpdate:
+    """New ``status.allocated`` of a queue, wire form; only queues whose value differs are listed."""
+
+    name: str
+    allocated: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A part of the decisions that broke an invariant, or a plug-in that raised, and was left out."""
+
+    subject: str
+    message: str
+
+
+@dataclass(slots=True)
+class Decisions:
+    """The outcome of one cycle.
+
+    Attributes:
+        cycle: text that identifies the cycle (same snapshot, configuration and seed give the same), for transition ids.
+        placed: number of tasks that got a place from free resources; equals ``len(binds)``.
+        seconds: nothing the engine measures; callers may add durations by stage here.
+
+    """
+
+    cycle: str = ""
+    binds: list[Bind] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    pipelined: list[Pipelined] = field(default_factory=list)
+    pod_groups: list[PodGroupUpdate] = field(default_factory=list)
+    pod_conditions: list[PodCondition] = field(default_factory=list)
+    queues: list[QueueUpdate] = field(default_factory=list)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)

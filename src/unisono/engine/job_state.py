@@ -1,0 +1,238 @@
+"""Jobs and queues as one session sees them: the cluster's record plus what the session has decided so far."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.resources import Vector
+from unisono.cluster.status import (
+    ALLOCATED_STATES,
+    READY_STATES,
+    STATUS_COUNT,
+    VALID_STATES,
+    TaskStatus,
+    count,
+)
+
+_NO_COUNTS: list[int] = [0] * STATUS_COUNT
+
+
+class QueueState:
+    """One queue in one session.
+
+    Attributes:
+        record: the cluster's record: weight, priority, reclaimable, state, parent, capability, deserved, guarantee,
+            annotations, and the sums request, inqueue, promised, elastic over its jobs at the snapshot.
+        name, created, uid: from the record.
+        allocated: ``[R]`` requests of allocated tasks, changes of this session included.
+        claimed: ``[R]`` ``allocated`` plus what this session has pipelined: what share-based plug-ins compare.
+        job_count: PodGroups that name it.
+
+    """
+
+    __slots__ = ("allocated", "claimed", "created", "job_count", "name", "record", "uid")
+
+    def __init__(self, record: Queue) -> None:
+        self.record = record
+        self.name = record.name
+        self.created = record.created
+        self.uid = record.uid
+        self.job_count = len(record.jobs)
+        self.allocated: Vector = record.allocated.copy()
+        self.claimed: Vector = record.allocated.copy()
+
+    @property
+    def open(self) -> bool:
+        """Only queues in state Open admit and place."""
+        return self.record.state == "Open"
+
+    def __repr__(self) -> str:
+        return f"QueueState({self.name})"
+
+
+class JobState:
+    """One PodGroup in one session.
+
+    Attributes:
+        record: the cluster's record: tasks, annotations, labels, conditions, and the sums at the snapshot.
+        queue: its queue.
+        priority: value of its PriorityClass, else of the global default one, else 0.
+        min_member, min_task_member, min_resources: see `unisono.cluster.records.Job`.
+        min_task_total: sum of ``min_task_member``.
+        phase: PodGroup phase, changed by enqueue.
+        counts: tasks by status (list indexed by `TaskStatus`), changes of this session included.
+        pending_best_effort: pending tasks that request nothing (they count as ready).
+        places: task key to (status, node column) for tasks that this session has moved.
+
+    """
+
+    __slots__ = (
+        "_allocated",
+        "_claimed",
+        "_claims",
+        "_roles",
+        "counts",
+        "created",
+        "key",
+        "min_member",
+        "min_resources",
+        "min_task_member",
+        "min_task_total",
+        "pending_best_effort",
+        "phase",
+        "places",
+        "priority",
+        "queue",
+        "record",
+        "uid",
+    )
+
+    def __init__(self, record: Job, queue: QueueState, priority: int) -> None:
+        self.record = record
+        self.key = record.key
+        self.queue = queue
+        self.priority = priority
+        self.created = record.created
+        self.uid = record.uid
+        self.min_member = record.min_member
+        self.min_task_member = record.min_task_member
+        self.min_task_total = sum(record.min_task_member.values()) if record.min_task_member else 0
+        self.min_resources = record.min_resources
+        self.phase = record.phase
+        self.counts = record.counts.copy()
+        self.pending_best_effort = record.pending_best_effort
+        self.places: dict[str, tuple[TaskStatus, int]] = {}
+        self._roles: dict[str, list[int]] | None = None
+        self._allocated: Vector | None = None
+        self._claimed: Vector | None = None
+        self._claims: list[tuple[PodClass, int, int]] = []
+
+    # ---- what plug-ins read
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the PodGroup."""
+        return self.record.namespace
+
+    @property
+    def name(self) -> str:
+        """Name of the PodGroup."""
+        return self.record.name
+
+    @property
+    def size(self) -> int:
+        """Number of pods that exist."""
+        return len(self.record.tasks)
+
+    @property
+    def ready_count(self) -> int:
+        """Tasks that hold a place or have succeeded."""
+        return count(self.counts, READY_STATES)
+
+    @property
+    def waiting_count(self) -> int:
+        """Pipelined tasks."""
+        return self.counts[TaskStatus.PIPELINED]
+
+    @property
+    def valid_count(self) -> int:
+        """Tasks that hold, may get or have used a place."""
+        return count(self.counts, VALID_STATES)
+
+    @property
+    def allocated_count(self) -> int:
+        """Tasks in allocated states."""
+        return count(self.counts, ALLOCATED_STATES)
+
+    @property
+    def is_ready(self) -> bool:
+        """Ready tasks and pending BestEffort ones reach ``min_member`` (roles are not looked at)."""
+        return self.ready_count + self.pending_best_effort >= self.min_member
+
+    @property
+    def is_pipelined(self) -> bool:
+        """As ``is_ready``, pipelined tasks included."""
+        return self.waiting_count + self.ready_count + self.pending_best_effort >= self.min_member
+
+    @property
+    def is_starving(self) -> bool:
+        """Ready and pipelined tasks stay below ``min_member``."""
+        return self.waiting_count + self.ready_count < self.min_member
+
+    @property
+    def broken(self) -> bool:
+        """It holds places but fewer than its minimum: a gang that lost members, whose resources lie idle."""
+        ready = self.ready_count
+        return 0 < ready < self.min_member - self.pending_best_effort
+
+    @property
+    def holds_nothing(self) -> bool:
+        """No task holds or was promised resources: every share of it is zero."""
+        counts = self.counts
+        return not (counts[1] or counts[2] or counts[3] or counts[4] or counts[5])
+
+    @property
+    def roles_apply(self) -> bool:
+        """Whether minimums per role are to be checked."""
+        return bool(self.min_task_member) and self.min_member >= self.min_task_total
+
+    def role_counts(self, role: str) -> list[int]:
+        """Tasks of one role by status; read only."""
+        roles = self._roles if self._roles is not None else self.record.role_counts
+        return roles.get(role, _NO_COUNTS)
+
+    @property
+    def allocated(self) -> Vector:
+        """``[R]`` requests of tasks in allocated states, changes of this session included; read only."""
+        self._fold()
+        return self._allocated if self._allocated is not None else self.record.allocated
+
+    @property
+    def claimed(self) -> Vector:
+        """``[R]`` ``allocated`` plus pipelined; read only."""
+        self._fold()
+        return self._claimed if self._claimed is not None else self.record.allocated
+
+    def status(self, task: Task) -> TaskStatus:
+        """State of one of its tasks in this session."""
+        place = self.places.get(task.key)
+        return task.status if place is None else place[0]
+
+    # ---- what the session writes
+
+    def move(self, pod_class: PodClass, role: str, number: int, old: TaskStatus, new: TaskStatus) -> None:
+        """Count ``number`` tasks of a class and role from one state to another; sums follow on the next read."""
+        self.counts[old] -= number
+        self.counts[new] += number
+        if pod_class.best_effort:
+            pending = TaskStatus.PENDING
+            self.pending_best_effort += number * ((new is pending) - (old is pending))
+        if self.min_task_member:
+            self._move_role(role, number, old, new)
+        allocated = (new in ALLOCATED_STATES) - (old in ALLOCATED_STATES)
+        pipelined = (new is TaskStatus.PIPELINED) - (old is TaskStatus.PIPELINED)
+        if allocated or pipelined:
+            self._claims.append((pod_class, number * allocated, number * (allocated + pipelined)))
+
+    def _move_role(self, role: str, number: int, old: TaskStatus, new: TaskStatus) -> None:
+        if self._roles is None:
+            self._roles = {name: counts.copy() for name, counts in self.record.role_counts.items()}
+        counts = self._roles.setdefault(role, [0] * STATUS_COUNT)
+        counts[old] -= number
+        counts[new] += number
+
+    def _fold(self) -> None:
+        if not self._claims:
+            return
+        if self._allocated is None or self._claimed is None:
+            self._allocated = self.record.allocated.copy()
+            self._claimed = self.record.allocated.copy()
+        for pod_class, allocated, claimed in self._claims:
+            self._allocated += pod_class.vector * np.int64(allocated)
+            self._claimed += pod_class.vector * np.int64(claimed)
+        self._claims.clear()
+
+    def __repr__(self) -> str:
+        return f"JobState({self.key}, {self.phase})"

@@ -1,0 +1,288 @@
+"""The contract of plug-ins.
+
+A plug-in is a subclass of `Plugin` that overrides the hooks it needs; every hook is optional. One instance lives for one
+session (one cycle). The engine asks only hooks that are overridden and whose switch in the configuration is on, tier by
+tier, and combines the answers as Volcano does:
+
+====================  =====================================================  =========================================
+hook                  switch (attribute of ``Flags``)                        combination
+====================  =====================================================  =========================================
+queue_key             queue_order                                            all keys form one tuple, lowest first
+job_key               job_order                                              the same
+task_key              task_order                                             the same
+enqueueable           job_enqueued                                           a `Refusal` rejects at once; a tier with a
+                                                                             PERMIT admits and ends the walk; all
+                                                                             abstain: admitted
+enqueued              job_enqueued                                           all called
+pipelined             job_pipelined                                          as enqueueable
+valid                 (always on)                                            first `Refusal` wins
+ready                 job_ready                                              and
+starving              job_starving                                           and, within the first tier that has any
+overused              overused                                               first `Refusal` wins
+allocatable           allocatable                                            first `Refusal` wins
+headroom              allocatable                                            minimum
+preemptive            preemptive                                             first `Refusal` wins
+prefilter             predicate                                              first `Reason` stops
+static_filter         predicate                                              or (any veto refuses the node)
+filter                predicate                                              or
+static_score          node_order                                             sum
+score                 node_order                                             sum
+victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
+                      victim (SHUFFLE), always on for the gang purposes
+placed, removed       (always on)                                            all called, in order
+open, close           (always on)                                            all called
+====================  =====================================================  =========================================
+
+A worked example, which prefers nodes with a label ``fast``::
+
+    class Fast(Plugin):
+        name = "fast"
+
+        def static_score(self, pod_class, nodes):
+            has = nodes.label_codes("fast") >= 0
+            return [RawScore(has.astype(float), weight=self.arguments.get("fast.weight", 1.0) * 100)]
+
+A plug-in that raises is switched off for the rest of the cycle and reported; other jobs go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from unisono.engine.answers import (
+    BoolArray,
+    FloatArray,
+    Purpose,
+    RawScore,
+    Reach,
+    Reason,
+    Refusal,
+    Scope,
+    Veto,
+    Vote,
+)
+
+if TYPE_CHECKING:
+    from unisono.cluster.podclass import PodClass
+    from unisono.cluster.records import Task
+    from unisono.engine.config import PluginConfig
+    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.view import NodeView
+
+Key = Any
+"""Anything that compares with ``<`` among answers of the same hook: a number, or a tuple of numbers."""
+
+
+class Plugin:
+    """Base class; subclasses override the hooks that they need.
+
+    Attributes:
+        name: as the configuration names it.
+        reach: how far a placement changes ``filter`` and ``score``: ROW unless the class says otherwise.
+        scope: what ``filter``, ``score``, ``static_filter``, ``static_score`` depend on besides pod class and nodes.
+        pure: ``filter`` and ``score`` depend on nothing but the pod class (and scope) and the arrays of the view, not
+            even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
+            hypothetical nodes ("this node with 1, 2, 3 more such pods") and remember answers. Node identity (labels,
+            taints, names) belongs into the static hooks. False is always right, and slower.
+        order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)
+            otherwise.
+        config: name, switches, arguments.
+        arguments: shortcut for ``config.arguments``.
+
+    """
+
+    name: ClassVar[str] = ""
+    reach: ClassVar[Reach] = Reach.ROW
+    scope: ClassVar[Scope] = Scope.CLASS
+    pure: ClassVar[bool] = True
+    order_reach: ClassVar[Reach] = Reach.ROW
+
+    def __init__(self, config: PluginConfig) -> None:
+        self.config = config
+        self.arguments: Mapping[str, Any] = config.arguments
+
+    # ---- session
+
+    def open(self, session: Session) -> None:
+        """Called once before any other hook; keep ``session`` when later hooks need it.
+
+        At this point ``session.queues``, ``session.jobs`` and ``session.nodes`` hold the cluster as the snapshot has it.
+        """
+
+    def close(self, session: Session) -> None:
+        """Called once after the last action."""
+
+    # ---- orders
+
+    def queue_key(self, queue: QueueState) -> Key:
+        """Lower is served first. Read again each time a queue is put back, so a share may be used."""
+        raise NotImplementedError
+
+    def job_key(self, job: JobState) -> Key:
+        """Lower is served first. Read again each time a job is put back.
+
+        A gang that lost a member (``job.broken``) should come before fresh ones, lest it starve below its minimum.
+        """
+        raise NotImplementedError
+
+    def task_key(self, task: Task) -> Key:
+        """Lower is placed first; must not change within a session."""
+        raise NotImplementedError
+
+    # ---- gates and states
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """May a Pending job with minResources become Inqueue? Jobs without minResources are not asked about."""
+        raise NotImplementedError
+
+    def enqueued(self, job: JobState) -> None:
+        """``job`` (with minResources) has just become Inqueue: reserve what it was promised."""
+        raise NotImplementedError
+
+    def valid(self, job: JobState) -> Refusal | None:
+        """None when the job can be scheduled at all."""
+        raise NotImplementedError
+
+    def ready(self, job: JobState) -> bool:
+        """Whether enough tasks of the job hold a place for its binds to leave."""
+        raise NotImplementedError
+
+    def missing(self, job: JobState) -> int:
+        """A lower bound of how many more tasks must become allocated before ``ready`` can turn true.
+
+        Only an optimisation (switch job_ready): the engine does not ask ``ready`` before that many were placed.
+        """
+        raise NotImplementedError
+
+    def pipelined(self, job: JobState) -> Vote | Refusal:
+        """Whether allocated and pipelined tasks together would make the job ready."""
+        raise NotImplementedError
+
+    def starving(self, job: JobState) -> bool:
+        """Whether the job may take resources from others."""
+        raise NotImplementedError
+
+    # ---- quota
+
+    def overused(self, queue: QueueState) -> Refusal | None:
+        """A refusal drops the queue for the rest of allocate (and reclaim)."""
+        raise NotImplementedError
+
+    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
+        """May one more task of this class be placed for the queue?"""
+        raise NotImplementedError
+
+    def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
+        """How many more tasks of this class ``allocatable`` would accept one after the other, at least.
+
+        Only an optimisation: without it ``allocatable`` is asked before each task. 0 makes the engine ask
+        ``allocatable`` for the refusal. Must agree with ``allocatable``.
+        """
+        raise NotImplementedError
+
+    def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
+        """May the queue take resources from others for tasks of these classes (one entry per task)?"""
+        raise NotImplementedError
+
+    # ---- nodes
+
+    def prefilter(self, task: Task) -> Reason | None:
+        """A reason refuses the task on every node; asked once per run of equal tasks."""
+        raise NotImplementedError
+
+    def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Vetoes that follow from the spec and the node objects alone.
+
+        The answer is kept across cycles and asked again only for nodes that changed, so ``nodes`` may be a part of the
+        cluster; it must depend on nothing but ``pod_class``, ``nodes`` and ``self.arguments`` (and ``scope``).
+        Resources and the arrays other than ``allocatable`` must not be looked at. List cheap and common reasons first;
+        all reasons of one plug-in are collected per node up to the first unresolvable one.
+        """
+        raise NotImplementedError
+
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Vetoes that change with placements. The engine has checked resources itself, except for BestEffort pods.
+
+        Answer ``()`` when the class is not concerned.
+        """
+        raise NotImplementedError
+
+    def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[RawScore]:
+        """Scores that follow from the spec and the node objects alone; kept as ``static_filter``'s answer is.
+
+        ``()`` when the class is not concerned. Normalisation over candidates is the engine's work.
+        """
+        raise NotImplementedError
+
+    def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
+        """Points per column of ``nodes`` as if the task were placed there, weight included; None: not concerned.
+
+        ``nodes.used`` and ``nodes.nonzero`` do not contain the task itself. Use elementwise arithmetic only, so that the
+        answer for a node does not depend on which other nodes are in the view.
+        """
+        raise NotImplementedError
+
+    # ---- victims
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Which of ``candidates`` may be evicted for ``actor`` (for its ``task``, or None for the whole gang).
+
+        None abstains. Within a tier the masks are intersected; an empty answer passes the question to the next tier.
+        """
+        raise NotImplementedError
+
+    # ---- events
+
+    def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """``len(nodes)`` tasks of one class of ``job`` were allocated or pipelined, one on each entry of ``nodes``.
+
+        ``job.claimed`` and ``queue.claimed`` contain them already, so share-based plug-ins need no event at all.
+        """
+        raise NotImplementedError
+
+    def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """The same tasks were taken back (undo) or evicted."""
+        raise NotImplementedError
+
+
+HOOK_FLAGS: dict[str, str] = {
+    "queue_key": "queue_order",
+    "job_key": "job_order",
+    "task_key": "task_order",
+    "enqueueable": "job_enqueued",
+    "enqueued": "job_enqueued",
+    "pipelined": "job_pipelined",
+    "valid": "",
+    "ready": "job_ready",
+    "missing": "job_ready",
+    "starving": "job_starving",
+    "overused": "overused",
+    "allocatable": "allocatable",
+    "headroom": "allocatable",
+    "preemptive": "preemptive",
+    "prefilter": "predicate",
+    "static_filter": "predicate",
+    "filter": "predicate",
+    "static_score": "node_order",
+    "score": "node_order",
+    "victims": "",
+    "placed": "",
+    "removed": "",
+}
+"""Hook to the attribute of ``Flags`` that switches it; ``""`` is always on."""
+
+VICTIM_FLAGS: dict[Purpose, str] = {
+    Purpose.PREEMPT: "preemptable",
+    Purpose.RECLAIM: "reclaimable",
+    Purpose.GANG_PREEMPT: "",
+    Purpose.GANG_RECLAIM: "",
+    Purpose.SHUFFLE: "victim",
+}
+
+
+def overrides(plugin: Plugin, hook: str) -> bool:
+    """Whether the plug-in's class implements ``hook``."""
+    return getattr(type(plugin), hook) is not getattr(Plugin, hook)

@@ -1,0 +1,109 @@
+"""Nodes as plug-ins see them: real columns of the session, a part of them, or hypothetical ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.nodes import Codes, NodeFacts, NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS, Matrix, Vector
+from unisono.engine.answers import BoolArray
+
+PortCheck = Callable[[PodClass, npt.NDArray[np.intp]], BoolArray]
+
+
+class NodeView:
+    """``M`` nodes; read only. Column ``i`` of every array is the node ``columns[i]`` of the table.
+
+    Attributes:
+        columns: ``[M]`` positions in the node table (names in order).
+        allocatable, used, releasing, pipelined: ``[R, M]`` in engine units. ``used`` holds every pod on the node, those
+            of other schedulers and those being deleted included, and what this session has allocated; ``pipelined`` is
+            what this session has promised on resources not yet free.
+        nonzero: ``[2, M]`` CPU and memory used, counting 100m and 200Mi for containers that state none.
+        size: ``M``.
+
+    """
+
+    __slots__ = (
+        "_ports",
+        "allocatable",
+        "columns",
+        "nonzero",
+        "pipelined",
+        "releasing",
+        "size",
+        "steps",
+        "table",
+        "used",
+    )
+
+    def __init__(
+        self,
+        table: NodeTable,
+        columns: npt.NDArray[np.intp],
+        arrays: tuple[Matrix, Matrix, Matrix, Matrix, Matrix],
+        ports: PortCheck,
+        steps: npt.NDArray[np.intp] | None = None,
+    ) -> None:
+        self.table = table
+        self.columns = columns
+        self.allocatable, self.used, self.releasing, self.pipelined, self.nonzero = arrays
+        self.size = len(columns)
+        self.steps = steps
+        self._ports = ports
+
+    @property
+    def idle(self) -> Matrix:
+        """``[R, M]`` allocatable less used; may be negative."""
+        return self.allocatable - self.used
+
+    @property
+    def future_idle(self) -> Matrix:
+        """``[R, M]`` idle plus releasing less pipelined."""
+        return self.allocatable - self.used + self.releasing - self.pipelined
+
+    @property
+    def pods(self) -> Vector:
+        """``[M]`` number of pods on the node."""
+        return self.used[PODS]
+
+    @property
+    def facts(self) -> list[NodeFacts]:
+        """Static facts of each node, in column order."""
+        every = self.table.facts
+        return [every[column] for column in self.columns]
+
+    @property
+    def names(self) -> list[str]:
+        """Node names, in column order."""
+        every = self.table.names
+        return [every[column] for column in self.columns]
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """``[M]`` cordoned nodes."""
+        return self.table.unschedulable[self.columns]
+
+    @property
+    def taint_codes(self) -> Codes:
+        """``[M]`` index into ``table.taint_sets``: ask each distinct set once."""
+        return self.table.taint_codes[self.columns]
+
+    def label_codes(self, key: str) -> Codes:
+        """``[M]`` codes of the label's values, -1 where absent; ``table.label_code(key, value)`` gives a value's code."""
+        return self.table.label_column(key)[self.columns]
+
+    def row(self, resource: str) -> int | None:
+        """Row of a resource in the arrays, None when nobody has it."""
+        return self.table.registry.find(resource)
+
+    def port_conflicts(self, pod_class: PodClass) -> BoolArray:
+        """``[M]`` nodes on which a host port of the class is taken."""
+        taken = self._ports(pod_class, self.columns)
+        if self.steps is not None and pod_class.host_ports:
+            taken |= self.steps > 0
+        return taken
