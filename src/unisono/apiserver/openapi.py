@@ -1,0 +1,150 @@
+"""OpenAPI v3 documents, one per group and version: what kubectl needs to check, to patch and to explain."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from unisono.api.kind import Kind
+from unisono.api.schema import schema_of
+from unisono.apiserver.catalog import Catalog, Served
+
+Document = dict[str, Any]
+_JSON = "application/json"
+_MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json")
+_STRATEGIC = "application/strategic-merge-patch+json"
+_STATUS_REF = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"}
+_STATUS_SCHEMA: Document = {
+    "type": "object",
+    "description": "Status is a return value for calls that don't return other objects.",
+    "properties": {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "status": {"type": "string"},
+        "message": {"type": "string"},
+        "reason": {"type": "string"},
+        "code": {"type": "integer", "format": "int32"},
+    },
+}
+
+
+class OpenApi:
+    """The documents of a catalog, made when first asked for and kept."""
+
+    def __init__(self, catalog: Catalog, version: str) -> None:
+        self._catalog = catalog
+        self._version = version
+        self._documents: dict[tuple[str, str], tuple[str, bytes]] = {}
+
+    def index(self) -> Document:
+        """The answer of ``/openapi/v3``; a URL carries its document's hash, so that it may be cached."""
+        paths = {}
+        for group, versions in self._catalog.groups():
+            for version in versions:
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                digest, _ = self._document(group, version)
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+        return {"paths": paths}
+
+    def document(self, group: str, version: str) -> tuple[str, bytes] | None:
+        """Hash and encoded document of one group and version; None when it is not served."""
+        if not self._catalog.resources(group, version):
+            return None
+        return self._document(group, version)
+
+    def forget(self) -> None:
+        """Drop every document: the catalog has changed."""
+        self._documents.clear()
+
+    def _document(self, group: str, version: str) -> tuple[str, bytes]:
+        found = self._documents.get((group, version))
+        if found is None:
+            encoded = msgspec.json.encode(self._make(group, version))
+            found = hashlib.sha256(encoded).hexdigest()[:32].upper(), encoded
+            self._documents[group, version] = found
+        return found
+
+    def _make(self, group: str, version: str) -> Document:
+        paths: Document = {}
+        schemas: Document = {"io.k8s.apimachinery.pkg.apis.meta.v1.Status": _STATUS_SCHEMA}
+        for served in self._catalog.resources(group, version):
+            schemas[schema_name(served.kind)] = _schema(served.kind)
+            paths.update(_paths(served))
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Unisono", "version": self._version},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        }
+
+
+def schema_name(kind: Kind[Any]) -> str:
+    """``io.k8s.api.core.v1.Pod``, or the reversed group for kinds that are not Kubernetes' own."""
+    if is_core(kind):
+        return f"io.k8s.api.{kind.group.split('.')[0] or 'core'}.{kind.version}.{kind.kind}"
+    return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+
+
+def is_core(kind: Kind[Any]) -> bool:
+    """True for kinds of Kubernetes itself, which take strategic merge patches; others answer 415 to them."""
+    return "." not in kind.group or kind.group.endswith(".k8s.io")
+
+
+def _gvk(kind: Kind[Any]) -> Document:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _schema(kind: Kind[Any]) -> Document:
+    return {**schema_of(kind), "x-kubernetes-group-version-kind": [_gvk(kind)]}
+
+
+def _paths(served: Served) -> Document:
+    kind = served.kind
+    collection = kind.path("{namespace}" if kind.namespaced else None)
+    one = f"{collection}/{{name}}"
+    paths = {
+        collection: {
+            "get": _operation(kind, "list"),
+            "post": _operation(kind, "post", body=(_JSON,)),
+            "delete": _operation(kind, "deletecollection"),
+        },
+        one: _object_operations(kind),
+    }
+    if kind.namespaced:
+        paths[kind.path()] = {"get": _operation(kind, "list")}
+    if served.subresource("status"):
+        operations = _object_operations(kind)
+        del operations["delete"]
+        paths[f"{one}/status"] = operations
+    return paths
+
+
+def _object_operations(kind: Kind[Any]) -> Document:
+    patch_types = (*_MERGE_TYPES, _STRATEGIC) if is_core(kind) else _MERGE_TYPES
+    return {
+        "get": _operation(kind, "get"),
+        "put": _operation(kind, "put", body=(_JSON,)),
+        "patch": _operation(kind, "patch", body=patch_types),
+        "delete": _operation(kind, "delete"),
+    }
+
+
+def _operation(kind: Kind[Any], action: str, body: tuple[str, ...] = ()) -> Document:
+    reference = {"$ref": f"#/components/schemas/{schema_name(kind)}"}
+    answer = _STATUS_REF if action in {"delete", "deletecollection"} else reference
+    operation: Document = {
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _gvk(kind),
+        "responses": {"200": {"description": "OK", "content": {_JSON: {"schema": answer}}}},
+    }
+    if body:
+        content = {"type": "object"} if action == "patch" else reference
+        operation["requestBody"] = {"content": {media: {"schema": content} for media in body}}
+        # kubectl looks for this parameter on the patch operation before it leaves validation to the server.
+        operation["parameters"] = [
+            {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+            for name in ("dryRun", "fieldManager", "fieldValidation")
+        ]
+    return operation

@@ -1,0 +1,97 @@
+"""``Table`` and ``PartialObjectMetadata`` documents of lists, objects and watch events."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from unisono.api.kind import Kind
+from unisono.apiserver.tables.columns import Layout, Row
+from unisono.apiserver.tables.core import (
+    CLAIMS,
+    CONFIG_MAPS,
+    CRDS,
+    LEASES,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from unisono.apiserver.tables.custom import custom_layout
+from unisono.apiserver.tables.events import EVENTS
+from unisono.apiserver.tables.nodes import NODES
+from unisono.apiserver.tables.pods import PODS
+
+IncludeObject = Literal["None", "Metadata", "Object"]
+
+_BUILT_IN: dict[tuple[str, str], Layout] = {
+    ("", "pods"): PODS,
+    ("", "nodes"): NODES,
+    ("", "namespaces"): NAMESPACES,
+    ("", "events"): EVENTS,
+    ("", "configmaps"): CONFIG_MAPS,
+    ("", "secrets"): SECRETS,
+    ("", "serviceaccounts"): SERVICE_ACCOUNTS,
+    ("", "services"): SERVICES,
+    ("", "persistentvolumeclaims"): CLAIMS,
+    ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
+    ("coordination.k8s.io", "leases"): LEASES,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): CRDS,
+}
+
+
+def layout(kind: Kind[Any]) -> Layout:
+    """How a kind is shown: as Kubernetes shows its own kinds, else by printer columns."""
+    return _BUILT_IN.get((kind.group, kind.plural)) or custom_layout(kind)
+
+
+def partial_metadata(obj: Row, version: str) -> Row:
+    """The object reduced to its metadata."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj.get("metadata") or {},
+    }
+
+
+class TableWriter:
+    """Renders objects of one kind; the clock's time comes with each call.
+
+    Args:
+        kind: what is shown.
+        version: version of group ``meta.k8s.io`` that the client reads.
+        include_object: what each row carries besides its cells.
+
+    """
+
+    def __init__(self, kind: Kind[Any], version: str = "v1", include_object: IncludeObject = "Metadata") -> None:
+        self._layout = layout(kind)
+        self._version = version
+        self._include = include_object
+
+    def table(self, objects: list[Row], metadata: Row, now: float, *, definitions: bool = True) -> Row:
+        """A table of ``objects``.
+
+        Args:
+            objects: decoded objects, one row each.
+            metadata: list metadata (resourceVersion, continue, remainingItemCount).
+            now: Unix seconds, for ages.
+            definitions: False leaves the column definitions null, as in all but the first event of a watch.
+
+        """
+        columns = [column.definition() for column in self._layout.columns] if definitions else None
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._version}",
+            "metadata": metadata,
+            "columnDefinitions": columns,
+            "rows": [self._row(obj, now) for obj in objects],
+        }
+
+    def _row(self, obj: Row, now: float) -> Row:
+        row: Row = {"cells": self._layout.cells(obj, now)}
+        if self._include == "Metadata":
+            row["object"] = partial_metadata(obj, self._version)
+        elif self._include == "Object":
+            row["object"] = obj
+        return row
