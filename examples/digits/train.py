@@ -1,7 +1,7 @@
 """Data-parallel training of a small network on handwritten digits, with NumPy and TCP alone.
 
 Every process of the gang holds the same network and its own share of the data. In each step it computes the gradient of
-its share; rank 0 collects all gradients over TCP, averages them and sends the mean back, so that all networks stay equal.
+its share; rank 0 collects all gradients over TCP, averages them and sends the mean back: all networks stay equal.
 The environment is PyTorch's (MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE), set by the Job's ``pytorch`` plug-in.
 """
 
@@ -156,14 +156,20 @@ def main() -> None:
                 network.weights += velocity
                 losses.append(loss)
             if group.rank == 0 and (epoch % 5 == 0 or epoch == 1):
-                print(f"epoch {epoch:3d}  loss {np.mean(losses):.4f}  "
-                      f"accuracy {network.accuracy(test_images, test_labels):.4f}", flush=True)
+                print(
+                    f"epoch {epoch:3d}  loss {np.mean(losses):.4f}  "
+                    f"accuracy {network.accuracy(test_images, test_labels):.4f}",
+                    flush=True,
+                )
         checksum = group.mean(network.weights)
         if not np.allclose(checksum, network.weights, atol=1e-5):
             raise SystemExit("the networks of the gang have drifted apart")
     if group.rank == 0:
-        print(f"test accuracy {network.accuracy(test_images, test_labels):.4f} "
-              f"on {len(test_labels)} images that were not trained on", flush=True)
+        print(
+            f"test accuracy {network.accuracy(test_images, test_labels):.4f} "
+            f"on {len(test_labels)} images that were not trained on",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

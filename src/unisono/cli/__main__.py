@@ -1,0 +1,5 @@
+"""``python -m unisono.cli``."""
+
+from unisono.cli.main import main
+
+main()

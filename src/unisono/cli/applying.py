@@ -1,0 +1,101 @@
+"""Create or change the objects of manifests on a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from unisono.cli.merge import three_way_patch, with_last_applied
+from unisono.cli.resources import Resource, ResourceMap, request_json
+from unisono.errors import AlreadyExists, ApiError, NotFound
+
+if TYPE_CHECKING:
+    from unisono.cli.manifests import Manifest
+    from unisono.kube.http import HttpClient
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of one manifest."""
+
+    resource: Resource
+    action: str
+    object: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name that the server gave or kept."""
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def line(self) -> str:
+        """``job.batch.volcano.sh/hello created``."""
+        return f"{self.resource.title}/{self.name} {self.action}"
+
+
+def placed(manifest: Manifest, resource: Resource, namespace: str) -> str | None:
+    """Namespace of the manifest's object, written into its metadata; None for cluster-scoped kinds."""
+    if not resource.namespaced:
+        return None
+    return str(manifest.metadata.setdefault("namespace", namespace))
+
+
+async def create(client: HttpClient, resources: ResourceMap, manifest: Manifest, namespace: str) -> Applied:
+    """POST one manifest; unknown fields are refused.
+
+    Raises:
+        AlreadyExists: an object of that name exists.
+        ApiError: the server refuses it.
+
+    """
+    resource = resources.of(manifest.api_version, manifest.kind, manifest.where)
+    path = resource.path(placed(manifest, resource, namespace))
+    answer = await _located(
+        manifest,
+        request_json(client, "POST", path, body=with_last_applied(manifest.value), params=_params()),
+    )
+    return Applied(resource, "created", answer)
+
+
+async def apply(client: HttpClient, resources: ResourceMap, manifest: Manifest, namespace: str) -> Applied:
+    """Create the manifest's object, or bring the live one to it by a three-way merge patch.
+
+    Raises:
+        ApiError: the server refuses it.
+
+    """
+    resource = resources.of(manifest.api_version, manifest.kind, manifest.where)
+    where = placed(manifest, resource, namespace)
+    if not manifest.metadata.get("name"):
+        return await create(client, resources, manifest, namespace)
+    path = resource.path(where, manifest.name)
+    try:
+        live = await request_json(client, "GET", path)
+    except NotFound:
+        try:
+            return await create(client, resources, manifest, namespace)
+        except AlreadyExists:  # somebody was faster: then it is a change
+            live = await request_json(client, "GET", path)
+    patch = three_way_patch(manifest.value, live)
+    if not patch:
+        return Applied(resource, "unchanged", live)
+    answer = await _located(
+        manifest,
+        request_json(client, "PATCH", path, body=patch, params=_params(), content_type="application/merge-patch+json"),
+    )
+    return Applied(resource, "configured", answer)
+
+
+def _params() -> dict[str, str]:
+    return {"fieldManager": "unisono", "fieldValidation": "Strict"}
+
+
+async def _located(manifest: Manifest, request: Any) -> dict[str, Any]:
+    """Await a request; an error of the server says which manifest it is about."""
+    try:
+        answer = await request
+    except ApiError as error:
+        error.message = f"{manifest.where}: {error.message}"
+        raise
+    assert isinstance(answer, dict)
+    return answer

@@ -1,0 +1,129 @@
+"""``unisono delete``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unisono.cli.options import Where, file_option, where_options
+
+if TYPE_CHECKING:
+    from unisono.cli.resources import Resource
+    from unisono.kube.http import HttpClient
+
+POLL_SECONDS = 0.1
+
+
+@click.command("delete")
+@click.argument("what", nargs=-1)
+@file_option(required=False)
+@click.option("--all", "everything", is_flag=True, help="All objects of the kind in the namespace.")
+@click.option("-l", "--selector", default="", help="Objects with these labels.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the objects are gone.")
+@click.option("--grace-period", type=int, help="Seconds that processes get to end by themselves; 0 kills at once.")
+@click.option("--ignore-not-found", is_flag=True, help="A missing object is no error.")
+@where_options
+def command(
+    where: Where,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    everything: bool,
+    selector: str,
+    wait: bool,
+    grace_period: int | None,
+    ignore_not_found: bool,
+) -> None:
+    """Delete objects: KIND NAME..., KIND/NAME..., the objects of files (-f), or with --all or -l those of a kind."""
+    from unisono.cli.connection import run_async
+
+    if bool(what) == bool(files):
+        raise click.UsageError("Say what to delete: either KIND NAME (or KIND/NAME), or -f FILE.")
+    run_async(_delete(where, what, files, everything, selector, wait, grace_period, ignore_not_found))
+
+
+async def _delete(
+    where: Where,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    everything: bool,
+    selector: str,
+    wait: bool,
+    grace_period: int | None,
+    ignore_not_found: bool,
+) -> None:
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.resources import discover, request_json
+    from unisono.errors import NotFound
+
+    body: dict[str, Any] = {"propagationPolicy": "Background"}
+    if grace_period is not None:
+        body["gracePeriodSeconds"] = grace_period
+    async with connect(where) as client:
+        resources = await discover(client)
+        namespace = namespace_of(where)
+        found = (
+            _of_files(files, resources, namespace)
+            if files
+            else await _of_words(client, what, resources, namespace, everything, selector)
+        )
+        pending = []
+        for resource, place, name in found:
+            path = resource.path(place, name)
+            try:
+                live = await request_json(client, "GET", path)
+                await request_json(client, "DELETE", path, body=body)
+            except NotFound:
+                if not ignore_not_found:
+                    raise
+                continue
+            click.echo(f"{resource.title}/{name} deleted")
+            pending.append((path, live["metadata"].get("uid")))
+        if wait:
+            await asyncio.gather(*(_gone(client, path, uid) for path, uid in pending))
+
+
+def _of_files(files: tuple[str, ...], resources: Any, namespace: str) -> list[tuple[Resource, str | None, str]]:
+    from unisono.cli.applying import placed
+    from unisono.cli.manifests import read
+
+    found = []
+    for manifest in read(files):
+        resource = resources.of(manifest.api_version, manifest.kind, manifest.where)
+        found.append((resource, placed(manifest, resource, namespace), manifest.name))
+    return found
+
+
+async def _of_words(
+    client: HttpClient, what: tuple[str, ...], resources: Any, namespace: str, everything: bool, selector: str
+) -> list[tuple[Resource, str | None, str]]:
+    from unisono.cli.resources import request_json
+    from unisono.cli.targets import BadTarget, parse
+
+    found: list[tuple[Resource, str | None, str]] = []
+    for target in parse(what, resources):
+        if target.name:
+            found.append((target.resource, namespace, target.name))
+            continue
+        if not everything and not selector:
+            raise BadTarget(f"Which {target.resource.plural}? Name them, or say --all or -l SELECTOR.")
+        params = {"labelSelector": selector} if selector else {}
+        listing = await request_json(client, "GET", target.resource.path(namespace), params=params)
+        found += [(target.resource, namespace, item["metadata"]["name"]) for item in listing.get("items") or []]
+    return found
+
+
+async def _gone(client: HttpClient, path: str, uid: str | None) -> None:
+    """Return when the object, or that incarnation of it, is no more."""
+    from unisono.cli.resources import request_json
+    from unisono.errors import NotFound
+
+    while True:
+        try:
+            live = await request_json(client, "GET", path)
+        except NotFound:
+            return
+        if live["metadata"].get("uid") != uid:
+            return
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,184 @@
+"""``unisono run``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.cli.options import Where, output_option, where_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from unisono.cli.manifests import Manifest
+    from unisono.cli.report import Reporter
+    from unisono.cli.views import JobView
+
+
+@click.command("run")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--logs/--no-logs", default=True, show_default=True, help="Copy the logs of the jobs' containers.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds.")
+@click.option(
+    "--nodes",
+    "nodes_file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Add simulated nodes (see 'unisono up').",
+)
+@output_option("text", "json")
+@where_options
+def command(
+    where: Where,
+    files: tuple[str, ...],
+    logs: bool,
+    timeout: float | None,
+    nodes_file: str | None,
+    output: str,
+) -> None:
+    """Submit the objects of the files, follow their jobs to the end and say how they ended.
+
+    Where no control plane is running and none is named, a private one is started for this command and taken away
+    afterwards. The exit code is 0 only if every job completed, 124 after --timeout.
+    """
+    from unisono.cli.manifests import read
+
+    raise SystemExit(asyncio.run(_run(where, read(files), logs, timeout, nodes_file, output)))
+
+
+async def _run(
+    where: Where,
+    manifests: list[Manifest],
+    logs: bool,
+    timeout: float | None,
+    nodes_file: str | None,
+    output: str,
+) -> int:
+    from unisono.cli.printing import print_json
+    from unisono.cli.report import reporter
+    from unisono.cli.views import SUCCEEDED
+
+    report = reporter(json_output=output == "json")
+    started = time.monotonic()
+    views: list[JobView] = []
+    timed_out = False
+    try:
+        async with _control_plane(where, report, nodes_file) as (place, local):
+            try:
+                async with asyncio.timeout(timeout):
+                    views = await _submit_and_follow(place, manifests, report, logs, local)
+            except TimeoutError:
+                timed_out = True
+                report.line("run", f"gave up after {timeout:g} s" + ("" if local else "; the jobs go on"))
+    finally:
+        report.close()
+    seconds = time.monotonic() - started
+    succeeded = not timed_out and all(view.phase == SUCCEEDED for view in views)
+    if output == "json":
+        from unisono.cli.following import result_of
+
+        print_json(
+            {
+                "succeeded": succeeded,
+                "seconds": round(seconds, 3),
+                "jobs": [result_of(v, seconds) for v in views],
+            }
+        )
+    else:
+        for view in views:
+            click.echo(_verdict(view, seconds))
+    return 0 if succeeded else 124 if timed_out else 1
+
+
+async def _submit_and_follow(
+    where: Where, manifests: list[Manifest], report: Reporter, logs: bool, local: bool
+) -> list[JobView]:
+    from unisono.cli import applying
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.following import Follower
+    from unisono.cli.resources import discover
+    from unisono.cli.workloads import is_workload, mark_working_directory
+    from unisono.errors import AlreadyExists, UnisonoError
+
+    if not any(is_workload(manifest) for manifest in manifests):
+        kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
+        raise UnisonoError(f"There is nothing to run in these files, only {kinds}: use 'unisono apply' for those.")
+    targets = []
+    async with connect(where) as client:
+        resources = await discover(client)
+        namespace = namespace_of(where)
+        for manifest in manifests:
+            if not is_workload(manifest):
+                result = await applying.apply(client, resources, manifest, namespace)
+                report.line(f"{result.resource.singular}/{result.name}", result.action)
+                continue
+            if local:
+                mark_working_directory(manifest)
+            try:
+                result = await applying.create(client, resources, manifest, namespace)
+            except AlreadyExists:
+                kind = manifest.kind.lower()
+                raise UnisonoError(
+                    f"{manifest.where}: the {kind} {manifest.name} exists already: delete it with "
+                    f"'unisono delete {kind}/{manifest.name}', or give this one another name or a generateName."
+                ) from None
+            targets.append((manifest.kind, result.object["metadata"]["namespace"], result.name))
+        return await Follower(client, targets, report, logs=logs).run()
+
+
+@asynccontextmanager
+async def _control_plane(where: Where, report: Reporter, nodes_file: str | None) -> AsyncIterator[tuple[Where, bool]]:
+    """The control plane to use and whether it is this machine's: the one that is named or runs, else a private one."""
+    from unisono.cli.connection import find
+    from unisono.standalone.paths import DataDir
+
+    named = where.kubeconfig is not None or where.data_dir is not None
+    running = DataDir.at(where.data_dir).running_pid() is not None
+    if named or running:
+        find(where)  # complains now, before anything is started
+        if nodes_file:
+            raise click.UsageError("--nodes adds nodes to a private control plane, and here one is named or running.")
+        yield where, where.kubeconfig is None
+        return
+    async with _private(nodes_file) as folder:
+        report.line("control plane", "private, for this command alone")
+        yield Where(data_dir=folder, namespace=where.namespace), True
+
+
+@asynccontextmanager
+async def _private(nodes_file: str | None) -> AsyncIterator[Path]:
+    import tempfile
+    from pathlib import Path
+
+    from unisono.standalone.logs import configure_logs
+    from unisono.standalone.nodes_file import read_nodes
+    from unisono.standalone.paths import DataDir
+    from unisono.standalone.plane import Plane, PlaneOptions
+
+    with tempfile.TemporaryDirectory(prefix="unisono-", ignore_cleanup_errors=True) as folder:
+        data = DataDir(Path(folder))
+        configure_logs(data.log)
+        nodes = read_nodes(Path(nodes_file)) if nodes_file else ()
+        plane = Plane(data, PlaneOptions(simulated_nodes=nodes))
+        await plane.start()
+        try:
+            yield data.root
+        finally:
+            await plane.stop(kill_pods=True)
+
+
+def _verdict(view: JobView, seconds: float) -> str:
+    from unisono.cli.views import SUCCEEDED, end_text
+
+    good = view.phase == SUCCEEDED
+    text = f"{view.title} {view.phase.lower()}" + (f" in {seconds:.1f} s" if good else "")
+    if not good:
+        failed = [end for end in view.ends if end.phase == "Failed"]
+        reasons = [view.message] if view.message else []
+        reasons += [f"{end.name}: {end_text(end)}" for end in failed[:3]]
+        text += f": {'; '.join(reasons)}" if reasons else ""
+    return click.style(text, fg="green" if good else "red", bold=True)

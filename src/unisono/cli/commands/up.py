@@ -1,0 +1,143 @@
+"""``unisono up``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.errors import UnisonoError
+
+if TYPE_CHECKING:
+    from unisono.standalone.paths import DataDir
+
+READY_SECONDS = 60.0
+POLL_SECONDS = 0.05
+
+
+class StartFailed(UnisonoError):
+    """The detached control plane did not become ready."""
+
+
+@click.command("up")
+@click.option("--detach", is_flag=True, help="Return when it is ready; it goes on in the background.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where to keep state and kubeconfig.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API.  [default: a free one, kept]")
+@click.option(
+    "--nodes",
+    "nodes_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Add simulated nodes: a YAML list of {name, count, capacity, labels, taints}.",
+)
+@click.option("--no-agent", is_flag=True, help="Do not offer this machine as a node.")
+@click.option(
+    "--scheduler-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    default="info",
+    show_default=True,
+    help="What the log tells.",
+)
+def command(
+    detach: bool,
+    data_dir: Path | None,
+    port: int,
+    nodes_file: Path | None,
+    no_agent: bool,
+    scheduler_config: Path | None,
+    log_level: str,
+) -> None:
+    """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
+    from unisono.standalone.nodes_file import read_nodes
+    from unisono.standalone.paths import DataDir
+
+    data = DataDir.at(data_dir)
+    nodes = read_nodes(nodes_file) if nodes_file else ()
+    if detach:
+        _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"])
+        return
+    from unisono.standalone.logs import configure_logs
+    from unisono.standalone.plane import PlaneOptions
+
+    configure_logs(data.log if os.environ.get("UNISONO_DETACHED") else None, level=log_level)
+    options = PlaneOptions(port=port, simulated_nodes=nodes, local_node=not no_agent, scheduler_config=scheduler_config)
+    asyncio.run(_serve(data, options))
+
+
+async def _serve(data: DataDir, options: object) -> None:
+    from unisono.standalone.plane import Plane, PlaneOptions
+
+    assert isinstance(options, PlaneOptions)
+    plane = Plane(data, options)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stopped.set)
+    await plane.start()
+    try:
+        click.echo(_welcome(data, plane.url))
+        await stopped.wait()
+        click.echo("Stopping; running jobs go on and are found again by the next 'unisono up' ...")
+    finally:
+        await plane.stop()
+
+
+def _welcome(data: DataDir, url: str) -> str:
+    return (
+        f"Unisono is up at {url}.\n  export KUBECONFIG={data.kubeconfig}\n  kubectl get nodes\n  unisono run job.yaml"
+    )
+
+
+def _detach(data: DataDir, arguments: list[str]) -> None:
+    """Start this command again in the background and wait until its API answers."""
+    if data.running_pid() is not None:
+        data.acquire()  # says who runs there
+    data.create()
+    data.kubeconfig.unlink(missing_ok=True)
+    with data.log.open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "unisono", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "UNISONO_DETACHED": "1"},
+        )
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            raise StartFailed(f"The control plane ended at once with code {child.returncode}: see {data.log}.")
+        if data.kubeconfig.exists() and asyncio.run(_ready(data)):
+            from unisono.kube.kubeconfig import load
+
+            click.echo(_welcome(data, load(data.kubeconfig).server))
+            return
+        time.sleep(POLL_SECONDS)
+    child.terminate()
+    raise StartFailed(f"The control plane did not become ready within {READY_SECONDS:g} s: see {data.log}.")
+
+
+async def _ready(data: DataDir) -> bool:
+    from unisono.errors import ApiError
+    from unisono.kube.http import HttpClient
+    from unisono.kube.kubeconfig import load
+
+    client = HttpClient(load(data.kubeconfig))
+    try:
+        status, _, _ = await client.request("GET", "/readyz")
+    except ApiError:
+        return False
+    finally:
+        await client.close()
+    return status == 200

@@ -1,0 +1,21 @@
+"""``unisono version``."""
+
+from __future__ import annotations
+
+import platform
+
+import click
+
+from unisono import __version__
+from unisono.cli.options import output_option
+from unisono.cli.printing import print_json
+
+
+@click.command("version")
+@output_option("text", "json")
+def command(output: str) -> None:
+    """Print the version of Unisono and of the Python that runs it."""
+    if output == "json":
+        print_json({"version": __version__, "python": platform.python_version(), "platform": platform.platform()})
+    else:
+        click.echo(f"unisono {__version__} (Python {platform.python_version()})")

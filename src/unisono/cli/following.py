@@ -1,0 +1,185 @@
+"""Follows jobs on a server to their end: informers in, reports out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from unisono.cli.logstream import JOB_LABEL, lines, short_name
+from unisono.cli.verdicts import summary_of
+from unisono.cli.views import JobView, changes, job_view, pod_view
+from unisono.errors import ApiError
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.api.scheduling import PodGroup
+    from unisono.cli.report import Reporter
+    from unisono.kube.http import HttpClient
+
+REFRESH_SECONDS = 0.1
+LOG_DRAIN_SECONDS = 5.0
+STARTED = frozenset({"Running", "Succeeded", "Failed"})
+
+
+class Follower:
+    """Watches the jobs' objects, tells what changes and copies the logs of their pods.
+
+    Args:
+        client: the server.
+        targets: kind (``Job`` or ``Pod``), namespace and name of what to follow.
+        reporter: where to tell it.
+        logs: also copy the containers' logs.
+
+    """
+
+    def __init__(
+        self,
+        client: HttpClient,
+        targets: Iterable[tuple[str, str, str]],
+        reporter: Reporter,
+        *,
+        logs: bool = True,
+    ) -> None:
+        from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+        from unisono.kube.informer import Informer
+
+        self._client, self._reporter, self._logs = client, reporter, logs
+        self._targets = list(targets)
+        spaces = {namespace for _, namespace, _ in self._targets}
+        namespace = next(iter(spaces)) if len(spaces) == 1 else None
+        self._jobs = Informer(client, JOBS, namespace)
+        self._groups = Informer(client, POD_GROUPS, namespace)
+        self._pods = Informer(client, PODS, namespace)
+        self._groups.add_index("owner", _owners)
+        self._pods.add_index("job", _job_of)
+        self.views: dict[tuple[str, str, str], JobView] = {}
+        self._copies: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> list[JobView]:
+        """Follow until every job has ended; answers their last views in the order of the targets."""
+        informers = (self._jobs, self._groups, self._pods)
+        watches = [asyncio.create_task(informer.run()) for informer in informers]
+        try:
+            await asyncio.gather(*(informer.synced.wait() for informer in informers))
+            while not self._refresh():
+                await asyncio.sleep(REFRESH_SECONDS)
+                for watch in watches:
+                    if watch.done():
+                        watch.result()
+            await self._drain()
+        finally:
+            for task in (*watches, *self._copies.values()):
+                task.cancel()
+            await asyncio.gather(*watches, *self._copies.values(), return_exceptions=True)
+        return [self.views[target] for target in self._targets]
+
+    def _refresh(self) -> bool:
+        """Look at every job once; True when all have ended."""
+        for target in self._targets:
+            old = self.views.get(target)
+            new = self._view(target)
+            if new is None:
+                continue
+            for text in changes(old, new):
+                self._reporter.line(new.title, text)
+            self.views[target] = new
+        self._reporter.show(list(self.views.values()))
+        return all(target in self.views and self.views[target].ended for target in self._targets)
+
+    def _view(self, target: tuple[str, str, str]) -> JobView | None:
+        kind, namespace, name = target
+        key = f"{namespace}/{name}"
+        known = self.views.get(target)
+        if kind == "Pod":
+            pod = self._pods.get(key)
+            if pod is None:
+                return _deleted(known)
+            self._copy_logs(pod, None)
+            group = self._groups.get(f"{namespace}/{_group_name(pod)}")
+            return pod_view(pod, summary_of(group))
+        job = self._jobs.get(key)
+        if job is None:
+            return _deleted(known)
+        pods = sorted(self._pods.by_index("job", key), key=lambda pod: pod.metadata.name)
+        for pod in pods:
+            self._copy_logs(pod, name)
+        groups = self._groups.by_index("owner", job.metadata.uid or "")
+        return job_view(job, groups[0] if groups else None, pods, summary_of(groups[0] if groups else None))
+
+    def _copy_logs(self, pod: Pod, job: str | None) -> None:
+        """Start to copy the log of each container of a pod that runs or has ended, once."""
+        uid = pod.metadata.uid or ""
+        if not self._logs or pod.status.phase not in STARTED:
+            return
+        names = [item.name for item in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))]
+        for container in names:
+            if f"{uid}/{container}" not in self._copies:
+                prefix = short_name(pod.metadata.name, job) + (f"/{container}" if len(names) > 1 else "")
+                copy = self._copy(pod.metadata.namespace or "default", pod.metadata.name, container, prefix)
+                self._copies[f"{uid}/{container}"] = asyncio.create_task(copy)
+
+    async def _copy(self, namespace: str, pod: str, container: str, prefix: str) -> None:
+        params = {"container": container, "follow": "true"}
+        try:
+            async for line in lines(self._client, namespace, pod, params, patient=True):
+                self._reporter.log(prefix, line)
+        except ApiError as error:
+            self._reporter.line(f"pod/{pod}", f"its log cannot be read: {error.message}")
+
+    async def _drain(self) -> None:
+        """Let the last log lines arrive; a log that does not end with its container is left."""
+        pending = [copy for copy in self._copies.values() if not copy.done()]
+        if pending:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*pending, return_exceptions=True), LOG_DRAIN_SECONDS)
+
+
+def _deleted(known: JobView | None) -> JobView | None:
+    """The view of a job that is gone: it ended as it was last seen, or somebody deleted it."""
+    from dataclasses import replace
+
+    if known is None or known.ended:
+        return known
+    return replace(known, phase="Deleted", waiting="", message="somebody deleted it")
+
+
+def _owners(group: PodGroup) -> list[str]:
+    return [owner.uid for owner in group.metadata.owner_references or ()]
+
+
+def _job_of(pod: Pod) -> list[str]:
+    job = (pod.metadata.labels or {}).get(JOB_LABEL) or (pod.metadata.annotations or {}).get(JOB_LABEL)
+    return [f"{pod.metadata.namespace}/{job}"] if job else []
+
+
+def _group_name(pod: Pod) -> str:
+    return (pod.metadata.annotations or {}).get("scheduling.k8s.io/group-name", "")
+
+
+def result_of(view: JobView, seconds: float) -> dict[str, Any]:
+    """One job of ``run --output json``."""
+    from unisono.cli.views import SUCCEEDED
+
+    return {
+        "kind": view.kind,
+        "name": view.name,
+        "namespace": view.namespace,
+        "queue": view.queue,
+        "phase": view.phase,
+        "succeeded": view.phase == SUCCEEDED,
+        "message": view.message or view.waiting,
+        "seconds": round(seconds, 3),
+        "nodes": list(view.nodes),
+        "pods": [
+            {
+                "name": end.name,
+                "phase": end.phase,
+                "exitCode": end.exit_code,
+                "reason": end.reason,
+                "message": end.message,
+            }
+            for end in view.ends
+        ],
+    }

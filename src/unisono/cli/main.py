@@ -1,0 +1,98 @@
+"""Entry point of ``unisono``: finds the command's module only when the command is asked for.
+
+Every command lives in ``cli/commands/<name>.py`` as a click command named ``command``. The table below holds the
+one-line help, so that ``unisono --help`` imports nothing but click.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from unisono import __version__
+from unisono.errors import ApiError, UnisonoError
+
+COMMANDS: dict[str, str] = {
+    "run": "Submit jobs, follow them with logs and end with their verdict.",
+    "up": "Start the control plane of this machine.",
+    "down": "Stop the control plane of this machine.",
+    "apply": "Create or change objects from files.",
+    "get": "List objects as a table, or print them.",
+    "describe": "Show an object, its state, events and verdict.",
+    "logs": "Print the logs of a pod or of all pods of a job.",
+    "delete": "Delete objects.",
+    "explain": "Say why a job is pending, with numbers and the way out.",
+    "version": "Print the version.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table: what a newcomer needs first comes first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import ``cli.commands.<name>``."""
+        if name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"unisono.cli.commands.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but the error names the nearest command."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else "; see 'unisono --help'"
+            ctx.fail(f"there is no command '{name}'{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="unisono %(version)s")
+def cli() -> None:
+    """Unisono schedules batch and AI jobs: gangs, queues, fair sharing; on this machine or on a cluster."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line; every error of the house becomes one sentence on stderr and exit code 1."""
+    try:
+        code: Any = cli.main(args=args, standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except ApiError as error:
+        _complain(error.message)
+        code = 1
+    except UnisonoError as error:
+        _complain(str(error))
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone: that is no error of ours, and flushing again would fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> None:
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True)

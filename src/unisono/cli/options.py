@@ -1,0 +1,73 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which control plane a command talks to, as the user said it.
+
+    Attributes:
+        kubeconfig: a kubeconfig file, or None to look for one.
+        data_dir: data directory of a control plane of this machine, or None for the default one.
+        context: context of the kubeconfig, or None for its current one.
+        namespace: namespace for objects that name none, or None for the context's.
+
+    """
+
+    kubeconfig: Path | None = None
+    data_dir: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+
+def where_options(function: Command) -> Command:
+    """Add ``--data-dir``, ``--kubeconfig``, ``--context`` and ``--namespace``; the command gets one ``where``."""
+
+    @click.option("-n", "--namespace", help="Namespace of objects that name none.  [default: default]")
+    @click.option("--context", help="Context of the kubeconfig.")
+    @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Talk to the cluster of this file.")
+    @click.option("--data-dir", type=click.Path(path_type=Path), help="Talk to the 'unisono up' of this directory.")
+    @wraps(function)
+    def wrapper(
+        *args: Any,
+        namespace: str | None,
+        context: str | None,
+        kubeconfig: Path | None,
+        data_dir: Path | None,
+        **kwargs: Any,
+    ) -> Any:
+        if kubeconfig and data_dir:
+            raise click.UsageError("--kubeconfig and --data-dir name two different control planes; give one of them.")
+        return function(*args, where=Where(kubeconfig, data_dir, context, namespace), **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def output_option(*choices: str, default: str = "text") -> Callable[[Command], Command]:
+    """``-o/--output`` with the given choices."""
+    return click.option(
+        "-o", "--output", type=click.Choice(choices), default=default, show_default=True, help="How to print."
+    )
+
+
+def file_option(required: bool = True) -> Callable[[Command], Command]:
+    """``-f/--filename``: files, folders or ``-`` for standard input; may be repeated."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=required,
+        help="A YAML or JSON file, a folder of them, or - for standard input; may be repeated.",
+    )

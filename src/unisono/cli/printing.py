@@ -1,0 +1,50 @@
+"""Output: tables as the server renders them, YAML and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON on stdout."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_yaml(value: Any) -> None:
+    """YAML on stdout, keys in the order of the object."""
+    import yaml
+
+    click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120), nl=False)
+
+
+def columns(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool = True) -> list[str]:
+    """Lines of a plain table, three blanks between columns, as kubectl prints it."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    shown = ([[name.upper() for name in headers]] if header else []) + cells
+    widths = [max((len(row[index]) for row in shown), default=0) for index in range(len(headers))]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+
+
+def table_lines(table: dict[str, Any], *, wide: bool = False, namespaces: bool = False) -> list[str]:
+    """Lines of a ``meta.k8s.io`` Table."""
+    definitions = table.get("columnDefinitions") or []
+    shown = [index for index, column in enumerate(definitions) if wide or not column.get("priority")]
+    headers = [definitions[index]["name"] for index in shown]
+    rows = [[row["cells"][index] for index in shown] for row in table.get("rows") or []]
+    if namespaces:
+        headers = ["Namespace", *headers]
+        names = [(row.get("object") or {}).get("metadata", {}).get("namespace", "") for row in table.get("rows") or []]
+        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    return columns(headers, rows)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "<none>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,102 @@
+"""Where a control plane of this machine keeps its things, and who is using them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from unisono.errors import UnisonoError
+
+
+class AlreadyRunning(UnisonoError):
+    """Another process runs a control plane in this data directory."""
+
+
+def default_data_dir() -> Path:
+    """``$UNISONO_DATA_DIR``, else ``$XDG_DATA_HOME/unisono``, else ``~/.local/share/unisono``."""
+    if named := os.environ.get("UNISONO_DATA_DIR"):
+        return Path(named)
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "unisono"
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """The files of one control plane."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, path: Path | None) -> DataDir:
+        """The directory at ``path``, or the default one."""
+        return cls((path or default_data_dir()).expanduser().absolute())
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig that kubectl and the commands of Unisono use; mode 0600."""
+        return self.root / "kubeconfig"
+
+    @property
+    def database(self) -> Path:
+        """The store of the embedded API."""
+        return self.root / "state.db"
+
+    @property
+    def agent(self) -> Path:
+        """Directory of the node agent: pods, logs, volumes."""
+        return self.root / "agent"
+
+    @property
+    def log(self) -> Path:
+        """Log of a control plane that was started with ``--detach``."""
+        return self.root / "unisono.log"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the running process; holds its process id."""
+        return self.root / "unisono.pid"
+
+    def create(self) -> None:
+        """Make the directory, readable by its owner alone."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+
+    def acquire(self) -> IO[str]:
+        """Take the directory for this process until the returned file is closed or the process ends.
+
+        Raises:
+            AlreadyRunning: another process holds it.
+
+        """
+        self.create()
+        file = self.lock.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            pid = self.running_pid()
+            raise AlreadyRunning(
+                f"A control plane already runs in {self.root} (process {pid or 'unknown'}): "
+                f"stop it with 'unisono down --data-dir {self.root}', or give another --data-dir."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        return file
+
+    def running_pid(self) -> int | None:
+        """Process id of the control plane that runs here, or None; the lock decides, not the number in the file."""
+        try:
+            file = self.lock.open("r")
+        except OSError:
+            return None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read().strip()
+                return int(text) if text.isdigit() else None
+            return None

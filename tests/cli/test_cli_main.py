@@ -1,0 +1,66 @@
+"""The command table, its help and its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import unisono.cli.commands
+from unisono.cli.main import COMMANDS, cli, main
+
+HEAVY = {"aiohttp", "numpy", "rich", "yaml", "cryptography", "msgspec", "prometheus_client"}
+
+
+def test_every_command_module_is_in_the_table_and_the_other_way_round() -> None:
+    folder = Path(unisono.cli.commands.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_documents_its_options(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"--{parameter.name} of {name} has no help"
+    assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """It must answer in an instant: the packages that cost time are imported by the commands that need them."""
+    code = "import sys\nfrom unisono.cli.main import main\ntry:\n  main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in HEAVY if f"'{name}'" in done.stderr}
+    assert not loaded
+    assert "run" in done.stdout
+
+
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["aply"])
+    assert end.value.code == 2
+    assert "there is no command 'aply'; did you mean 'apply'?" in capsys.readouterr().err
+
+
+def test_an_error_of_the_house_is_one_sentence_and_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["get", "pods", "--data-dir", str(tmp_path / "none")])
+    assert end.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith("Error: There is no control plane in")
+    assert "unisono up --data-dir" in told
+    assert "Traceback" not in told
+
+
+def test_two_control_planes_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["get", "pods", "--data-dir", "a", "--kubeconfig", "b"])
+    assert end.value.code == 2
+    assert "give one of them" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""What run tells of a job, from objects alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from unisono.api.base import ObjectMeta
+from unisono.api.batch import Job, JobSpec, JobState, JobStatus, TaskSpec
+from unisono.api.core import (
+    Container,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
+from unisono.api.scheduling import PodGroup, PodGroupStatus
+from unisono.cli.views import JobView, changes, end_text, job_view, pod_end, pod_view
+
+
+def job(phase: str = "Pending", *, message: str = "", tasks: dict[str, int] | None = None) -> Job:
+    specs = [TaskSpec(name=name, replicas=count) for name, count in (tasks or {"worker": 2}).items()]
+    return Job(
+        metadata=ObjectMeta(name="train", namespace="ns", uid="j"),
+        spec=JobSpec(min_available=2, queue="research", tasks=specs),
+        status=JobStatus(state=JobState(phase=phase, message=message)),
+    )
+
+
+def group(phase: str) -> PodGroup:
+    return PodGroup(metadata=ObjectMeta(name="train-j", namespace="ns"), status=PodGroupStatus(phase=phase))
+
+
+def pod(name: str, phase: str = "Pending", node: str | None = None, code: int | None = None, **status: str) -> Pod:
+    statuses = None
+    if code is not None:
+        end = ContainerStateTerminated(exit_code=code, reason="Error" if code else "Completed")
+        statuses = [ContainerStatus(name="c", state=ContainerState(terminated=end))]
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="ns", annotations={"volcano.sh/task-spec": "worker"}),
+        spec=PodSpec(node_name=node, containers=[Container(name="c")]),
+        status=PodStatus(phase=phase, container_statuses=statuses, **status),
+    )
+
+
+def test_a_waiting_job_shows_its_verdict() -> None:
+    view = job_view(job(), group("Pending"), [], "queue research is full")
+    assert (view.phase, view.admitted, view.placed, view.gang, view.waiting) == (
+        "Pending",
+        False,
+        0,
+        2,
+        "queue research is full",
+    )
+
+
+def test_a_running_job_counts_its_pods_by_task() -> None:
+    pods = [pod("train-worker-0", "Running", "n1"), pod("train-worker-1", "Succeeded", "n2", code=0)]
+    view = job_view(job("Running"), group("Running"), pods, "stale verdict")
+    assert view.waiting == ""
+    assert view.nodes == ("n1", "n2")
+    assert (view.tasks[0].count("Running"), view.tasks[0].count("Succeeded"), view.tasks[0].wanted) == (
+        1,
+        1,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (pod("p", "Failed", "n", code=3), "exit code 3 (Error)"),
+        (pod("p", "Failed", "n", reason="Evicted", message="node is full"), "Evicted: node is full"),
+        (pod("p", "Failed", "n"), "Failed"),
+    ],
+)
+def test_how_a_pod_failed_is_said_in_one_line(built: Pod, text: str) -> None:
+    assert end_text(pod_end(built)) == text
+
+
+def test_the_story_of_a_job_is_told_once_and_in_order() -> None:
+    steps = [
+        job_view(job(), group("Pending"), [], ""),
+        job_view(job(), group("Inqueue"), [], "0/1 nodes are unavailable: 1 Insufficient cpu."),
+        job_view(job(), group("Inqueue"), [], "0/1 nodes are unavailable: 1 Insufficient cpu."),
+        job_view(
+            job("Running"),
+            group("Running"),
+            [pod("train-worker-0", "Running", "n1"), pod("x", "Running", "n1")],
+        ),
+        job_view(
+            job("Failed", message="exhausted retries"),
+            group("Running"),
+            [pod("train-worker-0", "Failed", "n1", code=1), pod("x", "Running", "n1")],
+        ),
+    ]
+    told: list[str] = []
+    old: JobView | None = None
+    for view in steps:
+        told += changes(old, view)
+        old = view
+    assert told == [
+        "submitted to queue research: 2 pods, 2 of them start together or not at all",
+        "admitted by queue research",
+        "waiting: 0/1 nodes are unavailable: 1 Insufficient cpu.",
+        "gang placed: 2/2 pods on n1",
+        "Running",
+        "Failed: exhausted retries",
+        "pod train-worker-0 failed: exit code 1 (Error)",
+    ]
+
+
+def test_plain_pods_are_told_in_a_jobs_words() -> None:
+    assert pod_view(pod("p", "Succeeded", "n", code=0)).phase == "Completed"
+    assert pod_view(pod("p", "Failed", "n", code=1)).ended
+    assert not pod_view(pod("p"), "no node").ended
+
+
+def test_many_nodes_are_not_all_named() -> None:
+    old = JobView("a", "ns", "Job")
+    new = replace(old, placed=5, nodes=tuple(f"n{i}" for i in range(5)))
+    assert changes(old, new) == ["gang placed: 5/0 pods on n0, n1, n2 and 2 more nodes"]
