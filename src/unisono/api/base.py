@@ -5,7 +5,8 @@ Conventions of this package:
 * attribute names are snake_case, wire names camelCase (``rename="camel"``); initialisms such as ``podIP`` are
   spelled out with ``msgspec.field(name=...)``;
 * every optional value is ``X | None = None``, so that an explicit zero survives a round trip and a JSON ``null``
-  decodes; values that must be there, where the empty one is invalid anyway, are ``Required = ""``; ``metadata``, ``spec``, ``status`` and ``template`` are always present structs;
+  decodes; a value that must be there, where the empty one is invalid anyway, is ``Required = ""``;
+* ``metadata``, ``spec``, ``status`` and ``template`` are always present structs;
 * structs list every field of the kind: the schema that finds unknown fields is generated from them.
 """
 

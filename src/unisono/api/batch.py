@@ -155,9 +155,7 @@ class TaskSpec(Base):
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
     policies: list[LifecyclePolicy] | None = None
     topology_policy: (
-        Annotated[
-            str, Meta(extra_json_schema={"enum": ["none", "best-effort", "restricted", "single-numa-node"]})
-        ]
+        Annotated[str, Meta(extra_json_schema={"enum": ["none", "best-effort", "restricted", "single-numa-node"]})]
         | None
     ) = None
     max_retry: Natural | None = None

@@ -55,9 +55,7 @@ class Kind(Generic[T]):
         """``plural`` or ``plural.group``, as error messages name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    def path(
-        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
-    ) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """URL path of the collection, of one object, or of its subresource."""
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if self.namespaced and namespace:

@@ -10,16 +10,12 @@ from unisono.api.kind import Kind
 NAMESPACES: Kind[core.Namespace] = Kind(
     "", "v1", "Namespace", "namespaces", core.Namespace, False, short_names=("ns",), status_subresource=True
 )
-NODES: Kind[core.Node] = Kind(
-    "", "v1", "Node", "nodes", core.Node, False, short_names=("no",), status_subresource=True
-)
+NODES: Kind[core.Node] = Kind("", "v1", "Node", "nodes", core.Node, False, short_names=("no",), status_subresource=True)
 PODS: Kind[core.Pod] = Kind(
     "", "v1", "Pod", "pods", core.Pod, short_names=("po",), categories=("all",), status_subresource=True
 )
 EVENTS: Kind[core.Event] = Kind("", "v1", "Event", "events", core.Event, short_names=("ev",))
-CONFIG_MAPS: Kind[core.ConfigMap] = Kind(
-    "", "v1", "ConfigMap", "configmaps", core.ConfigMap, short_names=("cm",)
-)
+CONFIG_MAPS: Kind[core.ConfigMap] = Kind("", "v1", "ConfigMap", "configmaps", core.ConfigMap, short_names=("cm",))
 SECRETS: Kind[core.Secret] = Kind("", "v1", "Secret", "secrets", core.Secret)
 SERVICES: Kind[core.Service] = Kind(
     "",

@@ -104,9 +104,7 @@ def _pod_level(resources: ResourceRequirements | None, containers: Mapping[str, 
     """Pod-level requests; a pod-level limit counts only where neither pod nor containers request the resource."""
     if resources is None:
         return {}
-    limits = {
-        name: amount for name, amount in resource_list(resources.limits).items() if name not in containers
-    }
+    limits = {name: amount for name, amount in resource_list(resources.limits).items() if name not in containers}
     return limits | resource_list(resources.requests)
 
 

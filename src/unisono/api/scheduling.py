@@ -152,10 +152,7 @@ class QueueSpec(Base):
     """
 
     weight: (
-        Annotated[
-            int, Meta(extra_json_schema={"format": "int32", "minimum": 1, "maximum": 65535, "default": 1})
-        ]
-        | None
+        Annotated[int, Meta(extra_json_schema={"format": "int32", "minimum": 1, "maximum": 65535, "default": 1})] | None
     ) = None
     capability: ResourceList | None = None
     reclaimable: bool | None = None

@@ -1,0 +1,41 @@
+"""Spellings that users write and that mean a field of another form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from unisono.api.batch import DependsOn
+from unisono.api.scheduling import QueueSpec
+
+
+def _queue_spec(value: Any) -> Any:
+    """``guaranteed: {cpu: 20}`` means ``guarantee: {resource: {cpu: 20}}``; the official spelling wins."""
+    if not isinstance(value, dict) or "guaranteed" not in value:
+        return value
+    rest = {key: each for key, each in value.items() if key != "guaranteed"}
+    if rest.get("guarantee") is None and value["guaranteed"] is not None:
+        rest["guarantee"] = {"resource": value["guaranteed"]}
+    return rest
+
+
+def _depends_on(value: Any) -> Any:
+    """``dependsOn: task-a``, ``dependsOn: [task-a]`` and ``dependsOn: {name: task-a}`` mean a list of names."""
+    if isinstance(value, str):
+        return {"name": [value]}
+    if isinstance(value, list):
+        return {"name": value}
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        return {**value, "name": [value["name"]]}
+    return value
+
+
+_NORMALISERS: dict[type[msgspec.Struct], Callable[[Any], Any]] = {QueueSpec: _queue_spec, DependsOn: _depends_on}
+
+
+def normalise(struct: type[msgspec.Struct], value: Any) -> Any:
+    """``value`` in the official spelling of ``struct``; the input is not changed."""
+    normaliser = _NORMALISERS.get(struct)
+    return value if normaliser is None else normaliser(value)

@@ -1,0 +1,220 @@
+"""From JSON values to structs and back.
+
+``decode`` never raises: what is wrong comes back as a value, and the struct holds everything that was right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from unisono.api.aliases import normalise
+from unisono.api.base import Object
+from unisono.api.field_error import FieldError, invalid, type_invalid
+from unisono.api.kind import Kind
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.shape import Shape, shape_of
+
+T = TypeVar("T", bound=Object)
+
+_ENCODER = msgspec.json.Encoder()
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+_DEEPEST = 200
+QUANTITY_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]+)*$'"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded(Generic[T]):
+    """An object and what was wrong with the JSON it came from.
+
+    Attributes:
+        obj: the struct; fields of a wrong type are absent.
+        unknown_fields: paths of fields that the kind does not have, such as ``spec.tasks[0].bogus``; they are pruned.
+        type_errors: values of a wrong JSON type, numbers out of range, and texts that are no quantities.
+
+    """
+
+    obj: T
+    unknown_fields: list[str]
+    type_errors: list[FieldError]
+
+
+def decode(kind: Kind[T], value: Any) -> Decoded[T]:
+    """Decode a JSON value as ``kind``: aliases normalised, nulls dropped, unknown fields pruned.
+
+    ``apiVersion`` and ``kind`` of the result are those of ``kind``, whatever alias version came in.
+    """
+    walk = _Walk()
+    clean = walk.value(shape_of(kind.struct), value, None)
+    obj = msgspec.convert(clean if isinstance(clean, dict) else {}, kind.struct)
+    obj.api_version, obj.kind = kind.api_version, kind.kind
+    return Decoded(obj, walk.unknown, walk.errors)
+
+
+def encode(obj: Object) -> bytes:
+    """The object as JSON; absent fields are left out."""
+    return _ENCODER.encode(obj)
+
+
+# A path is a chain (parent, key), rendered only when it is needed.
+# A key is a field name, a list index, or a one-tuple with a map's key.
+_Path = tuple[Any, str | int | tuple[str]] | None
+_DROP = object()
+
+
+def render_path(path: _Path) -> str:
+    """``spec.tasks[0].name`` of a chain."""
+    parts: list[str] = []
+    while path is not None:
+        path, key = path
+        match key:
+            case str():
+                parts.append(f".{key}")
+            case (name,):
+                parts.append(f"[{name}]")
+            case _:
+                parts.append(f"[{key}]")
+    return "".join(reversed(parts)).removeprefix(".")
+
+
+class _Walk:
+    """One walk along a shape; collects what is wrong and answers the clean value, or ``_DROP``."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.errors: list[FieldError] = []
+
+    def value(self, shape: Shape, value: Any, path: _Path) -> Any:
+        match shape.kind:
+            case "object":
+                return self._object(shape, value, path)
+            case "map":
+                return self._map(shape, value, path)
+            case "array":
+                return self._array(shape, value, path)
+            case "string":
+                return _text(value) if isinstance(value, str) else self._wrong(value, path, "string")
+            case "boolean":
+                return value if isinstance(value, bool) else self._wrong(value, path, "boolean")
+            case "integer":
+                return self._integer(shape, value, path)
+            case "quantity":
+                return self._quantity(value, path)
+            case "int-or-string":
+                if isinstance(value, str):
+                    return _text(value)
+                return self._integer(shape, value, path, "integer or string")
+            case _:
+                return self._any(shape, value, path)
+
+    def _wrong(self, value: Any, path: _Path, expected: str) -> Any:
+        self.errors.append(type_invalid(render_path(path), value, expected))
+        return _DROP
+
+    def _object(self, shape: Shape, value: Any, path: _Path) -> Any:
+        if shape.struct is not None:
+            value = normalise(shape.struct, value)
+        if not isinstance(value, dict):
+            return self._wrong(value, path, "object")
+        clean: dict[str, Any] = {}
+        fields = shape.fields
+        for name, each in value.items():
+            known = fields.get(name)
+            if known is None:
+                self.unknown.append(render_path((path, _text(str(name)))))
+            elif each is not None:
+                result = self.value(known.shape, each, (path, name))
+                if result is not _DROP:
+                    clean[name] = result
+        return clean
+
+    def _map(self, shape: Shape, value: Any, path: _Path) -> Any:
+        if not isinstance(value, dict):
+            return self._wrong(value, path, "object")
+        item = shape.item
+        assert item is not None
+        clean: dict[str, Any] = {}
+        for key, each in value.items():
+            name = _text(str(key))
+            if each is None:
+                # Go decodes a null map value to the zero value of its type.
+                if item.kind in ("string", "array"):
+                    clean[name] = "" if item.kind == "string" else []
+                continue
+            result = self.value(item, each, (path, (name,)))
+            if result is not _DROP:
+                clean[name] = result
+        return clean
+
+    def _array(self, shape: Shape, value: Any, path: _Path) -> Any:
+        if not isinstance(value, list):
+            return self._wrong(value, path, "array")
+        item = shape.item
+        assert item is not None
+        results = [self.value(item, each, (path, index)) for index, each in enumerate(value)]
+        return [result for result in results if result is not _DROP]
+
+    def _integer(self, shape: Shape, value: Any, path: _Path, expected: str = "integer") -> Any:
+        # JSON has one number type: 3.0 and 1e3 are integers.
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            return self._wrong(value, path, expected)
+        narrow = shape.rules.get("format") == "int32" or shape.kind == "int-or-string"
+        lowest, highest = _INT32 if narrow else _INT64
+        if lowest <= value <= highest:
+            return value
+        where = render_path(path)
+        bound = f"less than or equal to {highest}" if value > highest else f"greater than or equal to {lowest}"
+        shown = value if _INT64[0] <= value <= _INT64[1] else _clip(value)
+        self.errors.append(invalid(where, shown, f"{where} in body should be {bound}"))
+        return _DROP
+
+    def _quantity(self, value: Any, path: _Path) -> Any:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return self._wrong(value, path, "integer or string")
+        if isinstance(value, str):
+            value = _text(value).strip()
+        elif isinstance(value, int) and not _INT64[0] <= value <= _INT64[1]:
+            value = str(max(_INT64[0], min(_INT64[1], value)))
+        try:
+            parse_quantity(value)
+        except QuantityError:
+            self.errors.append(invalid(render_path(path), str(value), QUANTITY_RULE))
+            return _DROP
+        return value
+
+    def _any(self, shape: Shape, value: Any, path: _Path) -> Any:
+        if shape.rules.get("type") == "object" and not isinstance(value, dict):
+            return self._wrong(value, path, "object")
+        return _plain(value, _DEEPEST)
+
+
+def _clip(value: int) -> float:
+    """A number of any size as one that can be shown."""
+    return float(max(-(10**300), min(10**300, value)))
+
+
+def _text(value: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates become U+FFFD, as in Go."""
+    if value.isascii():
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Free JSON that can be encoded again: no lone surrogates, no integers beyond 64 bits, no bottomless nesting."""
+    match value:
+        case dict():
+            return {_text(str(key)): _plain(each, depth - 1) for key, each in value.items()} if depth else {}
+        case list():
+            return [_plain(each, depth - 1) for each in value] if depth else []
+        case str():
+            return _text(value)
+        case int() if not isinstance(value, bool) and not _INT64[0] <= value <= _INT64[1]:
+            return max(_INT64[0], min(_INT64[1], value))
+        case _:
+            return value
