@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from unisono.api.core import Node, Taint
 from unisono.api.resources import resource_list
-from unisono.cluster.resources import Matrix, ResourceRegistry
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import Matrix, ResourceRegistry, scheduled
 
 ABSENT = -1
 """Label code of a node that lacks the key."""
@@ -40,7 +41,7 @@ class NodeFacts:
         self.taints: tuple[Taint, ...] = tuple(node.spec.taints or ())
         self.unschedulable = bool(node.spec.unschedulable)
         self.ready = all(c.status == "True" for c in node.status.conditions or () if c.type == "Ready")
-        self.allocatable: dict[str, int] = resource_list(node.status.allocatable or {})
+        self.allocatable: dict[str, int] = scheduled(resource_list(node.status.allocatable))
 
     def same(self, other: NodeFacts) -> bool:
         """Whether nothing static differs (amounts included)."""
@@ -117,15 +118,15 @@ class NodeTable:
         self._stale = True
         return True
 
-    def known(self, name: str) -> bool:
-        """Whether the node object has been seen (and not deleted), settled or not."""
-        return name in self._wanted
+    def wanted(self) -> list[str]:
+        """Names of all nodes that have been seen and not deleted, settled or not."""
+        return list(self._wanted)
 
-    def settle(self, occupy: Callable[[str, int], None]) -> None:
+    def settle(self, moved_in: Callable[[str], None]) -> None:
         """Lay the arrays out for the present set of nodes.
 
         Args:
-            occupy: called with name and column of each node that is new, to add its pods to the arrays.
+            moved_in: called with the name of each node that is new, to add its pods with `occupy`.
 
         """
         if not self._stale:
@@ -148,9 +149,22 @@ class NodeTable:
             to, origin = (np.array(part, dtype=np.intp) for part in zip(*kept, strict=True))
             for new, before in zip((self.used, self.releasing, self.nonzero), old, strict=True):
                 new[: len(before), to] = before[:, origin]
-        for name, row in self.index.items():
+        for name in self.names:
             if name not in old_index:
-                occupy(name, row)
+                moved_in(name)
+
+    def occupy(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
+        """Add (``sign`` 1) or take away (-1) one pod; a node that is unknown or not settled yet is left alone."""
+        row = self.index.get(name)
+        if row is None:
+            return
+        vector = pod_class.vector
+        if len(vector) > len(self.used):
+            self.widen()
+        self.used[: len(vector), row] += sign * vector
+        self.nonzero[:, row] += sign * pod_class.nonzero
+        if releasing:
+            self.releasing[: len(vector), row] += sign * vector
 
     def widen(self) -> None:
         """Give every array as many rows as the registry has."""
@@ -189,9 +203,7 @@ class NodeTable:
         """``[N]`` codes of the values of label ``key``; `ABSENT` where a node lacks it. Do not change it."""
         column = self._columns.get(key)
         if column is None:
-            column = np.fromiter(
-                (self._code_of(key, f) for f in self.facts), dtype=np.int32, count=len(self.facts)
-            )
+            column = np.fromiter((self._code_of(key, f) for f in self.facts), dtype=np.int32, count=len(self.facts))
             self._columns[key] = column
         return column
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import Affinity, Container, PodSpec, Toleration
-from unisono.api.resources import pod_requests, resource_list
-from unisono.cluster.resources import CPU, MEMORY, PODS, ResourceRegistry, Vector, fitted
+from unisono.api.resources import effective_requests, pod_requests, resource_list
+from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
 
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
@@ -56,13 +56,15 @@ class PodClass:
         "vector",
     )
 
+    vector: Vector
+    nonzero: Vector
+
     def __init__(self, number: int, spec: PodSpec, registry: ResourceRegistry) -> None:
         self.id = number
-        self.requests: dict[str, int] = {
-            name: amount for name, amount in pod_requests(spec).items() if amount > 0
-        }
+        wanted = scheduled(pod_requests(spec))
+        self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
         self.best_effort = not self.requests
-        self.vector: Vector = registry.vector(self.requests)
+        self.vector = registry.vector(self.requests)
         self.vector[PODS] = 1
         self.rows: npt.NDArray[np.intp] = np.flatnonzero(self.vector)
         self.amounts: Vector = self.vector[self.rows]
@@ -139,31 +141,24 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def _container_nonzero(container: Container) -> tuple[int, int]:
-    requests = resource_list((container.resources.requests if container.resources else None) or {})
-    limits = resource_list((container.resources.limits if container.resources else None) or {})
-    cpu = requests.get("cpu", limits.get("cpu"))
-    memory = requests.get("memory", limits.get("memory"))
-    return DEFAULT_MILLI_CPU if cpu is None else cpu, DEFAULT_MEMORY if memory is None else memory
+    requests = effective_requests(container.resources)
+    return requests.get("cpu", DEFAULT_MILLI_CPU), requests.get("memory", DEFAULT_MEMORY)
 
 
 def _nonzero_requests(spec: PodSpec) -> Vector:
     """kube-scheduler's scoring request: containers summed, init containers by maximum, overhead added."""
-    total = np.zeros(2, dtype=np.int64)
-    sidecars = np.zeros(2, dtype=np.int64)
-    peak = np.zeros(2, dtype=np.int64)
+    total, sidecars, peak = (np.zeros(2, dtype=np.int64) for _ in range(3))
     for container in spec.containers or ():
         total += _container_nonzero(container)
     for container in spec.init_containers or ():
         need = np.array(_container_nonzero(container), dtype=np.int64)
         if container.restart_policy == "Always":
             sidecars += need
-            peak = np.maximum(peak, sidecars)
+            np.maximum(peak, sidecars, out=peak)
         else:
-            peak = np.maximum(peak, sidecars + need)
-    total = np.maximum(total + sidecars, peak)
-    overhead = resource_list(spec.overhead or {})
+            np.maximum(peak, sidecars + need, out=peak)
+    total += sidecars
+    np.maximum(total, peak, out=total)
+    overhead = resource_list(spec.overhead)
     total += (overhead.get("cpu", 0), overhead.get("memory", 0))
     return total
-
-
-__all__ = ["CPU", "MEMORY", "PODS", "HostPort", "PodClass", "PodClasses"]

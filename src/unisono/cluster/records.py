@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Vector
+from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
 
 
@@ -95,7 +95,7 @@ class Job:
         priority_class: ``spec.priorityClassName``; its value is looked up per session.
         min_member: gang size; 0 means always ready.
         min_task_member: minimum per role; ignored when ``min_member`` is below their sum.
-        min_resources: ``spec.minResources`` in engine units, or None when absent.
+        min_resources: ``[R]`` ``spec.minResources``, or None when absent; ``min_amounts`` the same by name.
         phase: ``status.phase``, ``"Pending"`` when empty.
         conditions: ``status.conditions`` as (type, status, reason, message), one per type.
         totals: status.running, succeeded and failed as last written.
@@ -103,8 +103,10 @@ class Job:
         role_counts: the same by role.
         pending: tasks in state Pending.
         pending_best_effort: how many of those request nothing.
+        releasing_on_node: tasks that are being deleted and still occupy a node.
         allocated: sum of requests of tasks in allocated states, ``[R]``.
         request: ``allocated`` plus the requests of pending tasks, ``[R]``.
+        gated_request: requests of pending tasks with scheduling gates, ``[R]``.
 
     """
 
@@ -118,6 +120,7 @@ class Job:
         "key",
         "known",
         "labels",
+        "min_amounts",
         "min_member",
         "min_resources",
         "min_task_member",
@@ -128,6 +131,7 @@ class Job:
         "phase",
         "priority_class",
         "queue",
+        "releasing_on_node",
         "request",
         "role_counts",
         "tasks",
@@ -147,6 +151,7 @@ class Job:
         self.min_member = 0
         self.min_task_member: dict[str, int] = {}
         self.min_resources: Vector | None = None
+        self.min_amounts: dict[str, int] | None = None
         self.phase = "Pending"
         self.conditions: dict[str, tuple[str, str, str]] = {}
         self.totals = (0, 0, 0)
@@ -155,6 +160,7 @@ class Job:
         self.tasks: dict[str, Task] = {}
         self.pending: dict[str, Task] = {}
         self.pending_best_effort = 0
+        self.releasing_on_node = 0
         self.counts: list[int] = [0] * STATUS_COUNT
         self.role_counts: dict[str, list[int]] = {}
         self.allocated: Vector = np.zeros(size, dtype=np.int64)
@@ -189,24 +195,20 @@ class Queue:
     """
 
     __slots__ = (
-        "allocated",
         "annotations",
         "capability",
         "created",
         "deserved",
-        "elastic",
         "guarantee",
-        "inqueue",
         "jobs",
         "known",
         "name",
         "parent",
         "priority",
-        "promised",
         "reclaimable",
         "reported",
-        "request",
         "state",
+        "sums",
         "uid",
         "weight",
     )
@@ -227,11 +229,48 @@ class Queue:
         self.guarantee: dict[str, int] | None = None
         self.reported: dict[str, str] = {}
         self.jobs: set[str] = set()
-        self.allocated: Vector = np.zeros(size, dtype=np.int64)
-        self.request: Vector = np.zeros(size, dtype=np.int64)
-        self.inqueue: Vector = np.zeros(size, dtype=np.int64)
-        self.promised: Vector = np.zeros(size, dtype=np.int64)
-        self.elastic: Vector = np.zeros(size, dtype=np.int64)
+        self.sums: Matrix = np.zeros((5, size), dtype=np.int64)
+
+    @property
+    def allocated(self) -> Vector:
+        """Requests of tasks in allocated states."""
+        row: Vector = self.sums[0]
+        return row
+
+    @property
+    def request(self) -> Vector:
+        """``allocated`` plus pending tasks."""
+        row: Vector = self.sums[1]
+        return row
+
+    @property
+    def inqueue(self) -> Vector:
+        """What admitted jobs are still promised."""
+        row: Vector = self.sums[2]
+        return row
+
+    @property
+    def promised(self) -> Vector:
+        """As ``inqueue``, with the full minResources of Inqueue jobs."""
+        row: Vector = self.sums[3]
+        return row
+
+    @property
+    def elastic(self) -> Vector:
+        """What jobs hold beyond their minResources."""
+        row: Vector = self.sums[4]
+        return row
+
+    def take_sums(self, sums: Matrix) -> None:
+        """Carry the sums over from an older record of the same queue."""
+        self.sums = sums
+
+    def widen(self, size: int) -> None:
+        """Give the sums ``size`` rows."""
+        if self.sums.shape[1] < size:
+            wide = np.zeros((5, size), dtype=np.int64)
+            wide[:, : self.sums.shape[1]] = self.sums
+            self.sums = wide
 
     def __repr__(self) -> str:
         return f"Queue({self.name}, weight {self.weight}, {self.state or 'no state'}, {len(self.jobs)} jobs)"

@@ -75,3 +75,25 @@ def fitted(vector: Vector, size: int) -> Vector:
     wide = np.zeros(size, dtype=np.int64)
     wide[: len(vector)] = vector
     return wide
+
+
+def add(total: Vector, vector: Vector, sign: int = 1) -> Vector:
+    """``total + sign * vector``, in place where ``total`` is long enough; returns the sum."""
+    total = fitted(total, len(vector))
+    total[: len(vector)] += sign * vector
+    return total
+
+
+def is_scheduled_resource(name: str) -> bool:
+    """Whether a resource name takes part in scheduling: quota names (``count/pods``, ``requests.cpu``) do not."""
+    if name in _NATIVE or name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    return "/" in name and not name.startswith(("count/", "requests.", "limits."))
+
+
+_NATIVE = frozenset(("cpu", "memory", "pods", "ephemeral-storage"))
+
+
+def scheduled(amounts: Mapping[str, int]) -> dict[str, int]:
+    """``amounts`` without the names that scheduling ignores."""
+    return {name: amount for name, amount in amounts.items() if is_scheduled_resource(name)}

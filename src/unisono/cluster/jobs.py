@@ -1,0 +1,287 @@
+"""The books of jobs and queues: counts by status, sums of requests, what queues have promised."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.api.resources import resource_list
+from unisono.api.scheduling import PodGroup
+from unisono.api.scheduling import Queue as QueueObject
+from unisono.api.times import parse_time
+from unisono.cluster.phases import phase_of, totals_of
+from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
+from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
+
+Sums = npt.NDArray[np.int64]
+_SUM_NAMES = ("allocated", "request", "inqueue", "promised", "elastic")
+
+
+class JobBook:
+    """All jobs and queues. Events change job records at once; sums over a queue's jobs follow in `refresh`.
+
+    Attributes:
+        jobs, queues: by key and by name; see ``known`` of the records.
+        active: keys of jobs that a cycle has to look at.
+
+    """
+
+    def __init__(self, registry: ResourceRegistry, default_queue: str) -> None:
+        self.registry = registry
+        self.default_queue = default_queue
+        self.jobs: dict[str, Job] = {}
+        self.queues: dict[str, Queue] = {}
+        self.active: set[str] = set()
+        self._dirty: set[str] = set()
+        self._share: dict[str, tuple[str, Sums]] = {}
+        self._queue_of: dict[str, str] = {}
+        self._width = len(registry)
+
+    # ---- tasks
+
+    def add_task(self, task: Task) -> None:
+        """Count a task in its job; a job that nobody has announced yet is opened."""
+        if not task.job:
+            return
+        job = self.jobs.get(task.job)
+        if job is None:
+            namespace, _, name = task.job.partition("/")
+            job = self.jobs[task.job] = Job(namespace, name, len(self.registry))
+        job.tasks[task.key] = task
+        self._count(job, task, 1)
+
+    def remove_task(self, task: Task) -> None:
+        """Take a task out of its job."""
+        job = self.jobs.get(task.job)
+        if job is None or job.tasks.pop(task.key, None) is None:
+            return
+        self._count(job, task, -1)
+        self._drop_if_empty(job)
+
+    def _count(self, job: Job, task: Task, sign: int) -> None:
+        status, vector = task.status, task.pod_class.vector
+        job.counts[status] += sign
+        if task.role:
+            counts = job.role_counts.get(task.role)
+            if counts is None:
+                counts = job.role_counts[task.role] = [0] * STATUS_COUNT
+            counts[status] += sign
+            if not any(counts):
+                del job.role_counts[task.role]
+        if status is TaskStatus.PENDING:
+            if sign > 0:
+                job.pending[task.key] = task
+            else:
+                del job.pending[task.key]
+            if task.best_effort:
+                job.pending_best_effort += sign
+            if task.gated:
+                job.gated_request = add(job.gated_request, vector, sign)
+            job.request = add(job.request, vector, sign)
+        elif status in ALLOCATED_STATES:
+            job.allocated = add(job.allocated, vector, sign)
+            job.request = add(job.request, vector, sign)
+        if status is TaskStatus.RELEASING and task.node:
+            job.releasing_on_node += sign
+        self._dirty.add(job.key)
+
+    # ---- PodGroups
+
+    def put_group(self, group: PodGroup) -> bool:
+        """Add or change a PodGroup; False when nothing differs."""
+        meta = group.metadata
+        key = f"{meta.namespace or ''}/{meta.name}"
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = Job(meta.namespace or "", meta.name, len(self.registry))
+        before = self._group_facts(job) if job.known else None
+        job.known = True
+        job.uid = meta.uid or ""
+        job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
+        job.created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
+        spec, status = group.spec, group.status
+        job.queue = spec.queue or self.default_queue
+        job.priority_class = spec.priority_class_name or ""
+        job.min_member = spec.min_member or 0
+        job.min_task_member = dict(spec.min_task_member or {})
+        minimum = None if spec.min_resources is None else scheduled(resource_list(spec.min_resources))
+        job.min_resources = None if minimum is None else self.registry.vector(minimum)
+        job.min_amounts = minimum
+        job.phase = status.phase or "Pending"
+        job.conditions = {
+            c.type or "": (c.status or "", c.reason or "", c.message or "") for c in status.conditions or ()
+        }
+        job.totals = (status.running or 0, status.succeeded or 0, status.failed or 0)
+        self._enter_queue(job)
+        self._dirty.add(key)
+        return before != self._group_facts(job)
+
+    @staticmethod
+    def _group_facts(job: Job) -> tuple[object, ...]:
+        return (
+            job.uid,
+            job.queue,
+            job.priority_class,
+            job.min_member,
+            job.min_task_member,
+            job.min_amounts,
+            job.phase,
+            job.conditions,
+            job.totals,
+            job.labels,
+            job.annotations,
+            job.created,
+        )
+
+    def remove_group(self, key: str) -> bool:
+        """Forget a PodGroup; its pods stay counted in case it comes back."""
+        job = self.jobs.get(key)
+        if job is None or not job.known:
+            return False
+        fresh = Job(job.namespace, job.name, len(self.registry))
+        for name in ("tasks", "pending", "pending_best_effort", "counts", "role_counts", "releasing_on_node"):
+            setattr(fresh, name, getattr(job, name))
+        for name in ("allocated", "request", "gated_request"):
+            setattr(fresh, name, getattr(job, name))
+        self.jobs[key] = fresh
+        self._leave_queue(key)
+        self._dirty.add(key)
+        self._drop_if_empty(fresh)
+        return True
+
+    def _drop_if_empty(self, job: Job) -> None:
+        if not job.known and not job.tasks:
+            self.jobs.pop(job.key, None)
+            self._dirty.add(job.key)
+
+    def _enter_queue(self, job: Job) -> None:
+        if self._queue_of.get(job.key) == job.queue:
+            return
+        self._leave_queue(job.key)
+        self._queue_of[job.key] = job.queue
+        self._queue(job.queue).jobs.add(job.key)
+
+    def _leave_queue(self, key: str) -> None:
+        name = self._queue_of.pop(key, None)
+        if name is not None:
+            queue = self.queues[name]
+            queue.jobs.discard(key)
+            self._withdraw(key)
+            if not queue.known and not queue.jobs:
+                del self.queues[name]
+
+    # ---- queues
+
+    def _queue(self, name: str) -> Queue:
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(name, len(self.registry))
+        return queue
+
+    def put_queue(self, obj: QueueObject) -> bool:
+        """Add or change a queue; False when nothing differs."""
+        meta, spec, status = obj.metadata, obj.spec, obj.status
+        queue = self._queue(meta.name)
+        facts = {
+            "known": True,
+            "uid": meta.uid or "",
+            "weight": 1 if spec.weight is None else spec.weight,
+            "priority": spec.priority or 0,
+            "reclaimable": True if spec.reclaimable is None else spec.reclaimable,
+            "state": status.state or "",
+            "parent": spec.parent or "",
+            "created": parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+            "annotations": meta.annotations or {},
+            "capability": None if spec.capability is None else scheduled(resource_list(spec.capability)),
+            "deserved": None if spec.deserved is None else scheduled(resource_list(spec.deserved)),
+            "guarantee": None
+            if spec.guarantee is None or spec.guarantee.resource is None
+            else scheduled(resource_list(spec.guarantee.resource)),
+            "reported": {name: str(value) for name, value in (status.allocated or {}).items()},
+        }
+        changed = False
+        for name, value in facts.items():
+            if getattr(queue, name) != value:
+                setattr(queue, name, value)
+                changed = True
+        for limits in (queue.capability, queue.deserved, queue.guarantee):
+            self.registry.rows(limits or ())
+        return changed
+
+    def remove_queue(self, name: str) -> bool:
+        """Forget a queue; jobs that name it stay, and wait for it."""
+        queue = self.queues.get(name)
+        if queue is None or not queue.known:
+            return False
+        del self.queues[name]
+        if queue.jobs:
+            fresh = self._queue(name)
+            fresh.jobs = queue.jobs
+            fresh.take_sums(queue.sums)
+        return True
+
+    # ---- sums
+
+    def refresh(self) -> None:
+        """Bring sums and the active set up to date with the events since the last call."""
+        self._widen()
+        for key in self._dirty:
+            job = self.jobs.get(key)
+            if job is None or not job.known:
+                self.active.discard(key)
+                self._withdraw(key)
+                continue
+            self._contribute(job)
+            if self.needs_attention(job):
+                self.active.add(key)
+            else:
+                self.active.discard(key)
+        self._dirty.clear()
+
+    @staticmethod
+    def needs_attention(job: Job) -> bool:
+        """Pending tasks, not yet running, or a status that no longer fits the counts."""
+        if job.pending or job.phase not in ("Running", "Completed"):
+            return True
+        expected = phase_of(job.counts, job.min_member, job.phase, job.releasing_on_node, unschedulable=False)
+        return expected != job.phase or totals_of(job.counts) != job.totals
+
+    def _withdraw(self, key: str) -> None:
+        name, share = self._share.pop(key, ("", None))
+        queue = self.queues.get(name)
+        if queue is not None and share is not None:
+            queue.sums[:, : share.shape[1]] -= share
+
+    def _contribute(self, job: Job) -> None:
+        share = np.zeros((len(_SUM_NAMES), len(self.registry)), dtype=np.int64)
+        share[0] = job.allocated
+        share[1] = job.request
+        held = count(job.counts, ALLOCATED_STATES)
+        minimum = job.min_resources
+        if minimum is None:
+            share[4] = job.allocated
+        else:
+            np.maximum(job.allocated - minimum, 0, out=share[4])
+            holds_minimum = job.phase == "Running" and held >= job.min_member
+            if job.phase == "Inqueue" or holds_minimum:
+                rest = np.maximum(minimum - job.allocated, 0)
+                share[2] = np.maximum(rest - job.gated_request, 0)
+                share[3] = minimum if job.phase == "Inqueue" else rest
+        self._withdraw(job.key)
+        self.queues[job.queue].sums += share
+        self._share[job.key] = (job.queue, share)
+
+    def _widen(self) -> None:
+        width = len(self.registry)
+        if width == self._width:
+            return
+        self._width = width
+        for queue in self.queues.values():
+            queue.widen(width)
+        for job in self.jobs.values():
+            job.allocated = fitted(job.allocated, width)
+            job.request = fitted(job.request, width)
+            job.gated_request = fitted(job.gated_request, width)
+            if job.min_resources is not None:
+                job.min_resources = fitted(job.min_resources, width)

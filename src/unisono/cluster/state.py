@@ -1,0 +1,243 @@
+"""The cluster as arrays and records, fed by watch events.
+
+Events may come in any order, twice, or for things unknown: the state depends only on the last event per object, as if
+it had been built from lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from unisono.api.base import Object
+from unisono.api.core import Node, Pod, PriorityClass
+from unisono.api.kind import Kind
+from unisono.cluster.jobs import JobBook
+from unisono.cluster.nodes import NodeFacts, NodeTable
+from unisono.cluster.podclass import PodClass, PodClasses
+from unisono.cluster.pods import same_task, task_of
+from unisono.cluster.records import Task
+from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.errors import UnisonoError
+
+_Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
+"""How to put an object in, how to remove one by key, and the keys of those that are there."""
+
+
+class ClusterState:
+    """State of one cluster.
+
+    Args:
+        scheduler_names: pods that name one of these (or none) are ours; others only occupy their node.
+        default_queue: queue of PodGroups that name none.
+
+    Attributes:
+        version: moves whenever something changed that a decision may depend on.
+        rejected: ``"Kind key"`` to message, for objects that could not be read; they count as absent.
+
+    """
+
+    def __init__(self, scheduler_names: Iterable[str] = ("volcano", "unisono"), default_queue: str = "default") -> None:
+        self.version = 0
+        self.scheduler_names = frozenset(scheduler_names)
+        self.registry = ResourceRegistry()
+        self.classes = PodClasses(self.registry)
+        self.nodes = NodeTable(self.registry)
+        self.book = JobBook(self.registry, default_queue)
+        self.tasks: dict[str, Task] = {}
+        self.tasks_on: dict[str, dict[str, Task]] = {}
+        self.port_holders: dict[str, dict[str, PodClass]] = {}
+        self.priorities: dict[str, PriorityClass] = {}
+        self.memo: dict[Hashable, Any] = {}
+        self.rejected: dict[str, str] = {}
+        self._assumed: dict[str, tuple[str, str]] = {}
+        self._handlers: dict[str, _Handler] = {
+            "Pod": (self._put_pod, self._remove_pod, lambda: list(self.tasks)),
+            "Node": (self._put_node, self._remove_node, self.nodes.wanted),
+            "PodGroup": (
+                self.book.put_group,
+                self.book.remove_group,
+                lambda: [key for key, job in self.book.jobs.items() if job.known],
+            ),
+            "Queue": (
+                self.book.put_queue,
+                self.book.remove_queue,
+                lambda: [name for name, queue in self.book.queues.items() if queue.known],
+            ),
+            "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
+        }
+
+    # ---- events
+
+    def apply(self, event_type: str, kind: Kind[Any], obj: Object) -> None:
+        """Take in one watch event (ADDED, MODIFIED or DELETED); kinds that scheduling does not read are ignored."""
+        handler = self._handlers.get(kind.kind)
+        if handler is None or event_type == "BOOKMARK":
+            return
+        put, remove, _ = handler
+        if event_type == "DELETED":
+            self.rejected.pop(f"{kind.kind} {obj.key}", None)
+            self.version += remove(obj.key)
+        else:
+            self._take(kind, obj, put, remove)
+
+    def replace(self, kind: Kind[Any], objects: Iterable[Object]) -> None:
+        """Take in a complete list: what it lacks is gone."""
+        handler = self._handlers.get(kind.kind)
+        if handler is None:
+            return
+        put, remove, keys = handler
+        present = {obj.key: obj for obj in objects}
+        for key in keys():
+            if key not in present:
+                self.version += remove(key)
+        for obj in present.values():
+            self._take(kind, obj, put, remove)
+
+    def _take(self, kind: Kind[Any], obj: Object, put: Callable[[Any], bool], remove: Callable[[str], bool]) -> None:
+        """One object that cannot be read (a broken quantity or time) counts as absent, and stops nobody else."""
+        subject = f"{kind.kind} {obj.key}"
+        try:
+            changed = put(obj)
+            self.rejected.pop(subject, None)
+        except (UnisonoError, ValueError) as error:
+            self.rejected[subject] = str(error)
+            changed = remove(obj.key)
+        self.version += changed
+
+    # ---- pods
+
+    def _put_pod(self, pod: Pod) -> bool:
+        task = task_of(pod, self.classes, self.scheduler_names)
+        if not task.owned and not task.node:
+            return self._remove_pod(task.key)
+        self._keep_assumption(task)
+        old = self.tasks.get(task.key)
+        if old is not None:
+            if same_task(old, task):
+                return False
+            self._take_out(old)
+        self._put_in(task)
+        return True
+
+    def _keep_assumption(self, task: Task) -> None:
+        """A decided bind holds until an event shows a node, the end of the pod, or another pod of that name."""
+        assumed = self._assumed.get(task.key)
+        if assumed is None:
+            return
+        uid, node = assumed
+        if task.uid == uid and task.status is TaskStatus.PENDING:
+            task.status, task.node = TaskStatus.BINDING, node
+        else:
+            del self._assumed[task.key]
+
+    def _remove_pod(self, key: str) -> bool:
+        self._assumed.pop(key, None)
+        old = self.tasks.get(key)
+        if old is None:
+            return False
+        self._take_out(old)
+        return True
+
+    def _put_in(self, task: Task) -> None:
+        self.tasks[task.key] = task
+        if task.node and task.status in ON_NODE_STATES:
+            self.tasks_on.setdefault(task.node, {})[task.key] = task
+            if task.pod_class.host_ports:
+                self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
+            self._occupy(task, 1)
+        self.book.add_task(task)
+
+    def _take_out(self, task: Task) -> None:
+        del self.tasks[task.key]
+        if task.node and task.status in ON_NODE_STATES:
+            _drop(self.tasks_on, task.node, task.key)
+            if task.pod_class.host_ports:
+                _drop(self.port_holders, task.node, task.key)
+            self._occupy(task, -1)
+        self.book.remove_task(task)
+
+    def _occupy(self, task: Task, sign: int) -> None:
+        releasing = task.status is TaskStatus.RELEASING
+        self.nodes.occupy(task.node, task.pod_class, sign, releasing=releasing)
+
+    # ---- binds on their way
+
+    def assume(self, pod_key: str, node: str) -> None:
+        """A bind was decided: the task holds its resources (state Binding) until an event or `forget` says otherwise.
+
+        Unknown pods and pods that are not pending are left alone.
+        """
+        task = self.tasks.get(pod_key)
+        if task is None or task.status is not TaskStatus.PENDING:
+            return
+        self._assumed[pod_key] = (task.uid, node)
+        self._restate(task, TaskStatus.BINDING, node)
+
+    def forget(self, pod_key: str) -> None:
+        """The bind failed: the task is pending again. Nothing happens when the bind was confirmed meanwhile."""
+        if self._assumed.pop(pod_key, None) is None:
+            return
+        task = self.tasks.get(pod_key)
+        if task is not None and task.status is TaskStatus.BINDING:
+            self._restate(task, TaskStatus.PENDING, "")
+
+    def _restate(self, task: Task, status: TaskStatus, node: str) -> None:
+        self._take_out(task)
+        task.status, task.node = status, node
+        self._put_in(task)
+        self.version += 1
+
+    # ---- nodes and priority classes
+
+    def _put_node(self, node: Node) -> bool:
+        return self.nodes.put(NodeFacts(node))
+
+    def _remove_node(self, name: str) -> bool:
+        return self.nodes.remove(name)
+
+    def _put_priority(self, obj: PriorityClass) -> bool:
+        old = self.priorities.get(obj.metadata.name)
+        self.priorities[obj.metadata.name] = obj
+        return old is None or (old.value, old.global_default) != (obj.value, obj.global_default)
+
+    def _remove_priority(self, name: str) -> bool:
+        return self.priorities.pop(name, None) is not None
+
+    # ---- views
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
+        self.nodes.settle(self._move_in)
+        self.classes.widen()
+        self.book.refresh()
+        values = {name: obj.value or 0 for name, obj in self.priorities.items()}
+        defaults = [obj.value or 0 for obj in self.priorities.values() if obj.global_default]
+        return Snapshot(
+            version=self.version,
+            registry=self.registry,
+            nodes=self.nodes,
+            classes=self.classes.all,
+            tasks=self.tasks,
+            tasks_on=self.tasks_on,
+            jobs=self.book.jobs,
+            active=self.book.active,
+            queues=self.book.queues,
+            priorities=values,
+            default_priority=max(defaults, default=0),
+            port_holders=self.port_holders,
+            memo=self.memo,
+        )
+
+    def _move_in(self, name: str) -> None:
+        for task in self.tasks_on.get(name, {}).values():
+            self._occupy(task, 1)
+
+
+def _drop(index: dict[str, dict[str, Any]], node: str, key: str) -> None:
+    held = index[node]
+    del held[key]
+    if not held:
+        del index[node]
