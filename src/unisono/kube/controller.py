@@ -34,9 +34,7 @@ _STUCK_AFTER = 8
 class Informers:
     """One informer per kind, for all who ask."""
 
-    def __init__(
-        self, client: Client, clock: Clock = SYSTEM_CLOCK, *, resync_seconds: float | None = None
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock = SYSTEM_CLOCK, *, resync_seconds: float | None = None) -> None:
         self.client, self.clock = client, clock
         self._resync_seconds = resync_seconds
         self._informers: dict[tuple[str, str], Informer[Any]] = {}

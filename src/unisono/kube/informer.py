@@ -164,9 +164,7 @@ class Informer(Generic[T]):
         try:
             handler(event_type, new, old)
         except Exception:
-            _log.exception(
-                "informer.handler_failed", resource=self.kind.resource, key=new.key, change=event_type
-            )
+            _log.exception("informer.handler_failed", resource=self.kind.resource, key=new.key, change=event_type)
 
     def _index_one(self, name: str, key: str, obj: T) -> None:
         for value in self._values(name, obj):

@@ -183,9 +183,7 @@ class Reflector(Generic[T]):
         if isinstance(error, Gone) and self._failures == 1:
             delay = 0.0
         elif str(error) != self._last_error:
-            _log.warning(
-                "watch.failed", resource=self.kind.resource, error=str(error), retry_in=round(delay, 3)
-            )
+            _log.warning("watch.failed", resource=self.kind.resource, error=str(error), retry_in=round(delay, 3))
         self._last_error = str(error)
         await self._clock.sleep(delay)
 

@@ -15,7 +15,7 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
 
 
-class QueueClosed(Exception):  # noqa: N818 - it ends a loop and is no error
+class QueueClosed(Exception):
     """``get`` on a closed queue."""
 
 

@@ -1,0 +1,165 @@
+"""Credentials that change while a client lives: token files and exec plug-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from unisono.api.times import parse_time
+from unisono.errors import ConfigError
+from unisono.kube.clock import Clock
+from unisono.kube.kubeconfig import ClusterConfig, ExecPlugin
+
+# client-go reads a token file again after a minute; kubelets rotate tokens long before they expire.
+_TOKEN_FILE_SECONDS = 60.0
+# An exec credential is renewed this long before its end, so that no request leaves with a token that just
+# ends.
+_EXEC_MARGIN_SECONDS = 30.0
+_EXEC_TIMEOUT_SECONDS = 60.0
+
+
+class Credentials(Protocol):
+    """Answers the Authorization header."""
+
+    async def authorization(self) -> str | None:
+        """Value of the Authorization header, None for none."""
+        ...
+
+    def refused(self) -> bool:
+        """The server said 401: forget what is cached; True when asking again may give something new."""
+        ...
+
+
+class Static:
+    """Credentials that never change."""
+
+    def __init__(self, value: str | None) -> None:
+        self._value = value
+
+    async def authorization(self) -> str | None:
+        """The value given."""
+        return self._value
+
+    def refused(self) -> bool:
+        """Nothing new will come."""
+        return False
+
+
+class TokenFile:
+    """A bearer token in a file that someone rotates."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._token, self._read_at = "", float("-inf")
+
+    async def authorization(self) -> str | None:
+        """``Bearer`` and the token, at most a minute old; the last good one while the file cannot be read."""
+        now = self._clock.monotonic()
+        if now - self._read_at >= _TOKEN_FILE_SECONDS:
+            try:
+                self._token = (await asyncio.to_thread(self._path.read_text)).strip()
+            except OSError as error:
+                if not self._token:
+                    raise ConfigError(
+                        f"the token file cannot be read: {error.strerror}", file=str(self._path)
+                    ) from error
+            self._read_at = now
+        return f"Bearer {self._token}"
+
+    def refused(self) -> bool:
+        """Read the file at the next request."""
+        again = self._clock.monotonic() > self._read_at
+        self._read_at = float("-inf")
+        return again
+
+
+class ExecCredentials:
+    """Runs a program that prints an ExecCredential, and keeps its token until shortly before it expires."""
+
+    def __init__(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> None:
+        self._plugin, self._config, self._clock = plugin, config, clock
+        self._token: str | None = None
+        self._expires = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def authorization(self) -> str | None:
+        """``Bearer`` and the program's token."""
+        async with self._lock:
+            if self._clock.time() >= self._expires - _EXEC_MARGIN_SECONDS:
+                self._take(await self._run())
+        return f"Bearer {self._token}"
+
+    def refused(self) -> bool:
+        """Run the program at the next request."""
+        had = self._token is not None
+        self._token, self._expires = None, float("-inf")
+        return had
+
+    async def _run(self) -> Mapping[str, Any]:
+        name = self._plugin.command
+        env = {**os.environ, **self._plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(self._info())}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                name, *self._plugin.args, env=env, stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as error:
+            hint = f": {self._plugin.install_hint.strip()}" if self._plugin.install_hint else ""
+            raise ConfigError(f"the credential program {name!r} cannot be started ({error.strerror}){hint}") from error
+        try:
+            async with asyncio.timeout(_EXEC_TIMEOUT_SECONDS):
+                out, err = await process.communicate()
+        except TimeoutError as error:
+            process.kill()
+            await process.wait()
+            raise ConfigError(
+                f"the credential program {name!r} gave no answer within {_EXEC_TIMEOUT_SECONDS:.0f} s"
+            ) from error
+        if process.returncode:
+            text = err.decode(errors="replace").strip().splitlines()
+            raise ConfigError(
+                f"the credential program {name!r} failed with {process.returncode}: {text[-1] if text else ''}"
+            )
+        try:
+            answer = json.loads(out)
+            return dict(answer["status"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"the credential program {name!r} did not print an ExecCredential") from error
+
+    def _take(self, status: Mapping[str, Any]) -> None:
+        token = status.get("token")
+        if not token:
+            raise ConfigError(
+                f"the credential program {self._plugin.command!r} gave no token (client certificates from "
+                "programs are not supported)"
+            )
+        self._token = str(token)
+        expires = status.get("expirationTimestamp")
+        self._expires = parse_time(str(expires)) if expires else float("inf")
+
+    def _info(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._plugin.provide_cluster:
+            spec["cluster"] = {"server": self._config.server}
+            if self._config.ca is not None:
+                spec["cluster"]["certificate-authority-data"] = base64.b64encode(self._config.ca).decode()
+        return {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
+
+
+def credentials(config: ClusterConfig, clock: Clock) -> Credentials:
+    """What a cluster's configuration authenticates with; token file before token, as kubectl does."""
+    if config.token_file is not None:
+        return TokenFile(config.token_file, clock)
+    if config.token is not None:
+        return Static(f"Bearer {config.token}")
+    if config.username is not None:
+        pair = f"{config.username}:{config.password or ''}".encode()
+        return Static(f"Basic {base64.b64encode(pair).decode()}")
+    if config.exec_plugin is not None:
+        return ExecCredentials(config.exec_plugin, config, clock)
+    return Static(None)

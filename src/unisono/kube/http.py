@@ -1,0 +1,295 @@
+"""``kube.Client`` over HTTP(S): any Kubernetes API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.errors import Unavailable, from_status
+from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
+
+T = TypeVar("T", bound=Object)
+D = TypeVar("D")
+
+_log = structlog.get_logger(__name__)
+
+_PATCH_TYPES: dict[PatchType, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+# As client-go: small enough for the server's memory, large enough that 100,000 objects take 200 requests.
+_PAGE = 500
+# How long a watch may outlive the time-out that the server was asked for before it counts as broken.
+_WATCH_GRACE_SECONDS = 30.0
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str | None = None
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct, Generic[D]):
+    metadata: _ListMeta
+    items: list[D] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class HttpClient:
+    """Typed access to the API server of a ``ClusterConfig``."""
+
+    def __init__(self, config: ClusterConfig, *, transport: Transport | None = None, page: int = _PAGE) -> None:
+        self.transport = transport or Transport(config)
+        self._page = page
+        self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+    @property
+    def config(self) -> ClusterConfig:
+        """Where the client is connected to."""
+        return self.transport.config
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        params: Params | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> Answer:
+        """A raw call: status, headers and body, whatever the status; see ``Transport.request``."""
+        return await self.transport.request(
+            method, path, body=body, params=params, content_type=content_type, accept=accept
+        )
+
+    def stream(self, path: str, params: Params | None = None, *, accept: str = JSON) -> AsyncIterator[bytes]:
+        """A raw GET as it comes (logs, Table watches); see ``Transport.stream``."""
+        return self.transport.stream(path, params, accept=accept)
+
+    async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
+        """Read one object."""
+        return self._decode(kind.struct, await self._call("GET", kind.path(namespace, name)))
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Listing[T]:
+        """Read all objects, page by page; an object that cannot be decoded is logged and left out."""
+        params = {"limit": str(self._page), **_selectors(label_selector, field_selector)}
+        items: list[T] = []
+        while True:
+            page = self._decode_page(kind, await self._call("GET", kind.path(namespace), params=params))
+            items.extend(page.items or ())
+            if not page.metadata.continue_:
+                return Listing(items, page.metadata.resource_version or "")
+            params["continue"] = page.metadata.continue_
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Changes after ``resource_version``; lines of any length."""
+        params = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            **_selectors(label_selector, field_selector),
+        }
+        limit = None
+        if timeout_seconds is not None:
+            params["timeoutSeconds"] = str(max(1, int(timeout_seconds)))
+            limit = timeout_seconds + _WATCH_GRACE_SECONDS
+        chunks = self.transport.stream(kind.path(namespace), params, timeout=limit)
+        async for line in split_lines(chunks):
+            event = self._decode(_Event, line)
+            if event.type == "ERROR":
+                raise from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
+            decoded = self._decode_event(kind, event)
+            if decoded is not None:
+                yield decoded
+
+    async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
+        """Create; without a namespace the one of the configuration is meant."""
+        namespace = obj.metadata.namespace or self.config.namespace
+        value = msgspec.structs.replace(obj, api_version=kind.api_version, kind=kind.kind)
+        params = {"dryRun": "All"} if dry_run else None
+        data = await self._call("POST", kind.path(namespace), body=msgspec.json.encode(value), params=params)
+        return self._decode(kind.struct, data)
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        patch_type: PatchType = "merge",
+    ) -> T:
+        """Patch; a merge patch may be given as a list of JSON patch operations only with
+        ``patch_type="json"``.
+        """
+        params = {"fieldManager": "unisono", "force": "true"} if patch_type == "apply" else None
+        data = await self._call(
+            "PATCH",
+            kind.path(namespace, name, subresource),
+            body=msgspec.json.encode(patch),
+            params=params,
+            content_type=_PATCH_TYPES[patch_type],
+        )
+        return self._decode(kind.struct, data)
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> None:
+        """Delete; with ``uid`` only that incarnation."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        await self._call("DELETE", kind.path(namespace, name), body=msgspec.json.encode(options))
+
+    async def bind(
+        self,
+        namespace: str,
+        pod: str,
+        node: str,
+        *,
+        uid: str | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """POST the pod's ``binding``."""
+        meta: dict[str, Any] = {"name": pod, "namespace": namespace}
+        if uid is not None:
+            meta["uid"] = uid
+        if annotations:
+            meta["annotations"] = dict(annotations)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": meta,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
+        await self._call("POST", path, body=msgspec.json.encode(body))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.transport.close()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        params: Params | None = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        status, headers, data = await self.transport.request(
+            method, path, body=body, params=params, content_type=content_type
+        )
+        if status >= 300:
+            raise error_of(status, headers, data)
+        return data
+
+    def _decoder(self, struct: type[D]) -> msgspec.json.Decoder[D]:
+        decoder = self._decoders.get(struct)
+        if decoder is None:
+            decoder = self._decoders[struct] = msgspec.json.Decoder(struct)
+        return decoder
+
+    def _decode(self, struct: type[D], data: bytes | msgspec.Raw) -> D:
+        try:
+            return self._decoder(struct).decode(data)
+        except msgspec.DecodeError as error:
+            raise Unavailable(
+                f"The API server at {self.config.server} sent what is not understood: {error}."
+            ) from error
+
+    def _decode_page(self, kind: Kind[T], data: bytes) -> _Page[T]:
+        struct = kind.struct
+        try:
+            return self._decoder(_Page[struct]).decode(data)  # type: ignore[valid-type]
+        except msgspec.ValidationError:
+            # One object is not what its kind says; the others must not suffer for it.
+            raw = self._decode(_Page[msgspec.Raw], data)
+            items = [item for item in (self._decode_one(kind, value) for value in raw.items or ()) if item is not None]
+            return _Page(raw.metadata, items)
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"The API server at {self.config.server} sent what is not JSON: {error}.") from error
+
+    def _decode_event(self, kind: Kind[T], event: _Event) -> WatchEvent[T] | None:
+        event_type: EventType = event.type  # type: ignore[assignment]
+        obj = self._decode_one(kind, event.object)
+        return None if obj is None else WatchEvent(event_type, obj)
+
+    def _decode_one(self, kind: Kind[T], data: msgspec.Raw) -> T | None:
+        try:
+            return self._decoder(kind.struct).decode(data)
+        except msgspec.ValidationError as error:
+            meta = msgspec.json.decode(data, type=_Named).metadata
+            _log.warning("object.undecodable", resource=kind.resource, object=meta, error=str(error))
+            return None
+
+
+class _Named(msgspec.Struct):
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Lines of a byte stream without their newline; a last line that the connection cut off is dropped."""
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            parts.append(chunk[start:end])
+            line = b"".join(parts)
+            parts.clear()
+            start = end + 1
+            if line.strip():
+                yield line
+        if start < len(chunk):
+            parts.append(chunk[start:])
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    params = {}
+    if labels:
+        params["labelSelector"] = labels
+    if fields:
+        params["fieldSelector"] = fields
+    return params

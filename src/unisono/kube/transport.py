@@ -1,0 +1,212 @@
+"""HTTP to one API server: connections, TLS, credentials, and retries where nothing was done yet.
+
+Answers are returned whatever their status; only a server that cannot be reached raises. ``kube.http`` makes
+typed calls of it, the command line uses it as it is.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from unisono import __version__
+from unisono.errors import ApiError, Unavailable, from_status
+from unisono.kube import tls
+from unisono.kube.auth import credentials
+from unisono.kube.backoff import Backoff
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.kubeconfig import ClusterConfig
+
+JSON = "application/json"
+Params = Mapping[str, str]
+Answer = tuple[int, Mapping[str, str], bytes]
+
+_CHUNK = 1 << 16
+# Answers that say "not now" and promise that nothing was done.
+_BUSY = frozenset({429, 503})
+
+
+class Transport:
+    """Requests to the server of ``config``; belongs to the event loop of its first request."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        timeout: float = 60.0,
+        max_wait: float = 15.0,
+        connections: int = 256,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """``timeout`` bounds one request, ``max_wait`` all waiting for a busy server during one call
+        (seconds).
+        """
+        self.config = config
+        self._clock = clock
+        self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
+        self._backoff = backoff or Backoff(base=0.1, cap=5.0)
+        self._credentials = credentials(config, clock)
+        self._tls = tls.context(config)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        params: Params | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float | None = None,
+    ) -> Answer:
+        """One call: status, headers and body of the answer.
+
+        A busy server (429, 503) is asked again after its ``Retry-After`` or a back-off, for ``max_wait``
+        seconds in all; then its answer is returned. A 401 is tried once more where credentials can be
+        renewed.
+
+        Raises:
+            Unavailable: the server cannot be reached or broke off.
+
+        """
+        waited, tries, renewed = 0.0, 0, False
+        while True:
+            limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
+            headers = await self._headers(accept, content_type if body is not None else None)
+            async with self._send(method, path, params, body, headers, limit) as response:
+                data = await response.read()
+            if response.status == 401 and not renewed and self._credentials.refused():
+                renewed = True
+                continue
+            if response.status not in _BUSY:
+                return response.status, response.headers, data
+            tries += 1
+            pause = _retry_after(response.headers) or self._backoff.delay(tries)
+            if waited + pause > self._max_wait:
+                return response.status, response.headers, data
+            waited += pause
+            await self._clock.sleep(pause)
+
+    async def stream(
+        self, path: str, params: Params | None = None, *, accept: str = JSON, timeout: float | None = None
+    ) -> AsyncIterator[bytes]:
+        """Body of a GET as it comes, for as long as the server sends (``timeout`` None: for ever).
+
+        Raises:
+            ApiError: the server refused.
+            Unavailable: it cannot be reached, or the connection broke.
+
+        """
+        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=self._timeout)
+        headers = await self._headers(accept, None)
+        async with self._send("GET", path, params, None, headers, limit) as response:
+            if response.status >= 400:
+                raise error_of(response.status, response.headers, await response.read())
+            async for chunk in response.content.iter_chunked(_CHUNK):
+                yield chunk
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        headers: list[tuple[str, str]],
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        session = self._open()
+        try:
+            async with session.request(
+                method,
+                URL(self.config.server + path),
+                params=params,
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                proxy=self.config.proxy,
+                server_hostname=self.config.tls_server_name,
+                allow_redirects=False,
+            ) as response:
+                yield response
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise self._unreachable(f"its certificate is not trusted ({error.certificate_error})") from error
+        except aiohttp.ClientConnectorError as error:
+            raise self._unreachable(error.os_error.strerror or str(error.os_error)) from error
+        except TimeoutError as error:
+            raise self._unreachable("it gave no answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(str(error) or type(error).__name__) from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            local = _is_loopback(self.config.server)
+            connector = aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
+            # Compressing for a server on this machine costs time and saves nothing; and a proxy set for the
+            # outer world must not be asked for it.
+            encoding = {"Accept-Encoding": "identity"} if local else {}
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers={"User-Agent": f"unisono/{__version__}", **encoding},
+                trust_env=not local,
+            )
+        return self._session
+
+    async def _headers(self, accept: str, content_type: str | None) -> list[tuple[str, str]]:
+        headers = [("Accept", accept), *self.config.impersonate]
+        if content_type is not None:
+            headers.append(("Content-Type", content_type))
+        authorization = await self._credentials.authorization()
+        if authorization is not None:
+            headers.append(("Authorization", authorization))
+        return headers
+
+    def _unreachable(self, why: str) -> Unavailable:
+        return Unavailable(f"The API server at {self.config.server} cannot be reached: {why}.")
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error that an answer with ``status`` of 400 or more means; bodies that are no Status are quoted."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = None
+    if not isinstance(value, dict) or value.get("kind") != "Status":
+        text = body[:200].decode(errors="replace").strip()
+        value = {"message": text or f"the server answered {status}", "code": status}
+        value["reason"] = {404: "NotFound", 409: "Conflict", 410: "Expired", 429: "TooManyRequests"}.get(status, "")
+    error = from_status(value, status)
+    if isinstance(error, Unavailable) and error.retry_after is None:
+        error.retry_after = _retry_after(headers)
+    return error
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    try:
+        return max(0.0, float(headers.get("Retry-After", "")))
+    except ValueError:
+        return None
+
+
+def _is_loopback(server: str) -> bool:
+    host = URL(server).host or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
