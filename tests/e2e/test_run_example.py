@@ -1,0 +1,95 @@
+"""What ``make run`` does: real distributed training jobs from a file to their verdict."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from support.plane import REPOSITORY, unisono
+
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+
+
+def accuracy(text: str) -> float:
+    found = re.search(r"master-0 \| test accuracy (0\.\d+)", text)
+    assert found, text
+    return float(found[1])
+
+
+@pytest.fixture(autouse=True)
+def own_data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control plane that the developer runs must not take part."""
+    monkeypatch.setenv("UNISONO_DATA_DIR", str(tmp_path / "none"))
+
+
+def test_a_gang_of_four_trains_with_numpy_and_completes() -> None:
+    done = unisono("run", str(REPOSITORY / "examples" / "digits-gang.yaml"), patience=120)
+    assert accuracy(done.stdout) > 0.9
+    for rank in range(4):
+        assert f"rank {rank} of 4 is ready" in done.stdout
+    assert "==> job/digits: admitted by queue default" in done.stdout
+    assert re.search(r"job/digits completed in [\d.]+ s", done.stdout)
+
+
+def test_the_result_as_json_goes_to_stdout_and_the_story_to_stderr() -> None:
+    done = unisono("run", str(REPOSITORY / "examples" / "digits-gang.yaml"), "--output", "json", patience=120)
+    result = json.loads(done.stdout)
+    assert result["succeeded"] is True
+    assert result["jobs"][0]["phase"] == "Completed"
+    assert [pod["exitCode"] for pod in result["jobs"][0]["pods"]] == [0, 0, 0, 0]
+    assert accuracy(done.stderr) > 0.9
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed (pip install torch)")
+def test_pytorch_ddp_trains_on_gloo() -> None:
+    done = unisono("run", str(REPOSITORY / "examples" / "pytorch-ddp.yaml"), patience=300)
+    assert accuracy(done.stdout) > 0.9
+    assert "rank 3 of 4 is ready" in done.stdout
+
+
+FAILING = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: broken}
+spec:
+  minAvailable: 1
+  maxRetry: 1
+  policies: [{event: PodFailed, action: AbortJob}]
+  tasks:
+    - name: t
+      replicas: 1
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: c, image: none, command: [python, -c, "raise SystemExit(3)"]}]
+"""
+
+
+def test_a_job_that_fails_ends_with_code_1_and_its_reason(tmp_path: Path) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(FAILING)
+    done = unisono("run", str(file), check=False)
+    assert done.returncode == 1
+    assert "exit code 3" in done.stdout
+    assert "job/broken aborted" in done.stdout
+
+
+def test_a_gang_that_never_fits_says_why_and_times_out(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(FAILING.replace("image: none", "image: none, resources: {requests: {cpu: 4000}}"))
+    done = unisono("run", str(file), "--timeout", "8", check=False)
+    assert done.returncode == 124
+    assert re.search(r"waiting: .*cpu", done.stdout)
+
+
+def test_a_file_without_a_job_names_the_command_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text("apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n")
+    done = unisono("run", str(file), check=False)
+    assert done.returncode == 1
+    assert "use 'unisono apply'" in done.stderr

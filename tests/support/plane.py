@@ -1,0 +1,138 @@
+"""``unisono up`` as a user starts it, in its own process, and kubectl against it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PATIENCE = 60.0
+
+
+def wait_until(what: str, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """The first true answer of ``condition``; fails with ``what`` when there is none in time."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"waited {patience:g} s in vain until {what}")
+
+
+def unisono(
+    *words: str, check: bool = True, patience: float = PATIENCE, **kwargs: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run ``unisono`` as a user does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "unisono", *words],
+        capture_output=True,
+        text=True,
+        timeout=patience,
+        check=False,
+        **kwargs,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"unisono {' '.join(words)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+@dataclass
+class RunningPlane:
+    """A control plane in its own process."""
+
+    data_dir: Path
+    arguments: tuple[str, ...]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data_dir / "kubeconfig"
+
+    def start(self) -> None:
+        self.kubeconfig.unlink(missing_ok=True)
+        log = (self.data_dir.parent / "up.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "unisono", "up", "--data-dir", str(self.data_dir), *self.arguments],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        wait_until("the control plane answers", self._ready)
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"unisono up ended: {(self.data_dir.parent / 'up.log').read_text()[-4000:]}")
+        return self.kubeconfig.exists() and self.try_kubectl("get", "--raw", "/readyz").returncode == 0
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(timeout=PATIENCE)
+
+    def try_kubectl(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.data_dir.parent)}
+        return subprocess.run(
+            [kubectl(), *words],
+            capture_output=True,
+            text=True,
+            input=text,
+            env=environment,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        done = self.try_kubectl(*words, text=text)
+        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def apply(self, *manifests: str | Path) -> str:
+        told = ""
+        for manifest in manifests:
+            if isinstance(manifest, Path):
+                told += self.kubectl("apply", "-f", str(manifest))
+            else:
+                told += self.kubectl("apply", "-f", "-", text=manifest)
+        return told
+
+    def objects(self, kind: str, *words: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-o", "json", *words))["items"]
+        return items
+
+    def pods(self, phase: str | None = None, **labels: str) -> list[dict[str, Any]]:
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        found = self.objects("pods", *(["-l", selector] if selector else []))
+        return [pod for pod in found if phase is None or pod["status"].get("phase") == phase]
+
+    def unisono(self, command: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return unisono(command, "--data-dir", str(self.data_dir), *words, check=check)
+
+
+def kubectl() -> str:
+    """Path of kubectl; where it is missing the tests that need it cannot mean anything."""
+    found = shutil.which("kubectl")
+    if found is None:
+        message = "kubectl is not installed: install it, for instance Debian's package kubernetes-client"
+        if os.environ.get("CI"):
+            raise AssertionError(message)
+        pytest.skip(message)
+    return found
