@@ -39,6 +39,7 @@ class PluginConfig:
         name: the plug-in's name in the registry.
         flags: resolved switches; the session consults no hook whose switch is off.
         arguments: the ``arguments`` map as written (checked for key and type when read from a file).
+
     """
 
     name: str
@@ -55,6 +56,7 @@ class SchedulerConfig:
         tiers: plug-ins by tier, in order.
         action_arguments: arguments of actions, by action name (the file's ``configurations``).
         metrics: where node load comes from (the file's ``metrics``), flat strings.
+
     """
 
     actions: tuple[str, ...]
@@ -81,6 +83,7 @@ def load_config(text: str, file: str = "") -> SchedulerConfig:
 
     Raises:
         ConfigError: the text breaks a rule; the message names file, line and key.
+
     """
     from unisono.engine.config_reader import read
 
@@ -103,6 +106,7 @@ def from_flags(
         actions: action names in order.
         tiers: per tier its plug-ins, each ``{"name": ..., "<flag key>": bool, ..., "arguments": {...}}``.
         configurations: ``{"name": action, "arguments": {...}}``; the first entry of a name counts.
+
     """
     arguments: dict[str, Mapping[str, Any]] = {}
     for entry in configurations:

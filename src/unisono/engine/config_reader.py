@@ -1,0 +1,135 @@
+"""Reads a configuration file into `SchedulerConfig`, strictly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.engine.config import PluginConfig, SchedulerConfig
+from unisono.engine.config_arguments import read_arguments
+from unisono.engine.config_flags import FLAG_KEYS, Flags
+from unisono.engine.config_names import ACTION_ARGUMENTS, KNOWN_ACTIONS, KNOWN_PLUGINS, METRICS_KEYS
+from unisono.engine.config_yaml import Value, parse, suggestion
+from unisono.errors import ConfigError
+
+
+def read(text: str, file: str) -> SchedulerConfig:
+    """See `unisono.engine.config.load_config`."""
+    root = parse(text, file)
+    if root is None:
+        raise ConfigError("the file is empty; state actions and tiers", file=file)
+    reader = _Reader()
+    root.entries(
+        {
+            "actions": reader.read_actions,
+            "tiers": reader.read_tiers,
+            "configurations": reader.read_configurations,
+            "metrics": reader.read_metrics,
+        },
+        "the scheduler configuration",
+    )
+    if not reader.actions:
+        root.fail('actions is missing; write, for example, actions: "enqueue, allocate, backfill"')
+    return SchedulerConfig(tuple(reader.actions), tuple(reader.tiers), reader.action_arguments, reader.metrics)
+
+
+class _Reader:
+    """Collects the four sections; a section that is null stays empty, as in Volcano."""
+
+    def __init__(self) -> None:
+        self.actions: list[str] = []
+        self.tiers: list[tuple[PluginConfig, ...]] = []
+        self.action_arguments: dict[str, dict[str, Any]] = {}
+        self.metrics: dict[str, str] = {}
+        self._lines: dict[str, int] = {}
+
+    def read_actions(self, value: Value) -> None:
+        from unisono.engine.actions import action_names
+
+        available = action_names()
+        for name in (part.strip() for part in value.text().split(",")):
+            if name in available:
+                self.actions.append(name)
+            elif not name:
+                value.fail("actions holds an empty name; separate names with single commas")
+            elif name in KNOWN_ACTIONS:
+                value.fail(f"action {name} is not available in this version; remove it from actions")
+            else:
+                value.fail(f"unknown action {name}{suggestion(name, KNOWN_ACTIONS | set(available))}")
+
+    def read_tiers(self, value: Value) -> None:
+        for tier in value.elements():
+            listed = {name: entry for name, _, entry in tier.items()}
+            tier.entries({"plugins": Value.elements}, "a tier")
+            self.tiers.append(tuple(self._plugins(listed["plugins"])) if listed else ())
+
+    def _plugins(self, listed: Value) -> list[PluginConfig]:
+        plugins = [self._plugin(value) for value in listed.elements()]
+        by_name = {plugin.name: plugin for plugin in plugins}
+        if "proportion" in by_name and "drf" in by_name and by_name["drf"].flags.hierarchy:
+            listed.fail(
+                "proportion and drf with hierarchy enabled conflicts; drop proportion or enableHierarchy of drf"
+            )
+        return plugins
+
+    def _plugin(self, value: Value) -> PluginConfig:
+        entries = {name: (at, entry) for name, at, entry in value.items()}
+        if "name" not in entries:
+            value.fail(f"{value.key} has no name; write - name: gang, for example")
+        name = self._plugin_name(entries["name"][1])
+        switched: dict[str, bool] = {}
+        arguments: dict[str, Any] = {}
+        for key, (at, entry) in entries.items():
+            if key == "arguments":
+                arguments = read_arguments(entry, _plugin_arguments(name), f"plug-in {name}")
+            elif key in FLAG_KEYS:
+                if not entry.is_null:
+                    switched[key] = entry.boolean()
+            elif key != "name":
+                at.fail(f"unknown key {key} of plug-in {name}{suggestion(key, ['name', 'arguments', *FLAG_KEYS])}")
+        return PluginConfig(name, Flags.from_keys(switched), arguments)
+
+    def _plugin_name(self, value: Value) -> str:
+        from unisono.engine.plugins.registry import find, plugin_names
+
+        name = value.text()
+        if name in self._lines:
+            value.fail(f"plug-in {name} is listed twice (also on line {self._lines[name]}); keep one of the two")
+        self._lines[name] = value.line
+        try:
+            found = find(name)
+        except ConfigError as error:
+            value.fail(str(error))
+        if found is None and name in KNOWN_PLUGINS:
+            value.fail(f"plug-in {name} is not available in this version; remove it from the tier")
+        if found is None:
+            value.fail(f"unknown plug-in {name}{suggestion(name, KNOWN_PLUGINS | set(plugin_names()))}")
+        return name
+
+    def read_configurations(self, value: Value) -> None:
+        from unisono.engine.actions import action_names
+
+        for element in value.elements():
+            entries = {name: entry for name, _, entry in element.items()}
+            element.entries({"name": Value.text, "arguments": Value.items}, "a configuration")
+            if "name" not in entries:
+                element.fail(f"{element.key} has no name; name the action that its arguments are for")
+            name = entries["name"].text()
+            if name not in KNOWN_ACTIONS and name not in action_names():
+                entries["name"].fail(f"unknown action {name}{suggestion(name, KNOWN_ACTIONS | set(action_names()))}")
+            given = entries.get("arguments")
+            read_in = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), f"action {name}") if given else {}
+            self.action_arguments.setdefault(name, read_in)
+
+    def read_metrics(self, value: Value) -> None:
+        for key, at, entry in value.items():
+            if entry.is_collection:
+                entry.fail(f"metrics is a flat map; write {key}.NAME: VALUE instead of a block under {key}")
+            if key not in METRICS_KEYS:
+                at.fail(f"unknown key {key} in metrics{suggestion(key, METRICS_KEYS)}")
+            self.metrics[key] = str(getattr(entry.node, "value", ""))
+
+
+def _plugin_arguments(name: str) -> Any:
+    from unisono.engine.plugins.registry import arguments_of
+
+    return arguments_of(name)

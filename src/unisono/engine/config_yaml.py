@@ -1,0 +1,125 @@
+"""YAML that remembers where each key and value stands, so that an error can name its line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+from yaml.constructor import ConstructorError, SafeConstructor
+
+from unisono.errors import ConfigError
+
+
+def parse(text: str, file: str) -> Value | None:
+    """The document's root, or None where the text holds no document; raises ConfigError on broken YAML."""
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ConfigError(
+            f"the YAML is broken: {error.problem or error.context}", file=file, line=mark.line + 1 if mark else 0
+        ) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the YAML is broken: {error}", file=file) from None
+    return None if node is None else Value(node, file, "")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``; did you mean x?`` for the nearest known name, or nothing."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One YAML node: what it holds, and where. ``key`` is its path, such as ``tiers[0].plugins[1].name``."""
+
+    node: yaml.Node
+    file: str
+    key: str
+
+    @property
+    def line(self) -> int:
+        """1-based line on which the value starts."""
+        return int(self.node.start_mark.line) + 1
+
+    @property
+    def is_null(self) -> bool:
+        """Nothing is written behind the key."""
+        return self.node.tag == "tag:yaml.org,2002:null"
+
+    @property
+    def is_collection(self) -> bool:
+        """A list or a map."""
+        return isinstance(self.node, yaml.CollectionNode)
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise ConfigError for this value."""
+        raise ConfigError(message, file=self.file, line=self.line, key=self.key)
+
+    def plain(self) -> Any:
+        """The value as Python objects, read by YAML's safe rules."""
+        try:
+            return SafeConstructor().construct_document(self.node)
+        except (ConstructorError, ValueError) as error:
+            self.fail(f"{self.key} cannot be read: {getattr(error, 'problem', None) or error}")
+
+    def items(self) -> list[tuple[str, Value, Value]]:
+        """Entries of a map as (key, the key's own position, value); fails on anything else or a repeated key."""
+        if self.is_null:
+            return []
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"{self.key or 'the file'} must be a map of keys to values")
+        entries: list[tuple[str, Value, Value]] = []
+        seen: set[str] = set()
+        merged = any(key.tag == "tag:yaml.org,2002:merge" for key, _ in self.node.value)
+        if merged:  # the overriding entry follows the merged one
+            SafeConstructor().flatten_mapping(self.node)
+        for key_node, value_node in self.node.value:
+            name = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
+            path = f"{self.key}.{name}" if self.key else name
+            at = Value(key_node, self.file, path)
+            if not name:
+                at.fail(f"a key of {self.key or 'the file'} is not a plain name")
+            if name in seen and not merged:
+                at.fail(f"{path} is given twice; keep one of the two")
+            seen.add(name)
+            entries.append((name, at, Value(value_node, self.file, path)))
+        return entries
+
+    def elements(self) -> list[Value]:
+        """Elements of a list; fails on anything else."""
+        if self.is_null:
+            return []
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.fail(f"{self.key} must be a list")
+        return [Value(node, self.file, f"{self.key}[{index}]") for index, node in enumerate(self.node.value)]
+
+    def text(self) -> str:
+        """A non-empty string."""
+        value = self.plain()
+        if not isinstance(value, str) or not value.strip():
+            self.fail(f"{self.key} must be a text")
+        return value
+
+    def boolean(self) -> bool:
+        """``true`` or ``false``, unquoted."""
+        value = self.plain()
+        if not isinstance(value, bool):
+            self.fail(f"{self.key} must be true or false, not {value!r}")
+        return value
+
+    def entries(self, readers: Mapping[str, Callable[[Value], object]], what: str) -> None:
+        """Hand each entry of a map to its reader; an unknown key fails and names the nearest known one."""
+        for name, at, value in self.items():
+            if name not in readers:
+                at.fail(f"unknown key {name} in {what}{suggestion(name, readers)}")
+            readers[name](value)

@@ -1,0 +1,1 @@
+"""Plug-ins: one policy per file, registered by Volcano's name."""

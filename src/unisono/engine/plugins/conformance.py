@@ -1,0 +1,36 @@
+"""conformance: pods that the cluster cannot do without are never evicted. No arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.records import Task
+from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.config_arguments import Argument
+from unisono.engine.plugin import Plugin
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState
+
+_CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
+
+
+class ConformancePlugin(Plugin):
+    """Protects system-critical pods and those of namespace kube-system."""
+
+    name = "conformance"
+    known_arguments: tuple[Argument, ...] = ()
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Everything but critical pods."""
+        if purpose is Purpose.SHUFFLE:
+            return None
+        return np.array(
+            [c.priority_class_name not in _CRITICAL and c.namespace != "kube-system" for c in candidates],
+            dtype=np.bool_,
+        )

@@ -1,0 +1,62 @@
+"""drf: dominant resource fairness among jobs. No arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector
+from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.config_arguments import Argument
+from unisono.engine.plugin import Key, Plugin
+from unisono.engine.plugins.amounts import aligned, dominant_share, usable_total
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState, Session
+
+DELTA = 1e-6
+"""Shares closer than this count as equal when victims are chosen."""
+
+
+class DrfPlugin(Plugin):
+    """Serves the job with the smallest dominant share first.
+
+    The share is the largest part of any resource of the cluster (``pods`` included) that the job holds or was promised.
+    """
+
+    name = "drf"
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Measure the cluster once."""
+        self.session = session
+        self.total = usable_total(session)
+
+    def job_key(self, job: JobState) -> Key:
+        """The dominant share."""
+        return 0.0 if job.holds_nothing else dominant_share(aligned(job.claimed, self.session.registry), self.total)
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Tasks whose job would, without them, still have no smaller share than the actor with its task."""
+        if purpose is not Purpose.PREEMPT or task is None:
+            return None
+        registry = self.session.registry
+        mine = dominant_share(aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry), self.total)
+        rest: dict[str, Vector] = {}
+        chosen = np.zeros(len(candidates), dtype=np.bool_)
+        for index, other in enumerate(candidates):
+            job = self.session.job(other.job)
+            if job is None:
+                continue
+            held = rest.get(other.job)
+            if held is None:
+                held = aligned(job.claimed, registry)
+            rest[other.job] = held = held - aligned(other.pod_class.vector, registry)
+            theirs = dominant_share(held, self.total)
+            chosen[index] = mine < theirs or abs(mine - theirs) <= DELTA
+        return chosen

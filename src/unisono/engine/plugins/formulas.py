@@ -1,0 +1,84 @@
+"""Node scores of kube-scheduler 1.36 as array formulas; every division truncates as there.
+
+Shapes: ``requested`` and ``allocatable`` are int64 ``[resource, node]`` over the resources that the score looks at
+(cpu in milli-cores, memory in bytes, others in milli-units); results are one value per node, 0..100 before weights.
+``requested`` already contains the pod.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MAX_SCORE = 100
+
+
+def least_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+    """Weighted mean over resources of the free share in percent; a resource the node lacks is left out."""
+    safe = np.maximum(allocatable, 1)
+    free = np.where(requested > allocatable, 0, (allocatable - requested) * MAX_SCORE // safe)
+    return _weighted_mean(free, allocatable, weights)
+
+
+def most_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+    """Weighted mean over resources of the used share in percent, at most 100 each."""
+    used = np.minimum(requested, allocatable) * MAX_SCORE // np.maximum(allocatable, 1)
+    return _weighted_mean(used, allocatable, weights)
+
+
+def _weighted_mean(scores: Ints, allocatable: Ints, weights: Ints) -> Ints:
+    weight = np.where(allocatable != 0, weights[:, None], 0)
+    return np.asarray((scores * weight).sum(axis=0) // np.maximum(weight.sum(axis=0), 1), dtype=np.int64)
+
+
+def balance(requested: Ints, allocatable: Ints) -> Ints:
+    """How even a node's resources are used: ``int((1 - std) * 100)`` of the used fractions, each at most 1.
+
+    The deviation is half the distance for two resources, the population's standard deviation for more, else 0.
+    """
+    present = allocatable != 0
+    fraction = np.where(present, np.minimum(1.0, requested / np.maximum(allocatable, 1)), 0.0)
+    count = present.sum(axis=0)
+    mean = fraction.sum(axis=0) / np.maximum(count, 1)
+    squares = np.where(present, (fraction - mean) ** 2, 0.0).sum(axis=0)
+    spread = np.sqrt(squares / np.maximum(count, 1))
+    low = np.where(present, fraction, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(present, fraction, -np.inf).max(axis=0, initial=-np.inf)
+    with np.errstate(invalid="ignore"):
+        half = (high - low) / 2
+    deviation = np.where(count == 2, half, np.where(count > 2, spread, 0.0))
+    return ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+
+
+def balanced_allocation(before: Ints, after: Ints, allocatable: Ints) -> Ints:
+    """75 where the pod leaves a node's balance alone, towards 100 where it improves it, towards 50 where it worsens."""
+    change = 50 + balance(after, allocatable) - balance(before, allocatable)
+    return 50 + change // 2
+
+
+def to_maximum(raw: Ints, maximum: int) -> Ints:
+    """``raw`` as percent of ``maximum``; all 0 when the maximum is 0 (preferred node affinity)."""
+    return raw * MAX_SCORE // maximum if maximum > 0 else np.zeros_like(raw)
+
+
+def from_maximum(raw: Ints, maximum: int) -> Ints:
+    """100 minus the percentage of ``maximum``; all 100 when the maximum is 0 (tolerated taints)."""
+    return MAX_SCORE - raw * MAX_SCORE // maximum if maximum > 0 else np.full_like(raw, MAX_SCORE)
+
+
+def binpack(request: Ints, used: Ints, allocatable: Ints, weights: Ints) -> Floats:
+    """Weighted mean of the used share after placement, times 100; 0 where a weighted resource would overflow.
+
+    ``request`` and ``weights`` are ``[resource]`` over the requested resources with a weight; used and allocatable are
+    ``[resource, node]``. A resource that the node lacks counts in the divisor only.
+    """
+    total = int(weights.sum())
+    if total <= 0:
+        return np.zeros(used.shape[1], dtype=np.float64)
+    after = used + request[:, None]
+    share = np.where(allocatable > 0, weights[:, None] * after / np.maximum(allocatable, 1), 0.0)
+    overflow = ((after > allocatable) & (allocatable > 0)).any(axis=0)
+    return np.where(overflow, 0.0, share.sum(axis=0) / total * MAX_SCORE)

@@ -1,0 +1,135 @@
+"""gang: a PodGroup starts with its minimum of pods, or not at all. No arguments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.records import Task
+from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
+from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
+from unisono.engine.config_arguments import Argument
+from unisono.engine.plugin import Key, Plugin
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState, Session
+
+_PLACED = (*READY_STATES, TaskStatus.PIPELINED)
+
+
+class GangPlugin(Plugin):
+    """Holds a job back until ``minMember`` pods, and ``minTaskMember`` of each role, have a place."""
+
+    name = "gang"
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Keep the session: victims are looked up by job."""
+        self.session = session
+
+    def job_key(self, job: JobState) -> Key:
+        """Broken gangs, then other jobs that are not ready, then ready ones.
+
+        A gang that lost a member holds resources that do nothing; behind fresh jobs of smaller share it could stay
+        below its minimum for ever.
+        """
+        if job.is_ready:
+            return 2
+        return 0 if job.broken else 1
+
+    def valid(self, job: JobState) -> Refusal | None:
+        """Enough pods exist, per role and in all."""
+        for role, have, need in _short_roles(job, VALID_STATES):
+            return Refusal(
+                f"Not enough valid pods of each task for gang-scheduling: {role} has {have} of {need}",
+                Cause.TOO_FEW_PODS,
+                need={"pods": need},
+                have={"pods": have},
+            )
+        have, need = job.valid_count, job.min_member
+        if have < need:
+            return Refusal(
+                f"Not enough valid tasks for gang-scheduling, valid: {have}, min: {need}",
+                Cause.TOO_FEW_PODS if job.size else Cause.NO_PODS,
+                need={"pods": need},
+                have={"pods": have},
+            )
+        return None
+
+    def ready(self, job: JobState) -> bool:
+        """Enough tasks hold a place, in all and per role; pending BestEffort tasks count."""
+        return job.is_ready and not any(_short_roles(job, READY_STATES))
+
+    def missing(self, job: JobState) -> int:
+        """The shortfall in all, or the sum of shortfalls per role if that is more."""
+        total = job.min_member - job.ready_count - job.pending_best_effort
+        roles = sum(need - have for _, have, need in _short_roles(job, READY_STATES))
+        return max(total, roles, 0)
+
+    def pipelined(self, job: JobState) -> Vote | Refusal:
+        """Allocated and pipelined tasks together are enough."""
+        if job.is_pipelined and not any(_short_roles(job, _PLACED)):
+            return Vote.PERMIT
+        have, need = job.ready_count + job.waiting_count, job.min_member
+        return Refusal(
+            f"only {have} of {need} tasks of the gang can get a place",
+            Cause.NODES_FULL,
+            need={"pods": need},
+            have={"pods": have},
+        )
+
+    def starving(self, job: JobState) -> bool:
+        """Placed and pipelined tasks stay below the minimum; BestEffort tasks do not count here."""
+        return job.is_starving
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """As many tasks of each job as it holds beyond its minimum, and beyond the minimum of their role.
+
+        Volcano does not look at roles here and can evict the only master of a running gang.
+        """
+        if purpose is Purpose.SHUFFLE:
+            return None
+        if purpose in (Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM):  # whole gangs are chosen there
+            return np.ones(len(candidates), dtype=np.bool_)
+        taken: Counter[tuple[str, str]] = Counter()
+        return np.array([self._spare(other, taken) for other in candidates], dtype=np.bool_)
+
+    def _spare(self, task: Task, taken: Counter[tuple[str, str]]) -> bool:
+        job = self.session.job(task.job)
+        if job is None:
+            return False
+        whole, role = (task.job, ""), (task.job, f"/{task.role}")
+        if job.ready_count - taken[whole] <= job.min_member:
+            return False
+        if job.roles_apply and task.role in job.min_task_member:
+            held = count(job.role_counts(task.role), READY_STATES) - taken[role]
+            if held <= job.min_task_member[task.role]:
+                return False
+        taken[whole] += 1
+        taken[role] += 1
+        return True
+
+
+def _short_roles(job: JobState, states: tuple[TaskStatus, ...]) -> Iterator[tuple[str, int, int]]:
+    """Roles below their minimum as (role, have, need); none where minimums per role do not apply."""
+    if not job.roles_apply:
+        return
+    waiting = _best_effort_by_role(job) if TaskStatus.PENDING not in states else {}
+    for role, need in job.min_task_member.items():
+        have = count(job.role_counts(role), states) + waiting.get(role, 0)
+        if have < need:
+            yield role, have, need
+
+
+def _best_effort_by_role(job: JobState) -> dict[str, int]:
+    """Pending tasks that request nothing: backfill will place them, so the gang need not wait."""
+    if not job.pending_best_effort:
+        return {}
+    pending = (task for task in job.record.pending.values() if task.best_effort)
+    return Counter(task.role for task in pending if job.status(task) is TaskStatus.PENDING)

@@ -1,0 +1,69 @@
+"""overcommit: PodGroups are admitted until a multiple of the free cluster is promised."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.engine.answers import Refusal, Vote
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.amounts import aligned, exceeded, named
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState, Session
+
+_FACTOR = Argument("overcommit-factor", "float", 1.2, "cluster size that may be promised, as a multiple; at least 1")
+
+
+class OvercommitPlugin(Plugin):
+    """Admits while promised and new minResources fit into ``factor * total - used`` of the usable nodes."""
+
+    name = "overcommit"
+    known_arguments = (_FACTOR,)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        factor = float(argument_value(_FACTOR, self.arguments))
+        # as a fraction, so that 1.2 times 30 cores is 36 cores and not a hair less
+        self.factor = Fraction(str(factor if factor >= 1 else _FACTOR.default))
+
+    def open(self, session: Session) -> None:
+        """Sum up what is free and what admitted jobs are still promised."""
+        self.registry = session.registry
+        nodes = session.nodes
+        usable = nodes.table.ready & ~nodes.table.unschedulable
+        total = nodes.allocatable[:, usable].sum(axis=1)
+        used = nodes.used[:, usable].sum(axis=1)
+        scaled = [int(amount * self.factor) for amount in total.tolist()]
+        self.idle = np.array(scaled, dtype=np.int64) - used
+        self.promised = np.zeros(len(self.registry), dtype=np.int64)
+        for queue in session.queues.values():
+            self.promised += aligned(queue.record.inqueue, self.registry)
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """Permit while the promise can be kept, in the resources that the job names."""
+        if job.min_resources is None:
+            return Vote.PERMIT
+        request = aligned(job.min_resources, self.registry)
+        short = exceeded(self.promised + request, self.idle, request)
+        if not short:
+            return Vote.PERMIT
+        names = ", ".join(f"overused {self.registry.names[row]}" for row in short)
+        return Refusal(
+            f"resource in cluster is overused: {names}",
+            Cause.CLUSTER_OVERCOMMITTED,
+            need=named(self.registry, request, short),
+            have=named(self.registry, self.promised, short),
+            limit=named(self.registry, self.idle, short),
+            event=True,
+        )
+
+    def enqueued(self, job: JobState) -> None:
+        """The job's minResources are promised now."""
+        if job.min_resources is not None:
+            self.promised += aligned(job.min_resources, self.registry)

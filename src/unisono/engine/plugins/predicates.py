@@ -1,0 +1,96 @@
+"""predicates: which nodes may take a pod at all.
+
+Filters of kube-scheduler 1.36 in Volcano's order: pod count, unschedulable, node selector and affinity, taints, host
+ports. Whether the requested resources are free is the engine's own check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unisono.api.core import NodeSelector
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS
+from unisono.engine.answers import BoolArray, Reason, Veto
+from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.node_selectors import match_labels, match_selector
+from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
+from unisono.engine.verdict import Cause
+from unisono.engine.view import NodeView
+
+POD_COUNT = Reason("node(s) pod number exceeded", cause=Cause.NODES_FULL)
+CORDONED = Reason("node(s) were unschedulable", unresolvable=True)
+DEAD = Reason("node(s) were not ready", unresolvable=True)
+AFFINITY = Reason("node(s) didn't match Pod's node affinity/selector", unresolvable=True)
+TAINTS = Reason("node(s) had untolerated taint(s)", unresolvable=True)
+PORTS = Reason("node(s) didn't have free ports for the requested pod ports", cause=Cause.PORT_TAKEN)
+
+_NODE_AFFINITY = Argument("predicate.NodeAffinityEnable", "bool", True, "node selector and required node affinity")
+_NODE_PORTS = Argument("predicate.NodePortsEnable", "bool", True, "host ports")
+_TAINTS = Argument("predicate.TaintTolerationEnable", "bool", True, "taints NoSchedule and NoExecute")
+
+
+def _ignored(key: str, kind: str, default: object, meaning: str) -> Argument:
+    return Argument(key, kind, default, meaning, effective=False)
+
+
+class PredicatesPlugin(Plugin):
+    """Node filters that follow from spec, labels, taints and ports."""
+
+    name = "predicates"
+    known_arguments = (
+        _NODE_AFFINITY,
+        _NODE_PORTS,
+        _TAINTS,
+        _ignored("predicate.PodAffinityEnable", "bool", True, "inter-pod affinity"),
+        _ignored("predicate.NodeVolumeLimitsEnable", "bool", True, "CSI volume limits"),
+        _ignored("predicate.VolumeZoneEnable", "bool", True, "zones of volumes"),
+        _ignored("predicate.PodTopologySpreadEnable", "bool", True, "topology spread"),
+        _ignored("predicate.VolumeBindingEnable", "bool", True, "volume binding"),
+        _ignored("predicate.CacheEnable", "bool", False, "filter results are always kept per pod class"),
+        _ignored("predicate.DynamicResourceAllocationEnable", "bool", True, "resource claims"),
+        _ignored("predicate.GPUSharingEnable", "bool", False, "of Volcano before 1.8"),
+        _ignored("predicate.GPUNumberEnable", "bool", False, "of Volcano before 1.8"),
+        _ignored("volumebinding.bindTimeoutSeconds", "int", 600, "volume binding"),
+        _ignored("volumebinding.weight", "int", 1, "volume binding"),
+        _ignored("volumebinding.shape", "list", None, "volume binding"),
+        _ignored("dynamicresources.filterTimeoutSeconds", "int", 10, "resource claims"),
+    )
+
+    def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Unschedulable, not ready, node selector and affinity, taints."""
+        vetoes: list[Veto] = []
+        if not tolerated(UNSCHEDULABLE, pod_class.tolerations):
+            vetoes.append(Veto(nodes.unschedulable, CORDONED))
+        if not tolerated(NOT_READY, pod_class.tolerations):
+            vetoes.append(Veto(~nodes.table.ready[nodes.columns], DEAD))
+        if argument_value(_NODE_AFFINITY, self.arguments) and _selects(pod_class):
+            vetoes.append(Veto(~_matching(pod_class, nodes), AFFINITY))
+        if argument_value(_TAINTS, self.arguments):
+            repelling = per_node(nodes, lambda taints: repels(taints, pod_class.tolerations))
+            vetoes.append(Veto(repelling != 0, TAINTS))
+        return vetoes
+
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Pod count and host ports."""
+        full = nodes.allocatable[PODS] <= nodes.used[PODS] + nodes.pipelined[PODS]
+        vetoes = [Veto(full, POD_COUNT)]
+        if pod_class.host_ports and argument_value(_NODE_PORTS, self.arguments):
+            vetoes.append(Veto(nodes.port_conflicts(pod_class), PORTS))
+        return vetoes
+
+
+def _selects(pod_class: PodClass) -> bool:
+    return bool(pod_class.node_selector) or _required(pod_class) is not None
+
+
+def _required(pod_class: PodClass) -> NodeSelector | None:
+    affinity = pod_class.affinity.node_affinity if pod_class.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def _matching(pod_class: PodClass, nodes: NodeView) -> BoolArray:
+    mask = match_labels(pod_class.node_selector, nodes)
+    required = _required(pod_class)
+    return mask if required is None else mask & match_selector(required, nodes)

@@ -1,0 +1,55 @@
+"""priority: higher priority first, and only lower priority is preempted. No arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.records import Task
+from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.config_arguments import Argument
+from unisono.engine.plugin import Key, Plugin
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState, Session
+
+
+class PriorityPlugin(Plugin):
+    """Orders tasks by pod priority and jobs by the priority of their PodGroup."""
+
+    name = "priority"
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Keep the session: victims are looked up by job."""
+        self.session = session
+
+    def job_key(self, job: JobState) -> Key:
+        """Higher PriorityClass value first."""
+        return -job.priority
+
+    def task_key(self, task: Task) -> Key:
+        """Higher pod priority first."""
+        return -task.priority
+
+    def starving(self, job: JobState) -> bool:
+        """Some of its pods hold no place yet."""
+        return job.ready_count + job.waiting_count < job.size
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Tasks of jobs with strictly lower priority; within the actor's own job, tasks with a lower one."""
+        if purpose is Purpose.GANG_RECLAIM:
+            return np.ones(len(candidates), dtype=np.bool_)
+        if purpose not in (Purpose.PREEMPT, Purpose.GANG_PREEMPT):
+            return None
+        return np.array([self._lower(actor, task, other) for other in candidates], dtype=np.bool_)
+
+    def _lower(self, actor: JobState, task: Task | None, other: Task) -> bool:
+        if other.job == actor.key:
+            return task is not None and other.priority < task.priority
+        job = self.session.job(other.job)
+        return job is not None and job.priority < actor.priority

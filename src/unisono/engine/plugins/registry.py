@@ -1,0 +1,89 @@
+"""Which plug-ins exist, by the name that a configuration uses.
+
+A name with a colon, ``package.module:Class``, is imported; a name that is not built in is looked up among the installed
+entry points of group ``unisono.plugins``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_arguments import Argument
+from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.binpack import BinpackPlugin
+from unisono.engine.plugins.conformance import ConformancePlugin
+from unisono.engine.plugins.drf import DrfPlugin
+from unisono.engine.plugins.gang import GangPlugin
+from unisono.engine.plugins.nodeorder import NodeOrderPlugin
+from unisono.engine.plugins.overcommit import OvercommitPlugin
+from unisono.engine.plugins.predicates import PredicatesPlugin
+from unisono.engine.plugins.priority import PriorityPlugin
+from unisono.engine.plugins.proportion import ProportionPlugin
+from unisono.errors import ConfigError
+
+GROUP = "unisono.plugins"
+
+BUILT_IN: dict[str, type[Plugin]] = {
+    plugin.name: plugin
+    for plugin in (
+        PriorityPlugin,
+        GangPlugin,
+        ConformancePlugin,
+        DrfPlugin,
+        ProportionPlugin,
+        OvercommitPlugin,
+        PredicatesPlugin,
+        NodeOrderPlugin,
+        BinpackPlugin,
+    )
+}
+
+
+def plugin_names() -> tuple[str, ...]:
+    """Names of the built-in plug-ins."""
+    return tuple(BUILT_IN)
+
+
+def find(name: str) -> type[Plugin] | None:
+    """The class behind a name, None when there is none; raises ConfigError when it cannot be imported."""
+    built_in = BUILT_IN.get(name)
+    if built_in is not None:
+        return built_in
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        return _checked(name, lambda: getattr(import_module(module), attribute))
+    for entry in _installed(name):
+        return _checked(name, entry.load)
+    return None
+
+
+def arguments_of(name: str) -> tuple[Argument, ...] | None:
+    """Arguments that the plug-in declares; None when it declares nothing, so anything may be given."""
+    found = find(name)
+    declared: tuple[Argument, ...] | None = getattr(found, "known_arguments", None)
+    return declared
+
+
+def create(config: PluginConfig) -> Plugin:
+    """A fresh instance for one session; raises ConfigError for an unknown name."""
+    found = find(config.name)
+    if found is None:
+        raise ConfigError(f"unknown plug-in {config.name}; remove it from the scheduler configuration")
+    return found(config)
+
+
+def _installed(name: str) -> Iterator[EntryPoint]:
+    return iter(entry_points(group=GROUP, name=name))
+
+
+def _checked(name: str, load: Callable[[], object]) -> type[Plugin]:
+    try:
+        loaded = load()
+    except Exception as error:
+        raise ConfigError(f"plug-in {name} cannot be imported: {error}") from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Plugin)):
+        raise ConfigError(f"plug-in {name} is not a subclass of unisono.engine.plugin.Plugin")
+    return loaded

@@ -1,0 +1,23 @@
+"""Random clusters that Volcano scheduled eight times: the outcome per job is one of those seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conformance_cases import KNOWN_DIFFERENCES, compare_differential, missing_of, read_cases, run_case
+
+CASES, WHY_NONE = read_cases("volcano-differential.jsonl")
+
+
+@pytest.mark.skipif(not CASES, reason=WHY_NONE)
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_differential_case(case: dict[str, Any], record_property: Any) -> None:
+    record_property("conformance_form", "differential")
+    if case["id"] in KNOWN_DIFFERENCES:
+        pytest.skip(f"differs on purpose: {KNOWN_DIFFERENCES[case['id']]}")
+    if lacking := missing_of(case):
+        pytest.skip(f"not available: {', '.join(lacking)}")
+    _, decisions = run_case(case)
+    wrong = compare_differential(case, decisions)
+    assert not wrong, f"{case['id']}: " + "; ".join(wrong)
