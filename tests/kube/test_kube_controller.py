@@ -142,9 +142,7 @@ async def test_two_controllers_share_one_informer() -> None:
     first, second = Recorder(), Recorder()
     second.name = "second"
     lists: list[str] = []
-    client.interceptor = lambda operation, resource, *_: (
-        lists.append(operation) if operation == "list" else None
-    )
+    client.interceptor = lambda operation, resource, *_: lists.append(operation) if operation == "list" else None
     manager = Manager(client, clock=client.clock)
     task = asyncio.create_task(manager.run([first, second]))
     await settle()

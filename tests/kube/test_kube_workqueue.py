@@ -91,9 +91,7 @@ async def test_a_cancelled_getter_passes_its_wake_up_on() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 3)), max_size=60), st.integers(1, 4))
-def test_one_key_is_never_in_work_twice_and_no_add_is_lost(
-    adds: list[tuple[str, float]], workers: int
-) -> None:
+def test_one_key_is_never_in_work_twice_and_no_add_is_lost(adds: list[tuple[str, float]], workers: int) -> None:
     async def scenario() -> None:
         clock = VirtualClock()
         queue = queue_on(clock)

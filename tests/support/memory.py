@@ -194,9 +194,7 @@ class MemoryClient:
         record = self._record(kind, name, namespace)
         meta = record.value["metadata"]
         if uid is not None and meta["uid"] != uid:
-            raise Conflict(
-                f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']})"
-            )
+            raise Conflict(f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']})")
         self.writes.append(Write("delete", kind.plural, _key(meta), {"gracePeriodSeconds": grace_seconds}))
         self._delete(kind, record, grace_seconds)
 
@@ -328,9 +326,7 @@ class MemoryClient:
         self._table(kind)[key] = _Record(kind, value)
         self._event("ADDED", kind, value, {})
 
-    def _update(
-        self, kind: Kind[Any], record: _Record, new: dict[str, Any], subresource: str | None
-    ) -> dict[str, Any]:
+    def _update(self, kind: Kind[Any], record: _Record, new: dict[str, Any], subresource: str | None) -> dict[str, Any]:
         old = record.value
         if subresource == "status":
             meta = {**old["metadata"]}
@@ -358,11 +354,7 @@ class MemoryClient:
         self._version += 1
         meta["resourceVersion"] = str(self._version)
         record.value = value
-        if (
-            meta.get("deletionTimestamp")
-            and not meta.get("finalizers")
-            and not meta.get("deletionGracePeriodSeconds")
-        ):
+        if meta.get("deletionTimestamp") and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds"):
             del self._table(record.kind)[_key(meta)]
             self._event("DELETED", record.kind, value, old)
         else:
@@ -387,9 +379,7 @@ class MemoryClient:
         meta["deletionGracePeriodSeconds"] = grace
         self._store(record, value)
 
-    def _event(
-        self, event_type: EventType, kind: Kind[Any], value: dict[str, Any], old: dict[str, Any]
-    ) -> None:
+    def _event(self, event_type: EventType, kind: Kind[Any], value: dict[str, Any], old: dict[str, Any]) -> None:
         if event_type == "DELETED":
             self._version += 1
             value = {**value, "metadata": {**value["metadata"], "resourceVersion": str(self._version)}}

@@ -20,6 +20,4 @@ THINGS: Kind[Thing] = Kind("example.io", "v1", "Thing", "things", Thing)
 
 
 def thing(name: str, color: str = "red", labels: dict[str, str] | None = None) -> Thing:
-    return Thing(
-        metadata=ObjectMeta(name=name, namespace="default", labels=labels), spec=ThingSpec(color=color)
-    )
+    return Thing(metadata=ObjectMeta(name=name, namespace="default", labels=labels), spec=ThingSpec(color=color))

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from support.things import THINGS, thing
+from support.virtual_clock import VirtualClock
+from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
+from unisono.kube.http import HttpClient, split_lines
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.transport import Transport
+
+THINGS_PATH = "/apis/example.io/v1/namespaces/default/things"
+
+
+class Script:
+    """A server that answers what the test says and remembers what it was asked."""
+
+    def __init__(self, *answers: web.StreamResponse | Callable[[web.Request], Any]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str, dict[str, str], dict[str, str], Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.asked.append(
+            (
+                request.method,
+                request.path,
+                dict(request.query),
+                dict(request.headers),
+                json.loads(body) if body else None,
+            )
+        )
+        answer = self.answers.pop(0)
+        return await answer(request) if callable(answer) else answer
+
+
+@asynccontextmanager
+async def serving(script: Script, **config: Any) -> AsyncIterator[tuple[HttpClient, VirtualClock]]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", script.handle)
+    server = TestServer(app)
+    await server.start_server()
+    clock = VirtualClock()
+    options = {"timeout": 5.0, **config.pop("transport", {})}
+    settings = ClusterConfig(server=str(server.make_url("")).rstrip("/"), **config)
+    client = HttpClient(settings, transport=Transport(settings, clock=clock, **options))
+    try:
+        yield client, clock
+    finally:
+        await client.close()
+        await server.close()
+
+
+def answer(value: Any, status: int = 200, **headers: str) -> web.Response:
+    return web.json_response(value, status=status, headers={name.replace("_", "-"): v for name, v in headers.items()})
+
+
+def failure(code: int, reason: str, message: str, **details: Any) -> web.Response:
+    status = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+    return answer({**status, "details": details}, code)
+
+
+def raw(name: str, version: str = "1", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.io/v1",
+        "kind": "Thing",
+        "metadata": {"name": name, "namespace": "default", "resourceVersion": version},
+        "spec": spec,
+    }
+
+
+def lines(*events: Any, cut: bytes = b"") -> Callable[[web.Request], Any]:
+    async def send(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for event in events:
+            await response.write(json.dumps(event).encode() + b"\n")
+        if cut:
+            await response.write(cut)
+        return response
+
+    return send
+
+
+async def test_lists_are_read_page_by_page() -> None:
+    script = Script(
+        answer({"metadata": {"resourceVersion": "7", "continue": "next"}, "items": [raw("a")]}),
+        answer({"metadata": {"resourceVersion": "7"}, "items": [raw("b")]}),
+    )
+    async with serving(script) as (client, _):
+        listing = await client.list(THINGS, label_selector="x=y", field_selector="metadata.name=z")
+    assert [item.metadata.name for item in listing.items] == ["a", "b"]
+    assert listing.resource_version == "7"
+    first, second = (asked[2] for asked in script.asked)
+    assert first == {"limit": "500", "labelSelector": "x=y", "fieldSelector": "metadata.name=z"}
+    assert second["continue"] == "next"
+
+
+async def test_a_null_list_is_empty() -> None:
+    async with serving(Script(answer({"metadata": {"resourceVersion": "7"}, "items": None}))) as (client, _):
+        assert (await client.list(THINGS)).items == []
+
+
+async def test_one_undecodable_object_does_not_hide_the_others() -> None:
+    broken = raw("broken", color=5)
+    script = Script(
+        answer({"metadata": {"resourceVersion": "7"}, "items": [raw("a"), broken, raw("b")]}),
+        lines({"type": "ADDED", "object": broken}, {"type": "ADDED", "object": raw("c")}),
+    )
+    async with serving(script) as (client, _):
+        listing = await client.list(THINGS)
+        events = [event async for event in client.watch(THINGS, resource_version="7")]
+    assert [item.metadata.name for item in listing.items] == ["a", "b"]
+    assert [event.object.metadata.name for event in events] == ["c"]
+
+
+async def test_writes_send_what_kubernetes_wants() -> None:
+    script = Script(
+        answer(raw("a"), 201), answer(raw("a")), answer(raw("a")), answer({"kind": "Status"}), answer({}, 201)
+    )
+    async with serving(script, token="secret") as (client, _):
+        await client.create(THINGS, thing("a"), dry_run=True)
+        await client.patch(THINGS, "a", {"status": {}}, namespace="default", subresource="status")
+        await client.patch(THINGS, "a", [{"op": "test"}], namespace="default", patch_type="json")
+        await client.delete(THINGS, "a", "default", uid="u", grace_seconds=0, propagation="Background")
+        await client.bind("default", "p", "n1", uid="u", annotations={"k": "v"})
+    created, status, patched, deleted, bound = script.asked
+    assert (created[0], created[1], created[2]) == ("POST", THINGS_PATH, {"dryRun": "All"})
+    assert created[4]["apiVersion"] == "example.io/v1" and created[4]["kind"] == "Thing"
+    assert created[3]["Authorization"] == "Bearer secret"
+    assert created[3]["User-Agent"].startswith("unisono/")
+    assert status[1] == f"{THINGS_PATH}/a/status"
+    assert status[3]["Content-Type"] == "application/merge-patch+json"
+    assert patched[3]["Content-Type"] == "application/json-patch+json"
+    assert deleted[4]["preconditions"] == {"uid": "u"}
+    assert (deleted[4]["gracePeriodSeconds"], deleted[4]["propagationPolicy"]) == (0, "Background")
+    assert bound[1] == "/api/v1/namespaces/default/pods/p/binding"
+    assert bound[4]["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    assert bound[4]["metadata"] == {"name": "p", "namespace": "default", "uid": "u", "annotations": {"k": "v"}}
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "text"),
+    [
+        (failure(404, "NotFound", 'things "a" not found'), NotFound, 'things "a" not found'),
+        (failure(409, "AlreadyExists", "exists"), AlreadyExists, "exists"),
+        (failure(409, "Conflict", "modified"), Conflict, "modified"),
+        (failure(410, "Expired", "old"), Gone, "old"),
+        (failure(422, "Invalid", "bad"), Invalid, "bad"),
+        (failure(500, "InternalError", "oops"), Unavailable, "oops"),
+        (web.Response(status=404, text="404 page not found"), NotFound, "404 page not found"),
+        (web.Response(status=502, text="<html>bad gateway"), Unavailable, "<html>bad gateway"),
+    ],
+)
+async def test_errors_are_what_the_server_says(response: web.Response, error: type, text: str) -> None:
+    async with serving(Script(response)) as (client, _):
+        with pytest.raises(error, match=text):
+            await client.get(THINGS, "a", "default")
+
+
+async def test_a_busy_server_is_asked_again_after_its_retry_after() -> None:
+    busy = [answer({}, 429, Retry_After="3"), answer({}, 503, Retry_After="2")]
+    script = Script(*busy, answer(raw("a")))
+    async with serving(script) as (client, clock):
+        call = asyncio.create_task(client.get(THINGS, "a", "default"))
+        while len(script.asked) < 3 and not call.done():
+            await asyncio.sleep(0.005)
+            await clock.advance(0.5)
+        assert (await call).metadata.name == "a"
+        assert clock.monotonic() >= 5.0
+
+
+async def test_waiting_for_a_busy_server_is_bounded() -> None:
+    async with serving(Script(answer({}, 429, Retry_After="3600"))) as (client, _):
+        with pytest.raises(Unavailable) as caught:
+            await client.get(THINGS, "a", "default")
+    assert caught.value.retry_after == 3600
+
+
+async def test_no_server_is_one_sentence() -> None:
+    client = HttpClient(ClusterConfig(server="http://127.0.0.1:1"))
+    with pytest.raises(Unavailable, match=r"^The API server at http://127.0.0.1:1 cannot be reached: .*\.$"):
+        await client.get(THINGS, "a", "default")
+    await client.close()
+
+
+async def test_watch_yields_changes_and_bookmarks_and_drops_a_cut_line() -> None:
+    bookmark = {"kind": "Thing", "metadata": {"resourceVersion": "9"}}
+    script = Script(
+        lines(
+            {"type": "ADDED", "object": raw("a", "8")},
+            {"type": "BOOKMARK", "object": bookmark},
+            cut=b'{"type":"MODIFIED","obj',
+        )
+    )
+    async with serving(script) as (client, _):
+        events = [event async for event in client.watch(THINGS, "default", resource_version="7", timeout_seconds=60)]
+    assert [(event.type, event.object.metadata.resource_version) for event in events] == [
+        ("ADDED", "8"),
+        ("BOOKMARK", "9"),
+    ]
+    assert script.asked[0][2] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "7",
+        "timeoutSeconds": "60",
+    }
+
+
+async def test_a_watch_line_may_be_very_long() -> None:
+    color = "x" * 3_000_000
+    async with serving(Script(lines({"type": "ADDED", "object": raw("a", color=color)}))) as (client, _):
+        events = [event async for event in client.watch(THINGS, resource_version="7")]
+    assert events[0].object.spec.color == color
+
+
+async def test_an_error_event_of_a_watch_is_raised() -> None:
+    expired = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+    async with serving(Script(lines({"type": "ERROR", "object": expired}))) as (client, _):
+        with pytest.raises(Gone, match="too old"):
+            async for _ in client.watch(THINGS, resource_version="1"):
+                pass
+
+
+async def test_a_broken_stream_is_unavailable() -> None:
+    async def break_off(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.content_length = 1000
+        await response.prepare(request)
+        await response.write(b"half")
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    async with serving(Script(break_off)) as (client, _):
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            async for _ in client.watch(THINGS, resource_version="1"):
+                pass
+
+
+async def test_raw_requests_return_any_status_and_streams_raise() -> None:
+    script = Script(answer({"a": 1}, 404), failure(404, "NotFound", "no log"))
+    async with serving(script) as (client, _):
+        status, headers, body = await client.request("GET", "/anything", params={"b": "c"}, accept="text/plain")
+        assert (status, json.loads(body)) == (404, {"a": 1})
+        assert headers["Content-Type"].startswith("application/json")
+        with pytest.raises(NotFound, match="no log"):
+            async for _ in client.stream("/log"):
+                pass
+    assert script.asked[0][3]["Accept"] == "text/plain"
+
+
+async def test_a_rotated_token_file_is_read_again(tmp_path: Any) -> None:
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    script = Script(answer(raw("a")), answer({}, 401), answer(raw("a")))
+    async with serving(script, token_file=file) as (client, clock):
+        await client.get(THINGS, "a", "default")
+        file.write_text("two\n")
+        await clock.advance(5)
+        await client.get(THINGS, "a", "default")
+    assert [asked[3]["Authorization"] for asked in script.asked] == ["Bearer one", "Bearer one", "Bearer two"]
+
+
+async def test_lines_are_split_wherever_chunks_end() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for chunk in (b"a", b"b\n\nc\nd", b"", b"e\n", b"cut"):
+            yield chunk
+
+    assert [line async for line in split_lines(chunks())] == [b"ab", b"c", b"de"]
