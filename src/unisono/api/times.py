@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,3 +33,36 @@ def parse_time(text: str) -> float:
     if moment.tzinfo is None or "T" not in text.upper():
         raise ValueError(f"{text!r} is not an RFC 3339 time such as 2026-11-20T16:33:50Z")
     return (moment - _EPOCH) / timedelta(seconds=1)
+
+
+_DURATION_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration such as ``1h30m``, ``5m`` or ``0``.
+
+    Raises:
+        ValueError: the text is not a duration.
+
+    """
+    body = text[1:] if text[:1] in ("+", "-") else text
+    parts = _DURATION_PART.findall(body)
+    if body != "0" and (not parts or "".join(number + unit for number, unit in parts) != body):
+        raise ValueError(f'time: invalid duration "{text}"')
+    seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    return -seconds if text.startswith("-") else seconds
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as Go writes it, cut to milliseconds: ``1h30m0s``, ``2.5s``, ``0s``."""
+    sign, milliseconds = ("-" if seconds < 0 else ""), int(abs(seconds) * 1000)
+    whole, rest = divmod(milliseconds, 1000)
+    minutes, whole = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{whole}.{rest:03d}".rstrip("0") + "s" if rest else f"{whole}s"
+    if hours:
+        text = f"{hours}h{minutes}m{text}"
+    elif minutes:
+        text = f"{minutes}m{text}"
+    return sign + text if milliseconds else text

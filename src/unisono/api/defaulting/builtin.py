@@ -1,0 +1,96 @@
+"""Defaults of the other built-in kinds."""
+
+from __future__ import annotations
+
+import base64
+
+from unisono.api.core.cluster import PriorityClass
+from unisono.api.core.config import Secret
+from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
+from unisono.api.core.namespace import Namespace
+from unisono.api.core.node import Node
+from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
+from unisono.api.core.service import Service, ServicePort
+from unisono.api.core.storage import PersistentVolumeClaim
+from unisono.api.defaulting.quantities import canonical_map
+
+_AFFINITY_SECONDS = 10800
+
+
+def default_node(node: Node) -> None:
+    """Without ``allocatable`` everything that a node has is for pods."""
+    status = node.status
+    canonical_map(status.capacity)
+    canonical_map(status.allocatable)
+    if status.allocatable is None and status.capacity is not None:
+        status.allocatable = dict(status.capacity)
+
+
+def default_namespace(namespace: Namespace) -> None:
+    """Active, and labelled with its own name so that selectors can name it."""
+    meta = namespace.metadata
+    if meta.name:
+        meta.labels = {**(meta.labels or {}), "kubernetes.io/metadata.name": meta.name}
+    namespace.status.phase = namespace.status.phase or "Active"
+
+
+def default_secret(secret: Secret) -> None:
+    """Opaque; ``stringData`` becomes base64 in ``data`` and disappears."""
+    secret.type = secret.type or "Opaque"
+    if secret.string_data:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
+        secret.data = {**(secret.data or {}), **encoded}
+    secret.string_data = None
+
+
+def default_service(service: Service) -> None:
+    """ClusterIP, TCP, target port equal to the port."""
+    spec = service.spec
+    spec.type = spec.type or "ClusterIP"
+    spec.session_affinity = spec.session_affinity or "None"
+    if spec.session_affinity == "ClientIP":
+        config = spec.session_affinity_config or SessionAffinityConfig()
+        config.client_ip = config.client_ip or ClientIPConfig()
+        config.client_ip.timeout_seconds = config.client_ip.timeout_seconds or _AFFINITY_SECONDS
+        spec.session_affinity_config = config
+    if spec.type in ("NodePort", "LoadBalancer"):
+        spec.external_traffic_policy = spec.external_traffic_policy or "Cluster"
+        if spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is None:
+            spec.allocate_load_balancer_node_ports = True
+    if spec.type != "ExternalName":
+        spec.internal_traffic_policy = spec.internal_traffic_policy or "Cluster"
+        if spec.cluster_ip == "None" and not spec.cluster_ips:
+            spec.cluster_ips = ["None"]
+    for port in spec.ports or ():
+        _default_port(port)
+
+
+def _default_port(port: ServicePort) -> None:
+    port.protocol = port.protocol or "TCP"
+    if port.target_port in (None, 0, ""):
+        port.target_port = port.port
+
+
+def default_claim(claim: PersistentVolumeClaim) -> None:
+    """A file system, pending until it is bound."""
+    claim.spec.volume_mode = claim.spec.volume_mode or "Filesystem"
+    claim.status.phase = claim.status.phase or "Pending"
+    canonical_map(claim.spec.resources.requests)
+    canonical_map(claim.spec.resources.limits)
+
+
+def default_priority_class(priority_class: PriorityClass) -> None:
+    """Value 0, and pods of the class may preempt."""
+    if priority_class.value is None:
+        priority_class.value = 0
+    priority_class.preemption_policy = priority_class.preemption_policy or "PreemptLowerPriority"
+
+
+def default_crd(definition: CustomResourceDefinition) -> None:
+    """Names derived from the kind, and no conversion between versions."""
+    names = definition.spec.names
+    if names.kind:
+        names.singular = names.singular or names.kind.lower()
+        names.list_kind = names.list_kind or f"{names.kind}List"
+    if definition.spec.conversion is None:
+        definition.spec.conversion = CustomResourceConversion(strategy="None")

@@ -1,0 +1,62 @@
+"""Defaults of jobs, as Volcano's mutating webhook sets them."""
+
+from __future__ import annotations
+
+from unisono.api.batch import Job, JobSpec, TaskSpec
+from unisono.api.topology import NetworkTopologySpec
+
+DEFAULT_QUEUE = "default"
+DEFAULT_SCHEDULER = "volcano"
+DEFAULT_MAX_RETRY = 3
+
+# Frameworks whose processes find each other by host name, or log in to each other.
+_NEED_SVC = ("tensorflow", "mpi", "pytorch", "ray")
+_NEED_SSH = ("mpi",)
+
+
+def default_job(job: Job) -> None:
+    """Queue, scheduler, retries, task names, gang sizes, and the plug-ins that other plug-ins need.
+
+    An explicit 0 of ``minAvailable`` or ``maxRetry`` counts as absent, as in Volcano.
+    """
+    spec = job.spec
+    spec.queue = spec.queue or DEFAULT_QUEUE
+    spec.scheduler_name = spec.scheduler_name or DEFAULT_SCHEDULER
+    spec.max_retry = spec.max_retry or DEFAULT_MAX_RETRY
+    for index, task in enumerate(spec.tasks or ()):
+        _default_task(task, index)
+    if not spec.min_available and spec.tasks:
+        spec.min_available = sum(task.min_available or 0 for task in spec.tasks)
+    default_topology(spec.network_topology)
+    _default_plugins(spec)
+
+
+def _default_task(task: TaskSpec, index: int) -> None:
+    task.name = task.name or f"default{index}"
+    pod = task.template.spec
+    if pod.host_network and not pod.dns_policy:
+        pod.dns_policy = "ClusterFirstWithHostNet"
+    partition = task.partition_policy
+    if task.min_available is None:
+        if partition is not None and partition.min_partitions:
+            task.min_available = partition.min_partitions * partition.partition_size
+        else:
+            task.min_available = task.replicas or 0
+    task.max_retry = task.max_retry or DEFAULT_MAX_RETRY
+    if partition is not None:
+        default_topology(partition.network_topology)
+
+
+def _default_plugins(spec: JobSpec) -> None:
+    if not spec.plugins:
+        return
+    if any(name in spec.plugins for name in _NEED_SVC):
+        spec.plugins.setdefault("svc", [])
+    if any(name in spec.plugins for name in _NEED_SSH):
+        spec.plugins.setdefault("ssh", [])
+
+
+def default_topology(topology: NetworkTopologySpec | None) -> None:
+    """Topology constraints are hard unless they say otherwise."""
+    if topology is not None:
+        topology.mode = topology.mode or "hard"

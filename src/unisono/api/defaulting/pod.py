@@ -1,0 +1,128 @@
+"""Defaults of pods (``pkg/apis/core/v1/defaults.go`` and the default admission plug-ins of Kubernetes)."""
+
+from __future__ import annotations
+
+from unisono.api.core.affinity import Toleration
+from unisono.api.core.container import Container
+from unisono.api.core.pod import Pod, PodSpec
+from unisono.api.core.probe import LifecycleHandler, Probe
+from unisono.api.core.security import PodSecurityContext
+from unisono.api.defaulting.quantities import canonical_map, default_requests
+from unisono.api.defaulting.volume import default_volume
+from unisono.api.qos import qos_class
+
+# Pods stay this long on a node that is not ready or not reachable (DefaultTolerationSeconds).
+_TOLERATION_SECONDS = 300
+_NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def default_pod(pod: Pod) -> None:
+    """Defaults of a pod, including those that Kubernetes' default admission plug-ins set without looking around."""
+    spec = pod.spec
+    default_pod_spec(spec)
+    if not spec.service_account_name:
+        spec.service_account_name = spec.service_account or "default"
+    spec.service_account = spec.service_account_name
+    _tolerate_node_trouble(spec)
+    if pod.status.phase is None:
+        pod.status.phase = "Pending"
+    if pod.status.qos_class is None:
+        pod.status.qos_class = qos_class(spec)
+
+
+def default_pod_spec(spec: PodSpec) -> None:
+    """Defaults of a pod's spec or of a template's."""
+    spec.restart_policy = spec.restart_policy or "Always"
+    spec.dns_policy = spec.dns_policy or "ClusterFirst"
+    spec.scheduler_name = spec.scheduler_name or "default-scheduler"
+    if spec.termination_grace_period_seconds is None:
+        spec.termination_grace_period_seconds = 30
+    if spec.enable_service_links is None:
+        spec.enable_service_links = True
+    if spec.security_context is None:
+        spec.security_context = PodSecurityContext()
+    for volume in spec.volumes or ():
+        default_volume(volume)
+    for container in (*(spec.init_containers or ()), *(spec.containers or ()), *(spec.ephemeral_containers or ())):
+        default_container(container)
+        if spec.host_network:
+            for port in container.ports or ():
+                port.host_port = port.host_port or port.container_port
+    canonical_map(spec.overhead)
+    _default_pod_resources(spec)
+
+
+def _default_pod_resources(spec: PodSpec) -> None:
+    """Pod-level requests: what the containers request together, else the limit."""
+    if spec.resources is None:
+        return
+    canonical_map(spec.resources.limits)
+    canonical_map(spec.resources.requests)
+    requested = {name for each in spec.containers or () for name in (each.resources.requests or {})}
+    missing = {name: each for name, each in (spec.resources.limits or {}).items() if name not in requested}
+    if missing:
+        spec.resources.requests = missing | (spec.resources.requests or {})
+
+
+def _tolerate_node_trouble(spec: PodSpec) -> None:
+    tolerations = list(spec.tolerations or ())
+    for key in _NODE_TROUBLE:
+        covered = any(
+            (each.key == key or not each.key) and each.effect in ("NoExecute", None, "") for each in tolerations
+        )
+        if not covered:
+            tolerations.append(
+                Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_TOLERATION_SECONDS)
+            )
+    spec.tolerations = tolerations
+
+
+def default_container(container: Container) -> None:
+    """Defaults of one container."""
+    container.image_pull_policy = container.image_pull_policy or pull_policy(container.image or "")
+    container.termination_message_path = container.termination_message_path or "/dev/termination-log"
+    container.termination_message_policy = container.termination_message_policy or "File"
+    for port in container.ports or ():
+        port.protocol = port.protocol or "TCP"
+    default_requests(container.resources)
+    for variable in container.env or ():
+        source = variable.value_from
+        if source is None:
+            continue
+        if source.field_ref is not None:
+            source.field_ref.api_version = source.field_ref.api_version or "v1"
+        if source.resource_field_ref is not None and source.resource_field_ref.divisor is None:
+            source.resource_field_ref.divisor = "0"
+        if source.file_key_ref is not None and source.file_key_ref.optional is None:
+            source.file_key_ref.optional = False
+    for probe in (container.liveness_probe, container.readiness_probe, container.startup_probe):
+        _default_probe(probe)
+    if container.lifecycle is not None:
+        _default_action(container.lifecycle.post_start)
+        _default_action(container.lifecycle.pre_stop)
+
+
+def pull_policy(image: str) -> str:
+    """``Always`` for ``:latest`` or no tag, else ``IfNotPresent``."""
+    name, _, digest = image.partition("@")
+    last = name.rpartition("/")[2]
+    tag = last.partition(":")[2]
+    return "IfNotPresent" if digest or tag not in ("", "latest") else "Always"
+
+
+def _default_probe(probe: Probe | None) -> None:
+    if probe is None:
+        return
+    probe.timeout_seconds = probe.timeout_seconds or 1
+    probe.period_seconds = probe.period_seconds or 10
+    probe.success_threshold = probe.success_threshold or 1
+    probe.failure_threshold = probe.failure_threshold or 3
+    _default_action(probe)
+    if probe.grpc is not None and probe.grpc.service is None:
+        probe.grpc.service = ""
+
+
+def _default_action(handler: Probe | LifecycleHandler | None) -> None:
+    if handler is not None and handler.http_get is not None:
+        handler.http_get.path = handler.http_get.path or "/"
+        handler.http_get.scheme = handler.http_get.scheme or "HTTP"
