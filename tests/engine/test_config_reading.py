@@ -1,0 +1,185 @@
+"""Reading scheduler configurations: Volcano's format and defaults, and errors that name the line."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.engine.config import DEFAULT_TEXT, default_config, from_flags, load_config
+from unisono.engine.config_flags import FLAG_KEYS, Flags
+from unisono.errors import ConfigError
+
+GOOD = """\
+actions: "enqueue, allocate"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: binpack
+    arguments:
+      binpack.weight: 10
+      binpack.resources: nvidia.com/gpu
+      binpack.resources.nvidia.com/gpu: 2
+configurations:
+- name: allocate
+  arguments:
+    predicateErrorCacheEnable: "false"
+- name: allocate
+metrics:
+  type: prometheus
+  tls.insecureSkipVerify: "true"
+"""
+
+
+def test_every_section_is_read() -> None:
+    config = load_config(GOOD, "good.conf")
+    assert config.actions == ("enqueue", "allocate")
+    assert [[plugin.name for plugin in tier] for tier in config.tiers] == [["priority", "gang"], ["binpack"]]
+    gang, binpack = config.plugins[1:]
+    assert gang.flags == Flags(preemptable=False)
+    assert binpack.arguments["binpack.resources.nvidia.com/gpu"] == 2
+    assert config.arguments_of("allocate") == {"predicateErrorCacheEnable": "false"}
+    assert config.arguments_of("backfill") == {}
+    assert config.metrics == {"type": "prometheus", "tls.insecureSkipVerify": "true"}
+
+
+def test_default_is_that_of_the_helm_chart() -> None:
+    config = default_config()
+    assert config.actions == ("enqueue", "allocate", "backfill")
+    assert [[plugin.name for plugin in tier] for tier in config.tiers] == [
+        ["priority", "gang", "conformance"],
+        ["overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"],
+    ]
+    assert [p.name for p in config.plugins if not p.flags.preemptable] == ["gang", "drf"]
+
+
+def test_absent_flags_have_volcanos_defaults() -> None:
+    flags = load_config("actions: allocate\ntiers: [{plugins: [{name: gang}]}]").plugins[0].flags
+    off = {key for key, flag in FLAG_KEYS.items() if not getattr(flags, flag.attribute)}
+    assert off == {"enableHierarchy", "enabledClusterOrder"}
+
+
+def test_a_null_flag_counts_as_absent() -> None:
+    config = load_config("actions: allocate\ntiers:\n- plugins:\n  - name: gang\n    enableJobOrder:\n    arguments:\n")
+    assert config.plugins[0].flags == Flags()
+
+
+def test_from_flags_leaves_absent_flags_off() -> None:
+    config = from_flags(
+        ["allocate"],
+        [[{"name": "gang", "enableJobReady": True, "enableJobOrder": False}]],
+        [{"name": "allocate", "arguments": {"a": 1}}, {"name": "allocate", "arguments": {"a": 2}}],
+    )
+    flags = config.plugins[0].flags
+    assert flags.job_ready
+    assert not any(getattr(flags, f.attribute) for f in FLAG_KEYS.values() if f.attribute != "job_ready")
+    assert config.arguments_of("allocate") == {"a": 1}
+
+
+@pytest.mark.parametrize("actions", ["allocate", '"allocate,backfill"', "' enqueue ,allocate'"])
+def test_actions_are_trimmed(actions: str) -> None:
+    assert all(name == name.strip() for name in load_config(f"actions: {actions}").actions)
+
+
+def test_yaml_anchors_and_merges_are_understood() -> None:
+    config = load_config(
+        "actions: allocate\ntiers:\n- plugins:\n  - &gang {name: gang, enablePreemptable: false}\n"
+        "- plugins:\n  - {<<: *gang, name: drf, enableJobOrder: false}\n"
+    )
+    assert config.plugins[1].flags == Flags(preemptable=False, job_order=False)
+
+
+def plugin(lines: str) -> str:
+    return f"actions: allocate\ntiers:\n- plugins:\n  - name: gang\n{lines}"
+
+
+ERRORS = {
+    "empty": ("", 0, "the file is empty"),
+    "a list": ("- a\n", 1, "must be a map"),
+    "broken YAML": ("actions: [a\ntiers: b\n", 2, "the YAML is broken"),
+    "no actions": ("tiers: []\n", 1, "actions is missing"),
+    "empty actions": ('actions: ""\n', 1, "actions must be a text"),
+    "actions as list": ("actions: [allocate]\n", 1, "actions must be a text"),
+    "trailing comma": ("actions: 'allocate,'\n", 1, "an empty name"),
+    "misspelt action": ("actions: alocate\n", 1, "unknown action alocate; did you mean allocate?"),
+    "action of later": ("actions: 'allocate, shuffle'\n", 1, "action shuffle is not available in this version"),
+    "top-level key": ("actions: allocate\ntier: []\n", 2, "unknown key tier in the scheduler configuration; did you"),
+    "key twice": ("actions: allocate\nactions: backfill\n", 2, "actions is given twice"),
+    "tiers as map": ("actions: allocate\ntiers: {plugins: []}\n", 2, "tiers must be a list"),
+    "tier key": ("actions: allocate\ntiers:\n- plugin: []\n", 3, "unknown key plugin in a tier; did you mean plugins?"),
+    "no name": ("actions: allocate\ntiers:\n- plugins:\n  - enableJobOrder: true\n", 4, "has no name"),
+    "plug-in": (plugin("  - name: binpak\n"), 5, "unknown plug-in binpak; did you mean binpack?"),
+    "strange plug-in": (plugin("  - name: zzzzzz\n"), 5, "unknown plug-in zzzzzz"),
+    "plug-in of later": (plugin("  - name: rescheduling\n"), 5, "rescheduling is not available in this version"),
+    "plug-in twice": (plugin("- plugins:\n  - name: gang\n"), 6, "listed twice (also on line 4)"),
+    "flag": (
+        plugin("    enableJobOrdr: true\n"),
+        5,
+        "unknown key enableJobOrdr of plug-in gang; did you mean enableJobOrder?",
+    ),
+    "odd spelling": (plugin("    enableOverused: true\n"), 5, "did you mean enabledOverused?"),
+    "flag type": (plugin('    enableJobOrder: "true"\n'), 5, "must be true or false, not 'true'"),
+    "no arguments": (plugin("    arguments: {x: 1}\n"), 5, "unknown argument x of plug-in gang; plug-in gang has no"),
+    "argument": (
+        plugin("  - name: binpack\n    arguments:\n      binpack.wait: 1\n"),
+        7,
+        "unknown argument binpack.wait of plug-in binpack; did you mean binpack.weight?",
+    ),
+    "argument type": (
+        plugin('  - name: binpack\n    arguments:\n      binpack.weight: "5"\n'),
+        7,
+        "argument binpack.weight of plug-in binpack must be a whole number without quotes, not '5'",
+    ),
+    "bool argument": (
+        plugin("  - name: predicates\n    arguments:\n      predicate.NodePortsEnable: 3\n"),
+        7,
+        "must be true or false, not 3",
+    ),
+    "hierarchy": (
+        plugin("  - name: drf\n    enableHierarchy: true\n  - name: proportion\n"),
+        4,
+        "proportion and drf with hierarchy enabled conflicts",
+    ),
+    "unnamed configuration": ("actions: allocate\nconfigurations:\n- arguments: {}\n", 3, "has no name"),
+    "configuration": (
+        "actions: allocate\nconfigurations:\n- name: alocate\n",
+        3,
+        "unknown action alocate; did you mean allocate?",
+    ),
+    "configuration key": ("actions: allocate\nconfigurations:\n- {name: allocate, args: {}}\n", 3, "unknown key args"),
+    "action argument": (
+        "actions: allocate\nconfigurations:\n- name: preempt\n  arguments:\n    maxCandidateNodesAbsolut: 3\n",
+        5,
+        "did you mean maxCandidateNodesAbsolute?",
+    ),
+    "nested metrics": ("actions: allocate\nmetrics:\n  tls:\n    insecureSkipVerify: true\n", 4, "write tls.NAME"),
+    "metrics key": (
+        "actions: allocate\nmetrics:\n  adress: x\n",
+        3,
+        "unknown key adress in metrics; did you mean address?",
+    ),
+    "a key that is a list": ("actions: allocate\n? [a, b]\n: c\n", 2, "not a plain name"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "words"), ERRORS.values(), ids=ERRORS)
+def test_a_mistake_is_one_sentence_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(text, "scheduler.conf")
+    message = str(caught.value)
+    assert words in message
+    assert message.startswith(f"scheduler.conf:{line}: " if line else "scheduler.conf: ")
+    assert caught.value.line == line
+    assert "\n" not in message
+
+
+def test_the_same_pair_in_two_tiers_is_accepted() -> None:
+    text = (
+        "actions: allocate\ntiers:\n- plugins: [{name: drf, enableHierarchy: true}]\n- plugins: [{name: proportion}]\n"
+    )
+    assert len(load_config(text).tiers) == 2
+
+
+def test_default_text_parses_without_a_file_name() -> None:
+    assert load_config(DEFAULT_TEXT) == default_config()
