@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from unisono.api.defaulting.job import DEFAULT_QUEUE, default_topology
+from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 from unisono.api.scheduling import PodGroup, Queue
 
 ROOT_QUEUE = "root"
-HIERARCHY = "volcano.sh/hierarchy"
-HIERARCHY_WEIGHTS = "volcano.sh/hierarchy-weights"
 
 
 def default_pod_group(group: PodGroup) -> None:

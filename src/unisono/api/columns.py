@@ -1,0 +1,68 @@
+"""Columns that ``kubectl get`` shows for custom kinds, as Volcano's CRDs define them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.api import kinds
+from unisono.api.kind import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column.
+
+    Attributes:
+        name: heading.
+        type: ``string``, ``integer`` or ``date`` (shown as an age).
+        json_path: where the value stands, such as ``.status.state.phase``.
+        priority: 0 is always shown, 1 only with ``-o wide``.
+        description: what the value says.
+        format: ``int32``, ``date-time`` or empty.
+
+    """
+
+    name: str
+    type: str
+    json_path: str
+    priority: int = 0
+    description: str = ""
+    format: str = ""
+
+    def manifest(self) -> dict[str, Any]:
+        """The entry of ``additionalPrinterColumns``."""
+        entry: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.json_path}
+        if self.priority:
+            entry["priority"] = self.priority
+        if self.description:
+            entry["description"] = self.description
+        if self.format:
+            entry["format"] = self.format
+        return entry
+
+
+_AGE = Column("AGE", "date", ".metadata.creationTimestamp")
+
+_COLUMNS: dict[Kind[Any], tuple[Column, ...]] = {
+    kinds.JOBS: (
+        Column("STATUS", "string", ".status.state.phase"),
+        Column("minAvailable", "integer", ".status.minAvailable"),
+        Column("RUNNINGS", "integer", ".status.running"),
+        _AGE,
+        Column("QUEUE", "string", ".spec.queue", priority=1),
+    ),
+    kinds.POD_GROUPS: (
+        Column("STATUS", "string", ".status.phase"),
+        Column("minMember", "integer", ".spec.minMember"),
+        Column("RUNNINGS", "integer", ".status.running"),
+        _AGE,
+        Column("QUEUE", "string", ".spec.queue", priority=1),
+    ),
+    kinds.QUEUES: (Column("PARENT", "string", ".spec.parent"),),
+}
+
+
+def columns(kind: Kind[Any]) -> tuple[Column, ...]:
+    """The columns of a custom kind after its name; empty when name and age are all there is to show."""
+    return _COLUMNS.get(kind, ())
