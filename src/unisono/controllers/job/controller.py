@@ -1,0 +1,157 @@
+"""The job controller: feeds ``decide`` from the caches and has its plans carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unisono.api.batch import Job
+from unisono.api.bus import Command
+from unisono.api.core import Pod
+from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS, PRIORITY_CLASSES
+from unisono.controllers import owners
+from unisono.controllers.expectations import Expectations
+from unisono.controllers.indexing import index
+from unisono.controllers.job import phases
+from unisono.controllers.job.decide import decide
+from unisono.controllers.job.execute import Executor
+from unisono.controllers.job.observed import Observed
+from unisono.controllers.job.plan import Notice
+from unisono.controllers.job.view import JobView
+from unisono.controllers.job.volumes import job_volumes
+from unisono.controllers.recorder import Recorder
+from unisono.errors import NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+POD_INDEX = "controlling-job"
+COMMAND_INDEX = "target-job"
+# Notices that are given once are remembered for so many per job.
+_REMEMBERED = 256
+
+
+class JobController(Controller):
+    """Runs ``batch.volcano.sh`` Jobs."""
+
+    name = "job-controller"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._expectations = Expectations()
+        # Jobs as this process wrote them last: newer than the cache for a moment.
+        self._written: dict[str, Job] = {}
+        self._told: dict[str, dict[str, None]] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch jobs and everything that belongs to one."""
+        self._client, self._clock = context.client, context.clock
+        self._jobs = context.watch(JOBS)
+        self._jobs.on_change(self._job_changed)
+        self._pods = context.watch(PODS, owners.job_keys)
+        self._pods.on_change(self._pod_changed)
+        index(self._pods, POD_INDEX, owners.job_uids)
+        self._groups = context.watch(POD_GROUPS, owners.job_keys)
+        self._commands = context.watch(COMMANDS, command_targets)
+        index(self._commands, COMMAND_INDEX, command_targets)
+        self._priorities = context.informer(PRIORITY_CLASSES)
+        self._executor = Executor(self._client, self._clock, self._expectations, self._notify)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Decide about one job and carry the plan out."""
+        job = self._current(key)
+        if job is None:
+            await self._drop_commands(key)
+            return None
+        plan = decide(await self._observe(key, job), self._clock.time())
+        try:
+            written, again = await self._executor.run(job, plan)
+        except NotFound:
+            if self._jobs.get(key) is None:
+                return None
+            raise
+        if written is not job:
+            self._written[key] = written
+        return again
+
+    async def _observe(self, key: str, job: Job) -> Observed:
+        view = JobView(job)
+        commands = self._commands.by_index(COMMAND_INDEX, key)
+        return Observed(
+            job=job,
+            pods=self._pods.by_index(POD_INDEX, view.uid),
+            pod_group=self._groups.get(f"{view.namespace}/{view.pod_group_name}"),
+            commands=sorted(commands, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name)),
+            expected=self._expectations.pending(view.uid, self._clock.monotonic()),
+            missing_claims=await self._missing_claims(view),
+            priority=self._priority,
+        )
+
+    def _current(self, key: str) -> Job | None:
+        """The job from the cache, or as it was written last when the cache is behind."""
+        cached, written = self._jobs.get(key), self._written.get(key)
+        if cached is None or written is None:
+            self._written.pop(key, None)
+            return cached
+        if written.metadata.uid == cached.metadata.uid and _version(written) > _version(cached):
+            return written
+        del self._written[key]
+        return cached
+
+    async def _missing_claims(self, view: JobView) -> list[str]:
+        """Claims that a job that has not started yet waits for."""
+        if view.phase not in ("", phases.PENDING):
+            return []
+        missing = []
+        for volume in job_volumes(view):
+            if volume.spec is None:
+                try:
+                    await self._client.get(PERSISTENT_VOLUME_CLAIMS, volume.claim, view.namespace)
+                except NotFound:
+                    missing.append(volume.claim)
+        return missing
+
+    async def _drop_commands(self, key: str) -> None:
+        for command in self._commands.by_index(COMMAND_INDEX, key):
+            try:
+                await self._client.delete(
+                    COMMANDS, command.metadata.name, command.metadata.namespace, uid=command.metadata.uid
+                )
+            except NotFound:
+                continue
+
+    def _priority(self, name: str | None) -> int:
+        found = self._priorities.get(name) if name else None
+        return (found.value or 0) if found else 0
+
+    def _notify(self, job: Job, notice: Notice) -> None:
+        if notice.once:
+            told = self._told.setdefault(job.metadata.uid or "", {})
+            if notice.once in told:
+                return
+            told[notice.once] = None
+            if len(told) > _REMEMBERED:
+                del told[next(iter(told))]
+        self._recorder.event(job, notice.type, notice.reason, notice.message)
+
+    def _pod_changed(self, event_type: EventType, new: Pod, _old: Pod | None) -> None:
+        for uid in owners.job_uids(new):
+            self._expectations.settle(uid, new.metadata.name)
+
+    def _job_changed(self, event_type: EventType, new: Job, _old: Job | None) -> None:
+        if event_type == "DELETED":
+            uid = new.metadata.uid or ""
+            self._executor.forget(uid)
+            self._told.pop(uid, None)
+            self._written.pop(new.key, None)
+
+
+def command_targets(command: Command) -> Iterable[str]:
+    """Index function: key of the job that a command is for."""
+    target = command.target
+    if target is None or target.kind != JOBS.kind or target.api_version.partition("/")[0] != JOBS.group:
+        return []
+    return [f"{command.metadata.namespace}/{target.name}"]
+
+
+def _version(job: Job) -> int:
+    text = job.metadata.resource_version or ""
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,238 @@
+"""What to do about a job: a pure function from observed objects and the time to a plan.
+
+One call takes at most one step of the state machine. If the phase changes, the plan is to write that down (and to mark
+the pods of a partial restart before); everything that follows from a phase is planned from the stored phase. So each
+plan can be carried out any number of times and given up at any point.
+"""
+
+from __future__ import annotations
+
+from unisono.api.scheduling import PodGroup
+from unisono.api.times import rfc3339
+from unisono.controllers import keys
+from unisono.controllers.durations import format_duration
+from unisono.controllers.job import completion, phases
+from unisono.controllers.job.observed import Observed, PodView, Tally, is_doomed, see, tally
+from unisono.controllers.job.occurrences import EVICTED_PREFIX, POD_EVICTED, occurrences
+from unisono.controllers.job.plan import Plan
+from unisono.controllers.job.policies import Verdict, Verdicts, judge
+from unisono.controllers.job.status import Target, current_target, next_status
+from unisono.controllers.job.sync import group_is_outdated, plan_sync
+from unisono.controllers.job.view import JobView
+
+# Key of status.controlledResources under which the command that was carried out last is kept.
+LAST_COMMAND = "last-command"
+
+_RULE_REASONS = {phases.COMPLETED: "JobCompleted", phases.FAILED: "JobFailed"}
+
+
+def decide(seen: Observed, now: float) -> Plan:
+    """The next step for the job; an empty plan when it is being deleted.
+
+    Args:
+        seen: the job and what belongs to it.
+        now: seconds since 1970.
+
+    """
+    if seen.job.metadata.deletion_timestamp:
+        return Plan()
+    return _Decision(seen, now).run()
+
+
+class _Decision:
+    def __init__(self, seen: Observed, now: float) -> None:
+        self.seen, self.now = seen, now
+        self.view = JobView(seen.job)
+        self.pods = see(self.view, seen.pods)
+        self.state = current_target(self.view)
+        self.controlled = dict(self.view.status.controlled_resources or {})
+        self.plan = Plan()
+
+    def run(self) -> Plan:
+        if self.view.phase not in phases.TRANSITIONS:
+            return self._move(Target(phases.PENDING, self.view.version, self.view.retry_count))
+        if self._command() or self._begun_restart() or self._policies():
+            return self.plan
+        if self.view.phase == phases.RESTARTING:
+            self._restart()
+        elif self.view.phase in phases.ACTIVE:
+            self._sync()
+        else:
+            self._wind_down()
+        return self.plan
+
+    # --- steps that change the phase --------------------------------------------------------------------------
+
+    def _command(self) -> bool:
+        """Carry out the oldest command once; those without effect in this phase are only taken away."""
+        for command in self.seen.commands:
+            self.plan.commands.append(command)
+            uid, action = command.metadata.uid or "", command.action or ""
+            change = phases.transition(self.view.phase, action)
+            stale = command.target is not None and command.target.uid not in ("", self.view.uid)
+            if stale or self.controlled.get(LAST_COMMAND) == uid or change is None or action in phases.TARGETED:
+                continue
+            self.controlled[LAST_COMMAND] = uid
+            self.plan.tell(
+                "CommandIssued",
+                f"Start to execute command {action}, and clean it up to make sure executed not more than once.",
+            )
+            text = command.message or f"asked for by command {command.metadata.name}"
+            self._move(self._after(change, action, text))
+            return True
+        return False
+
+    def _begun_restart(self) -> bool:
+        """Pods are marked for a restart that the status does not know: the writer stopped in between."""
+        begun = max((pod.round for pod in self.pods if pod.marked), default=0)
+        if self.view.phase not in (phases.PENDING, phases.RUNNING) or begun <= self.view.retry_count:
+            return False
+        names = ", ".join(pod.name for pod in self.pods if pod.marked and pod.round == begun)
+        self._move(Target(phases.RESTARTING, self.view.version, begun, phases.RESTART_POD, f"restarting {names}"))
+        return True
+
+    def _policies(self) -> bool:
+        if self.view.phase not in phases.ACTIVE:
+            return False
+        happened = occurrences(self.view, self.pods, self.seen.pod_group, self.seen.expected, self.now)
+        verdicts = judge(self.view, happened, self.now)
+        self._remember(verdicts)
+        if not verdicts.now:
+            return False
+        first = verdicts.now[0]
+        change = phases.transition(self.view.phase, first.action)
+        if change is None:
+            return False
+        target = self._after(change, first.action, first.occurrence.text)
+        for verdict in verdicts.now:
+            self.plan.tell("ExecuteAction", f"Start to execute action {verdict.action}: {verdict.occurrence.text}")
+            if not change.whole:
+                self._mark(verdict, target.retry_count)
+        self._move(target)
+        return True
+
+    def _after(self, change: phases.Transition, action: str, text: str) -> Target:
+        return Target(
+            phase=change.to,
+            version=self.view.version + change.whole,
+            retry_count=self.view.retry_count + change.retry,
+            reason=action,
+            message=text,
+        )
+
+    def _mark(self, verdict: Verdict, round_: int) -> None:
+        """Annotate what a partial restart takes down, so that its end is nobody's failure."""
+        happened = verdict.occurrence
+        for pod in self.pods:
+            hit = {
+                phases.RESTART_POD: pod.name == happened.pod,
+                phases.RESTART_TASK: pod.task == happened.task,
+                phases.RESTART_PARTITION: pod.task == happened.task and pod.partition == happened.partition,
+            }
+            if hit[verdict.action] and not pod.marked:
+                self.plan.marks[pod.name] = {keys.OUT_OF_SYNC: "true", keys.RESTART_ROUND: str(round_)}
+
+    def _remember(self, verdicts: Verdicts) -> None:
+        """Keep in the status what a policy waits on and no object would show later."""
+        self._forget(EVICTED_PREFIX)
+        for verdict in verdicts.waiting:
+            happened = verdict.occurrence
+            if happened.event == POD_EVICTED:
+                self.controlled[EVICTED_PREFIX + happened.pod] = rfc3339(happened.since)
+            wait = format_duration(verdict.due - happened.since)
+            once = f"{happened.event}/{happened.pod}/{happened.since}"
+            self.plan.tell("ExecuteAction", f"Execute action {verdict.action} after {wait}", once)
+        if verdicts.next_due is not None:
+            self.plan.requeue_after = max(0.0, verdicts.next_due - self.now)
+
+    def _move(self, target: Target) -> Plan:
+        if target.version != self.view.version:
+            self._forget(EVICTED_PREFIX)
+        self._write(target, self._count(target))
+        return self.plan
+
+    def _follow(self, outcome: completion.Outcome, counts: Tally) -> bool:
+        """Take the step that a rule asks for; False when it asks for none."""
+        phase, text = outcome
+        if phase == self.view.phase:
+            return False
+        reason = _RULE_REASONS.get(phase, "")
+        if reason:
+            record = self.plan.tell if phase == phases.COMPLETED else self.plan.warn
+            if phase == phases.FAILED and self.view.phase == phases.RESTARTING and self.state.message:
+                text = f"{text}; the last time because {self.state.message}"
+            record(reason, text)
+        target = Target(phase, self.view.version, self.view.retry_count, reason, text)
+        self._write(target, counts if phase in phases.ACTIVE else self._count(target))
+        return True
+
+    # --- steps within a phase ---------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        counts = self._count(self.state)
+        rule = completion.pending_rule if self.view.phase == phases.PENDING else completion.running_rule
+        if self._follow(rule(self.view, counts), counts):
+            return
+        self._delete(self.state)
+        blocked = plan_sync(self.plan, self.view, self.pods, self.seen, self.controlled)
+        self._write(_explained(self.state, blocked), counts)
+
+    def _restart(self) -> None:
+        counts = self._count(self.state)
+        kills = sum(1 for pod in self.pods if not pod.deleting and self._doomed(pod, self.state))
+        outcome = completion.restarting_rule(self.view, counts, self.view.retry_count, kills)
+        if self._follow(outcome, counts):
+            return
+        self._delete(self.state)
+        if self.seen.pod_group is not None and group_is_outdated(self.view, self.seen.pod_group):
+            self.plan.delete_group = self.seen.pod_group
+        self._write(self.state, counts)
+
+    def _wind_down(self) -> None:
+        counts = self._count(self.state)
+        self._delete(self.state)
+        group = self.seen.pod_group
+        if group is not None and not group.metadata.deletion_timestamp and _owns(self.view, group):
+            self.plan.delete_group = group
+        target = self.state
+        if counts.alive == 0:
+            stopped = phases.KILLING.get(target.phase, target.phase)
+            target = Target(stopped, target.version, target.retry_count, target.reason, target.message)
+            self.plan.remove_resources = self._forget("plugin-")
+            self._forget(EVICTED_PREFIX)
+        self._write(target, counts)
+
+    def _forget(self, prefix: str) -> bool:
+        """Drop notes from the status; False when there were none."""
+        known = len(self.controlled)
+        self.controlled = {key: note for key, note in self.controlled.items() if not key.startswith(prefix)}
+        return len(self.controlled) < known
+
+    def _delete(self, state: Target) -> None:
+        self.plan.delete_pods = [pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]
+
+    def _doomed(self, pod: PodView, state: Target) -> bool:
+        marked = pod.name in self.plan.marks
+        return marked or is_doomed(pod, self.view, state.phase, state.version, state.reason)
+
+    def _count(self, state: Target) -> Tally:
+        return tally(self.pods, lambda pod: self._doomed(pod, state))
+
+    def _write(self, target: Target, counts: Tally) -> None:
+        status = next_status(self.view, target, counts, self.controlled, self.now)
+        if status != self.view.status:
+            self.plan.status = status
+
+
+def _owns(view: JobView, group: PodGroup) -> bool:
+    return any(owner.uid == view.uid for owner in group.metadata.owner_references or ())
+
+
+def _explained(state: Target, blocked: tuple[str, str] | None) -> Target:
+    """The same state, saying what the job waits for; an obstacle that is gone is no longer mentioned."""
+    reason, message = state.reason, state.message
+    if blocked:
+        reason, message = blocked
+    elif state.phase == phases.PENDING or reason.endswith("Error"):
+        reason = message = ""
+    return Target(state.phase, state.version, state.retry_count, reason, message)

@@ -1,0 +1,248 @@
+"""What the controller sees of a job: its objects, its pods one by one, and their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from unisono.api.batch import Job, JobStatus, TaskState
+from unisono.api.bus import Command
+from unisono.api.core import ContainerStatus, Pod
+from unisono.api.scheduling import PodGroup
+from unisono.api.times import parse_time
+from unisono.controllers import keys
+from unisono.controllers.job import phases
+from unisono.controllers.job.view import JobView
+
+DONE = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that a decision may look at.
+
+    Attributes:
+        job: the job.
+        pods: pods whose controller it is.
+        pod_group: pod group of the job's pod group name, whoever owns it.
+        commands: commands for the job, oldest first.
+        expected: names of pods that were created but are not visible yet.
+        missing_claims: claims that the job names and that do not exist.
+        priority: value of a priority class, 0 when unknown.
+
+    """
+
+    job: Job
+    pods: Sequence[Pod] = ()
+    pod_group: PodGroup | None = None
+    commands: Sequence[Command] = ()
+    expected: frozenset[str] = frozenset()
+    missing_claims: Sequence[str] = ()
+    priority: Callable[[str | None], int] = lambda _name: 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pod of a job.
+
+    Attributes:
+        task: name of its task; empty when its labels do not say.
+        index: number within the task; -1 when the pod's name is none that the job would give.
+        version: the job's version when the pod was made.
+        round: the restart that marked the pod for deletion, 0 when none did.
+        marked: the controller decided to delete it.
+
+    """
+
+    pod: Pod
+    task: str
+    index: int
+    version: int
+    round: int
+    marked: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the pod."""
+        return self.pod.metadata.name
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded, Failed or Unknown."""
+        return self.pod.status.phase or "Pending"
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody deleted it already."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def partition(self) -> str | None:
+        """Number of its partition, None outside partitions."""
+        return (self.pod.metadata.labels or {}).get(keys.PARTITION_ID)
+
+    @property
+    def created(self) -> float:
+        """Creation time, seconds since 1970; 0 when unknown."""
+        return _seconds(self.pod.metadata.creation_timestamp)
+
+    @property
+    def exit_codes(self) -> frozenset[int]:
+        """Exit codes other than 0 of its containers."""
+        return frozenset(
+            status.state.terminated.exit_code
+            for status in self.pod.status.container_statuses or ()
+            if status.state.terminated and status.state.terminated.exit_code
+        )
+
+    @property
+    def ended(self) -> float:
+        """When its last container ended; its creation when no container says."""
+        ends = [
+            _seconds(status.state.terminated.finished_at)
+            for status in self.pod.status.container_statuses or ()
+            if status.state.terminated
+        ]
+        return max(ends, default=0.0) or self.created
+
+    @property
+    def deleted(self) -> float:
+        """When the deletion was asked for."""
+        meta = self.pod.metadata
+        return _seconds(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of its containers, init containers included."""
+        return sum(status.restart_count or 0 for status in self._all_statuses())
+
+    @property
+    def ready(self) -> bool:
+        """Succeeded, or running with every container ready."""
+        if self.phase == "Succeeded":
+            return True
+        statuses = self.pod.status.container_statuses or ()
+        return self.phase == "Running" and all(status.ready for status in statuses)
+
+    def _all_statuses(self) -> Iterator[ContainerStatus]:
+        yield from self.pod.status.init_container_statuses or ()
+        yield from self.pod.status.container_statuses or ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Pods of a job by phase. Pods on their way out count as terminating and nowhere else.
+
+    Attributes:
+        tasks: task to pod phase to number of pods, terminating ones left out.
+
+    """
+
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    unknown: int = 0
+    terminating: int = 0
+    tasks: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> int:
+        """Pods that hold, or still hold, resources."""
+        return self.pending + self.running + self.unknown + self.terminating
+
+    def of(self, task: str, phase: str) -> int:
+        """Pods of one task in one phase."""
+        return self.tasks.get(task, {}).get(phase, 0)
+
+
+def see(view: JobView, pods: Iterable[Pod]) -> list[PodView]:
+    """The job's pods, by place of their task and index, strangers last."""
+    places = {task.name: task.position for task in view.tasks}
+    seen = [_see(view, pod) for pod in pods]
+    return sorted(seen, key=lambda pod: (places.get(pod.task, len(places)), pod.index, pod.name))
+
+
+def is_doomed(pod: PodView, view: JobView, phase: str, version: int, reason: str) -> bool:
+    """Whether the pod has to go in the given state of the job, or goes already.
+
+    Args:
+        pod: the pod.
+        view: the job; its phase and version may be older than the state that is asked about.
+        phase: phase of the job.
+        version: version of the job.
+        reason: the action that led to the phase; a resumed job keeps the pods that succeeded.
+
+    """
+    if pod.deleting or pod.marked:
+        return True
+    if phase not in phases.ACTIVE:
+        return phase != "" and pod.phase not in DONE
+    task = view.task(pod.task)
+    if task is None or not 0 <= pod.index < task.replicas:
+        return True
+    if pod.version >= version:
+        return False
+    keeps_success = phase != phases.RESTARTING or reason == phases.RESUME_JOB
+    return not (keeps_success and pod.phase == "Succeeded")
+
+
+def tally(pods: Iterable[PodView], doomed: Callable[[PodView], bool]) -> Tally:
+    """Count the pods."""
+    counts: dict[str, int] = {}
+    tasks: dict[str, dict[str, int]] = {}
+    terminating = 0
+    for pod in pods:
+        if doomed(pod):
+            terminating += 1
+            continue
+        counts[pod.phase] = counts.get(pod.phase, 0) + 1
+        task = tasks.setdefault(pod.task, {})
+        task[pod.phase] = task.get(pod.phase, 0) + 1
+    known = {name: counts.pop(name, 0) for name in ("Pending", "Running", "Succeeded", "Failed")}
+    return Tally(
+        pending=known["Pending"],
+        running=known["Running"],
+        succeeded=known["Succeeded"],
+        failed=known["Failed"],
+        unknown=sum(counts.values()),
+        terminating=terminating,
+        tasks=tasks,
+    )
+
+
+def recorded_pods(status: JobStatus, task: str) -> int:
+    """How many pods of the task the last status counted."""
+    state = (status.task_status_count or {}).get(task) or TaskState()
+    return sum((state.phase or {}).values())
+
+
+def _see(view: JobView, pod: Pod) -> PodView:
+    meta = pod.metadata
+    annotations = meta.annotations or {}
+    task_name = annotations.get(keys.TASK_SPEC) or (meta.labels or {}).get(keys.TASK_SPEC) or ""
+    task = view.task(task_name)
+    index = -1
+    if task is not None:
+        suffix = meta.name.rpartition("-")[2]
+        if suffix.isdigit() and meta.name == task.pod_name(int(suffix)):
+            index = int(suffix)
+    return PodView(
+        pod=pod,
+        task=task_name,
+        index=index,
+        version=_number(annotations.get(keys.JOB_VERSION)),
+        round=_number(annotations.get(keys.RESTART_ROUND)),
+        marked=annotations.get(keys.OUT_OF_SYNC) == "true",
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return parse_time(text) if text else 0.0
+    except ValueError:
+        return 0.0

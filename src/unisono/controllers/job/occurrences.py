@@ -1,0 +1,159 @@
+"""What happened to a job, read from the state of its objects.
+
+Policies speak of events. An event that only a watcher could see would be lost with the process that saw it; so every
+event is found again from what is there: a pod that failed stays failed until a policy has acted on it, a pod that is
+missing although the last status counted it was evicted, a pod that waits has waited since its creation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from unisono.api.scheduling import PodGroup
+from unisono.api.times import parse_time
+from unisono.controllers import keys
+from unisono.controllers.job.observed import PodView, recorded_pods
+from unisono.controllers.job.view import JobView, TaskView
+
+POD_PENDING = "PodPending"
+POD_FAILED = "PodFailed"
+POD_EVICTED = "PodEvicted"
+TASK_COMPLETED = "TaskCompleted"
+TASK_FAILED = "TaskFailed"
+UNKNOWN = "Unknown"
+
+# Prefix of entries of status.controlledResources that keep when a pod was evicted while a policy waits.
+EVICTED_PREFIX = "evicted-"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One event of a job.
+
+    Attributes:
+        event: name as policies use it.
+        since: when it happened, seconds since 1970.
+        text: what happened, for people.
+        task: the task concerned; empty when the whole job is.
+        pod: name of the pod concerned.
+        partition: partition of that pod.
+        exit_codes: codes other than 0 with which the pod's containers ended.
+
+    """
+
+    event: str
+    since: float
+    text: str
+    task: str = ""
+    pod: str = ""
+    partition: str | None = None
+    exit_codes: frozenset[int] = frozenset()
+
+
+def occurrences(
+    view: JobView, pods: list[PodView], pod_group: PodGroup | None, expected: frozenset[str], now: float
+) -> list[Occurrence]:
+    """Everything that a policy may act on now, oldest first.
+
+    Args:
+        view: the job.
+        pods: its pods.
+        pod_group: its pod group.
+        expected: names of pods that were made but are not visible yet.
+        now: seconds since 1970; the time of events that no object dates.
+
+    """
+    current = [pod for pod in pods if pod.version >= view.version and not pod.marked]
+    found = [occurrence for pod in current for occurrence in _of_pod(view, pod)]
+    for task in view.tasks:
+        mine = [pod for pod in current if pod.task == task.name and pod.index < task.replicas]
+        found += _of_task(task, pods, mine)
+        found += _lost(view, task, pods, expected, now)
+    found += _remembered(view, pods, found)
+    if pod_group is not None and pod_group.status.phase == UNKNOWN and group_version(view, pod_group) == view.version:
+        found.append(Occurrence(UNKNOWN, now, "the pod group has lost a part of its pods"))
+    return sorted(found, key=lambda o: (o.since, o.task, o.pod))
+
+
+def group_version(view: JobView, pod_group: PodGroup) -> int:
+    """Version of the job for which the pod group was made; one that does not say belongs to today's."""
+    text = (pod_group.metadata.annotations or {}).get(keys.JOB_VERSION, "")
+    return int(text) if text.isdigit() else view.version
+
+
+def _of_pod(view: JobView, pod: PodView) -> Iterator[Occurrence]:
+    task = view.task(pod.task)
+    if task is None or not 0 <= pod.index < task.replicas:
+        return
+    if pod.deleting:
+        yield _at(pod, POD_EVICTED, pod.deleted, f"pod {pod.name} was deleted")
+    if pod.phase == "Failed":
+        yield _at(pod, POD_FAILED, pod.ended, _failure(pod), pod.exit_codes)
+    elif pod.phase == "Pending" and not pod.deleting:
+        yield _at(pod, POD_PENDING, pod.created, f"pod {pod.name} is pending")
+
+
+def _of_task(task: TaskView, pods: list[PodView], current: list[PodView]) -> Iterator[Occurrence]:
+    done = [pod for pod in pods if pod.task == task.name and pod.phase == "Succeeded" and not pod.marked]
+    if task.replicas and len(done) >= task.replicas and any(pod.phase == "Succeeded" for pod in current):
+        last = max(done, key=lambda pod: pod.ended)
+        yield _at(last, TASK_COMPLETED, last.ended, f"all pods of task {task.name} succeeded")
+    living = [pod for pod in current if pod.phase in ("Running", "Pending") and not pod.deleting]
+    restarts = sum(pod.restarts for pod in living)
+    if living and restarts >= task.max_retry:
+        worst = max(living, key=lambda pod: pod.restarts)
+        yield _at(worst, TASK_FAILED, worst.created, f"containers of task {task.name} were restarted {restarts} times")
+
+
+def _lost(
+    view: JobView, task: TaskView, pods: list[PodView], expected: frozenset[str], now: float
+) -> Iterator[Occurrence]:
+    """Pods that were counted in the last status and vanished without being seen on their way out."""
+    here = {pod.index for pod in pods if pod.task == task.name}
+    counted = sum(1 for pod in pods if pod.task == task.name and not pod.marked and 0 <= pod.index < task.replicas)
+    missing = min(recorded_pods(view.status, task.name), task.replicas) - counted
+    for index in range(task.replicas):
+        name = task.pod_name(index)
+        if missing <= 0:
+            return
+        if index not in here and name not in expected:
+            missing -= 1
+            yield Occurrence(
+                POD_EVICTED, now, f"pod {name} is gone", task.name, name, partition=task.partition_of(index)
+            )
+
+
+def _remembered(view: JobView, pods: list[PodView], found: Iterable[Occurrence]) -> Iterator[Occurrence]:
+    """Evictions on which a policy waits, until the pod's successor runs."""
+    fresh = {o.pod for o in found if o.event == POD_EVICTED}
+    settled = {pod.name for pod in pods if pod.phase in ("Running", "Succeeded") and not pod.deleting}
+    for key, text in (view.status.controlled_resources or {}).items():
+        pod_name = key.removeprefix(EVICTED_PREFIX)
+        if pod_name == key or pod_name in fresh or pod_name in settled:
+            continue
+        task, index = _place(view, pod_name)
+        if task is not None:
+            since = parse_time(text)
+            yield Occurrence(
+                POD_EVICTED, since, f"pod {pod_name} was deleted", task.name, pod_name, task.partition_of(index)
+            )
+
+
+def _place(view: JobView, pod_name: str) -> tuple[TaskView | None, int]:
+    for task in view.tasks:
+        suffix = pod_name.rpartition("-")[2]
+        if suffix.isdigit() and task.pod_name(int(suffix)) == pod_name and int(suffix) < task.replicas:
+            return task, int(suffix)
+    return None, -1
+
+
+def _at(pod: PodView, event: str, since: float, text: str, exit_codes: frozenset[int] = frozenset()) -> Occurrence:
+    return Occurrence(event, since, text, pod.task, pod.name, pod.partition, exit_codes)
+
+
+def _failure(pod: PodView) -> str:
+    if pod.exit_codes:
+        return f"pod {pod.name} failed with exit code {', '.join(map(str, sorted(pod.exit_codes)))}"
+    reason = pod.pod.status.reason
+    return f"pod {pod.name} failed: {reason}" if reason else f"pod {pod.name} failed"

@@ -1,0 +1,69 @@
+"""Arguments of job plug-ins: command-line style texts such as ``--port=23456``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from unisono.errors import UnisonoError
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+class PluginError(UnisonoError):
+    """A job plug-in is unknown or cannot serve this job; the sentence says what to change in the job."""
+
+
+def read_flags(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Values by flag name, defaults included.
+
+    ``--name=value``, ``-name=value`` and ``--name value`` are the same. A flag without a value means ``true``.
+    Flags that the plug-in does not know are left out: jobs written for other versions go on working.
+    """
+    values = dict(defaults)
+    waiting = ""
+    for argument in arguments:
+        if waiting and not argument.startswith("-"):
+            _put(values, waiting, argument)
+            waiting = ""
+            continue
+        if waiting:
+            _put(values, waiting, "true")
+            waiting = ""
+        name, separator, value = argument.lstrip("-").partition("=")
+        if separator:
+            _put(values, name, value)
+        elif argument.startswith("-"):
+            waiting = name
+    if waiting:
+        _put(values, waiting, "true")
+    return values
+
+
+def flag_bool(plugin: str, values: Mapping[str, str], name: str) -> bool:
+    """The boolean value of a flag, in the spellings of Go. Raises PluginError."""
+    text = values[name]
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise PluginError(f"plug-in {plugin}: --{name} is {text!r}; write true or false.")
+
+
+def flag_port(plugin: str, values: Mapping[str, str], name: str) -> int:
+    """The port number of a flag. Raises PluginError."""
+    text = values[name]
+    if text.isdigit() and 1 <= int(text) <= 65535:
+        return int(text)
+    raise PluginError(f"plug-in {plugin}: --{name} is {text!r}; write a port from 1 to 65535.")
+
+
+def flag_seconds(plugin: str, values: Mapping[str, str], name: str) -> int:
+    """The whole number of seconds of a flag, with or without a trailing ``s``. Raises PluginError."""
+    text = values[name].removesuffix("s")
+    if text.isdigit():
+        return int(text)
+    raise PluginError(f"plug-in {plugin}: --{name} is {values[name]!r}; write a number of seconds.")
+
+
+def _put(values: dict[str, str], name: str, value: str) -> None:
+    if name in values:
+        values[name] = value

@@ -1,0 +1,51 @@
+"""What a job plug-in is: it completes pods and asks for objects besides them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from unisono.api.core import Container, EnvVar, Pod
+from unisono.controllers.job.plan import Resource
+from unisono.controllers.job.view import JobView, TaskView
+
+
+class JobPlugin:
+    """Base of job plug-ins; one instance serves one job in one decision.
+
+    Class attributes:
+        name: how jobs ask for it in ``spec.plugins``.
+        needs: plug-ins that come with it, without arguments, when the job does not name them.
+
+    """
+
+    name: ClassVar[str] = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, view: JobView, arguments: Sequence[str]) -> None:
+        """Read the arguments; raises PluginError when one makes no sense."""
+        self.view = view
+        self.read(arguments)
+
+    def read(self, arguments: Sequence[str]) -> None:
+        """Take the arguments of ``spec.plugins[name]``."""
+
+    def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
+        """Complete a pod that is about to be created, in place."""
+
+    def resources(self) -> Iterable[Resource]:
+        """Objects that must exist while the job is active."""
+        return ()
+
+
+def containers(pod: Pod, *, init: bool = True) -> Iterator[Container]:
+    """The containers of a pod, init containers first."""
+    if init:
+        yield from pod.spec.init_containers or ()
+    yield from pod.spec.containers or ()
+
+
+def set_env(container: Container, variable: EnvVar) -> None:
+    """Set an environment variable of a container; a variable of that name gives way."""
+    others = [env for env in container.env or () if env.name != variable.name]
+    container.env = [*others, variable]

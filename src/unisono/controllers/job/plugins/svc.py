@@ -1,0 +1,111 @@
+"""Plug-in ``svc``: pods of a job find each other by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import (
+    ConfigMap,
+    ConfigMapKeySelector,
+    ConfigMapVolumeSource,
+    EnvVar,
+    EnvVarSource,
+    Pod,
+    Service,
+    ServiceSpec,
+    Volume,
+    VolumeMount,
+)
+from unisono.api.kinds import CONFIG_MAPS, JOBS, SERVICES
+from unisono.controllers import keys
+from unisono.controllers.job.plan import Resource
+from unisono.controllers.job.plugins.arguments import flag_bool, read_flags
+from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
+from unisono.controllers.job.view import TaskView
+from unisono.controllers.owners import owned_by
+
+MOUNT_PATH = "/etc/volcano"
+_FLAGS = {"publish-not-ready-addresses": "false", "disable-network-policy": "false", "inject-hosts-env": "true"}
+
+
+class SvcPlugin(JobPlugin):
+    """Gives the job a headless Service, and its pods host names and lists of all hosts.
+
+    Arguments: ``--publish-not-ready-addresses`` (false), ``--inject-hosts-env`` (true), ``--disable-network-policy``
+    (false; network policies are only made where the API server serves them).
+
+    The ConfigMap ``<job>-svc`` holds, per task with ``-`` written as ``_``: ``<task>.host``, one host per line;
+    ``VC_<TASK>_HOSTS``, the hosts joined by commas; ``VC_<TASK>_NUM``, their number.
+    """
+
+    name = "svc"
+
+    def read(self, arguments: Sequence[str]) -> None:
+        """Take the flags."""
+        flags = read_flags(arguments, _FLAGS)
+        self.publish = flag_bool(self.name, flags, "publish-not-ready-addresses")
+        self.inject = flag_bool(self.name, flags, "inject-hosts-env")
+
+    @property
+    def config_map_name(self) -> str:
+        """``<job>-svc``."""
+        return f"{self.view.name}-svc"
+
+    def prepare(self, pod: Pod, task: TaskView, index: int) -> None:
+        """Set host name and subdomain, mount the hosts files, and refer to the lists by environment variables."""
+        spec = pod.spec
+        spec.hostname = spec.hostname or pod.metadata.name
+        spec.subdomain = spec.subdomain or self.view.name
+        volume = self.config_map_name
+        spec.volumes = [*(spec.volumes or ()), Volume(name=volume, config_map=ConfigMapVolumeSource(name=volume))]
+        for container in containers(pod):
+            mounts = container.volume_mounts or []
+            container.volume_mounts = [*mounts, VolumeMount(name=volume, mount_path=MOUNT_PATH)]
+            if self.inject:
+                for variable in self._variables():
+                    set_env(container, variable)
+
+    def resources(self) -> Iterable[Resource]:
+        """The hosts' ConfigMap and the headless Service."""
+        view = self.view
+        what = f"plug-in {self.name}"
+        yield Resource(
+            CONFIG_MAPS, ConfigMap(metadata=self._meta(self.config_map_name), data=self.hosts_data()), what=what
+        )
+        yield Resource(
+            SERVICES,
+            Service(
+                metadata=self._meta(view.name),
+                spec=ServiceSpec(
+                    cluster_ip="None",
+                    selector={keys.JOB_NAME: view.name, keys.JOB_NAMESPACE: view.namespace},
+                    publish_not_ready_addresses=self.publish or None,
+                ),
+            ),
+            what=what,
+        )
+
+    def hosts_data(self) -> dict[str, str]:
+        """Content of the ConfigMap."""
+        data: dict[str, str] = {}
+        for task in self.view.tasks:
+            hosts = task.hosts()
+            data[f"{task.name.replace('-', '_')}.host"] = "\n".join(hosts)
+            data[f"{_variable(task)}_HOSTS"] = ",".join(hosts)
+            data[f"{_variable(task)}_NUM"] = str(len(hosts))
+        return data
+
+    def _variables(self) -> Iterable[EnvVar]:
+        for task in self.view.tasks:
+            for name in (f"{_variable(task)}_HOSTS", f"{_variable(task)}_NUM"):
+                reference = ConfigMapKeySelector(name=self.config_map_name, key=name)
+                yield EnvVar(name=name, value_from=EnvVarSource(config_map_key_ref=reference))
+
+    def _meta(self, name: str) -> ObjectMeta:
+        view = self.view
+        return ObjectMeta(name=name, namespace=view.namespace, owner_references=[owned_by(JOBS, view.job)])
+
+
+def _variable(task: TaskView) -> str:
+    return f"VC_{task.name.replace('-', '_').upper()}"

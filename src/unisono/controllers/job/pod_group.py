@@ -1,0 +1,122 @@
+"""The PodGroup of a Job, and the resources of the smallest gang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from unisono.api.base import ObjectMeta
+from unisono.api.batch import PartitionPolicySpec
+from unisono.api.core import LabelSelector, PodSpec
+from unisono.api.kinds import JOBS
+from unisono.api.resources import add, pod_limits, pod_requests, to_wire
+from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, SubGroupPolicySpec
+from unisono.api.topology import NetworkTopologySpec
+from unisono.controllers import keys
+from unisono.controllers.job.view import JobView, TaskView
+from unisono.controllers.owners import owned_by
+
+PENDING = "Pending"
+INQUEUE = "Inqueue"
+
+# Resources of which a quota counts limits.
+_LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+Priorities = Callable[[str | None], int]
+
+
+def pod_group_for(view: JobView, version: int, priority: Priorities) -> PodGroup:
+    """The pod group of the job at ``version``; ``priority`` gives the value of a priority class, 0 when unknown."""
+    meta = view.job.metadata
+    annotations = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
+    return PodGroup(
+        metadata=ObjectMeta(
+            name=view.pod_group_name,
+            namespace=view.namespace,
+            labels=dict(meta.labels) if meta.labels else None,
+            annotations={**annotations, keys.JOB_VERSION: str(version)},
+            owner_references=[owned_by(JOBS, view.job)],
+        ),
+        spec=pod_group_spec(view, priority),
+        status=PodGroupStatus(phase=PENDING),
+    )
+
+
+def pod_group_spec(view: JobView, priority: Priorities) -> PodGroupSpec:
+    """What the gang of the job needs."""
+    return PodGroupSpec(
+        min_member=view.min_available,
+        min_task_member={task.name: task.min_available for task in view.tasks},
+        queue=view.queue,
+        priority_class_name=view.spec.priority_class_name,
+        min_resources={**min_resources(view, priority)},
+        network_topology=_topology(view.spec.network_topology),
+        sub_group_policy=[
+            _sub_group(task, task.spec.partition_policy) for task in view.tasks if task.spec.partition_policy
+        ]
+        or None,
+    )
+
+
+def min_resources(view: JobView, priority: Priorities) -> dict[str, str]:
+    """Quota usage of the pods that make up the smallest gang.
+
+    Tasks of higher priority come first, equal ones in the order of the spec. If the gang is smaller than what the
+    tasks need together, tasks are filled up one after the other; otherwise each task first gives what it needs, and
+    what is missing then comes from the remaining replicas in the same order.
+    """
+    order = sorted(view.tasks, key=lambda task: -priority(_priority_class(view, task)))
+    left = view.min_available
+    taken = dict.fromkeys((task.name for task in order), 0)
+    if view.min_available >= view.total_min_available:
+        for task in order:
+            taken[task.name] = min(left, task.min_available)
+            left -= taken[task.name]
+    for task in order:
+        more = min(left, task.replicas - taken[task.name])
+        taken[task.name] += max(0, more)
+        left -= max(0, more)
+    return sum_usage((task.template.spec, taken[task.name]) for task in order)
+
+
+def sum_usage(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:
+    """Quota usage, as wire quantities, of so many pods of each spec (Kubernetes' pod quota evaluator)."""
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    pods = 0
+    for spec, count in parts:
+        if count > 0:
+            add(requests, {name: amount * count for name, amount in pod_requests(spec).items()})
+            add(limits, {name: amount * count for name, amount in pod_limits(spec).items()})
+            pods += count
+    usage = {"pods": str(pods), "count/pods": str(pods)} if pods else {}
+    for name, quantity in to_wire(requests).items():
+        usage[name] = usage[f"requests.{name}"] = quantity
+    for name, quantity in to_wire(limits).items():
+        if name in _LIMITED:
+            usage[f"limits.{name}"] = quantity
+    return usage
+
+
+def _priority_class(view: JobView, task: TaskView) -> str | None:
+    return task.template.spec.priority_class_name or view.spec.priority_class_name
+
+
+def _sub_group(task: TaskView, partition: PartitionPolicySpec) -> SubGroupPolicySpec:
+    return SubGroupPolicySpec(
+        name=task.name,
+        label_selector=LabelSelector(match_labels={keys.TASK_SPEC: task.name}),
+        match_label_keys=[keys.PARTITION_ID],
+        sub_group_size=partition.partition_size,
+        min_sub_groups=partition.min_partitions,
+        network_topology=_topology(partition.network_topology),
+    )
+
+
+def _topology(given: NetworkTopologySpec | None) -> NetworkTopologySpec | None:
+    """A copy in which a tier number excludes a tier name."""
+    if given is None:
+        return None
+    by_number = given.highest_tier_allowed is not None
+    return msgspec.structs.replace(given, highest_tier_name=None if by_number else given.highest_tier_name)

@@ -1,0 +1,142 @@
+"""Bringing an active job's objects to what its spec asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unisono.api.scheduling import PodGroup
+from unisono.controllers.job.dependencies import may_start
+from unisono.controllers.job.observed import Observed, PodView
+from unisono.controllers.job.occurrences import group_version
+from unisono.controllers.job.plan import Plan, PodSlot
+from unisono.controllers.job.plugins import PluginError, load
+from unisono.controllers.job.pod_group import PENDING, pod_group_for, pod_group_spec
+from unisono.controllers.job.view import JobView
+from unisono.controllers.job.volumes import claims_to_make, job_volumes
+from unisono.controllers.patching import contains, merge_diff, to_json
+
+# Seconds until a claim that was missing is looked for again: claims are not watched.
+_CLAIM_RETRY = 10.0
+# Maps of the pod group's spec in which an entry too many is wrong.
+_EXACT = frozenset({"minTaskMember", "minResources"})
+# The queue is decided when the pod group is admitted; later it is the API server's, not the job's.
+_FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", "networkTopology", "subGroupPolicy")
+
+
+def plan_sync(
+    plan: Plan, view: JobView, pods: Sequence[PodView], seen: Observed, controlled: dict[str, str]
+) -> tuple[str, str] | None:
+    """Plan the objects, the pod group and the missing pods.
+
+    Args:
+        plan: gets the steps.
+        view: the job.
+        pods: its pods.
+        seen: what else was observed.
+        controlled: ``status.controlledResources``; gets what the plan makes.
+
+    Returns:
+        reason and message of what keeps the job from having its pods, None when nothing but time does.
+
+    """
+    blocked = _plan_objects(plan, view, seen, controlled)
+    obstacle = _plan_group(plan, view, seen)
+    group = seen.pod_group
+    if blocked is None and obstacle is None and group is not None and is_admitted(view, group):
+        plan.create_pods = _missing(view, pods, seen.expected)
+    return blocked or obstacle
+
+
+def is_admitted(view: JobView, group: PodGroup) -> bool:
+    """Whether the scheduler let the gang of this version in: pods may exist from then on."""
+    phase = group.status.phase
+    return phase not in (None, "", PENDING) and not group_is_outdated(view, group)
+
+
+def group_is_outdated(view: JobView, group: PodGroup) -> bool:
+    """Whether the pod group stood for pods of an older version of the job."""
+    return group_version(view, group) < view.version or group.metadata.deletion_timestamp is not None
+
+
+def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[str, str]) -> tuple[str, str] | None:
+    """Objects of plug-ins, and claims."""
+    try:
+        plugins = load(view)
+    except PluginError as error:
+        message = f"Execute plugin when job add failed, err: {error}"
+        plan.warn("PluginError", message)
+        return "PluginError", message
+    for plugin in plugins:
+        controlled[f"plugin-{plugin.name}"] = plugin.name
+        plan.ensure.extend(plugin.resources())
+    for volume in job_volumes(view):
+        controlled[f"volume-pvc-{volume.claim}"] = volume.claim
+    plan.ensure.extend(claims_to_make(view))
+    if not seen.missing_claims:
+        return None
+    missing = seen.missing_claims[0]
+    message = f"pvc {missing} is not found, the job will be in the Pending state until the PVC is created"
+    plan.warn("PVCError", f"Failed to create PVC, err: {message}", once=missing)
+    plan.requeue_after = min(plan.requeue_after or _CLAIM_RETRY, _CLAIM_RETRY)
+    return "PVCError", message
+
+
+def _plan_group(plan: Plan, view: JobView, seen: Observed) -> tuple[str, str] | None:
+    """The pod group: made when absent, replaced after a restart of the whole job, patched when the job changed."""
+    group = seen.pod_group
+    if group is None:
+        plan.create_group = pod_group_for(view, view.version, seen.priority)
+        return None
+    if not any(owner.uid == view.uid for owner in group.metadata.owner_references or ()):
+        message = f"pod group {group.key} exists and belongs to something else; delete it to let this job start"
+        plan.warn("PodGroupError", f"Failed to create PodGroup, err: {message}", once=group.metadata.uid or "")
+        return "PodGroupError", message
+    if group_is_outdated(view, group):
+        if not group.metadata.deletion_timestamp:
+            plan.delete_group = group
+        return None
+    patch = _group_patch(to_json(group.spec), to_json(pod_group_spec(view, seen.priority)))
+    if patch:
+        plan.patch_group = {"spec": patch}
+    if not is_admitted(view, group):
+        _tell_why_pending(plan, view, group)
+    return None
+
+
+def _group_patch(actual: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge patch for the fields that follow the job; defaults that the server filled in are left alone."""
+    patch: dict[str, Any] = {}
+    for key in _FOLLOWED:
+        have, want = actual.get(key), wanted.get(key)
+        if want is None:
+            if have is not None:
+                patch[key] = None
+        elif key in _EXACT:
+            difference = merge_diff(have or {}, want)
+            if difference:
+                patch[key] = difference
+        elif not contains(have, want):
+            patch[key] = want
+    return patch
+
+
+def _tell_why_pending(plan: Plan, view: JobView, group: PodGroup) -> None:
+    """The newest condition that holds says why, unless it says that all is well."""
+    holding = [c for c in group.status.conditions or () if c.status == "True"]
+    newest = max(holding, key=lambda c: c.last_transition_time or "", default=None)
+    if newest is not None and newest.type != "Scheduled":
+        kind = (newest.type or "").lower()
+        message = f"PodGroup {view.namespace}:{view.name} {kind}, reason: {newest.message}"
+        plan.warn("PodGroupPending", message, once=message)
+
+
+def _missing(view: JobView, pods: Sequence[PodView], expected: frozenset[str]) -> list[PodSlot]:
+    names = {pod.name for pod in pods} | expected
+    return [
+        PodSlot(task.name, index, task.pod_name(index))
+        for task in view.tasks
+        if may_start(view, task, pods)
+        for index in range(task.replicas)
+        if task.pod_name(index) not in names
+    ]

@@ -1,0 +1,179 @@
+"""A Job as the controller reads it: absent values replaced by what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from unisono.api.batch import Job, LifecyclePolicy, TaskSpec
+from unisono.api.core import PodTemplateSpec
+from unisono.controllers.job import phases
+
+DEFAULT_MAX_RETRY = 3
+DEFAULT_QUEUE = "default"
+DEFAULT_SCHEDULER = "volcano"
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """One task of a job.
+
+    Attributes:
+        job_name: name of the job.
+        position: place in ``spec.tasks``.
+        name: given name, or ``default<position>``.
+        spec: the task as it was submitted.
+
+    """
+
+    job_name: str
+    position: int
+    name: str
+    spec: TaskSpec
+
+    @property
+    def replicas(self) -> int:
+        """Number of pods wanted."""
+        return self.spec.replicas or 0
+
+    @property
+    def min_available(self) -> int:
+        """Pods that the task needs: as given, or of the least number of partitions, or all."""
+        if self.spec.min_available is not None:
+            return self.spec.min_available
+        partition = self.spec.partition_policy
+        if partition and partition.min_partitions and partition.partition_size:
+            return partition.min_partitions * partition.partition_size
+        return self.replicas
+
+    @property
+    def max_retry(self) -> int:
+        """Container restarts after which the task counts as failed."""
+        return self.spec.max_retry or DEFAULT_MAX_RETRY
+
+    @property
+    def policies(self) -> list[LifecyclePolicy]:
+        """The task's own policies, in order."""
+        return self.spec.policies or []
+
+    @property
+    def template(self) -> PodTemplateSpec:
+        """The pod template."""
+        return self.spec.template
+
+    @property
+    def depends_on(self) -> list[str]:
+        """Names of the tasks that must be ready first."""
+        return (self.spec.depends_on.name if self.spec.depends_on else None) or []
+
+    @property
+    def any_dependency(self) -> bool:
+        """Whether one ready dependency is enough."""
+        return bool(self.spec.depends_on and self.spec.depends_on.iteration == "any")
+
+    def pod_name(self, index: int) -> str:
+        """``<job>-<task>-<index>``."""
+        return f"{self.job_name}-{self.name}-{index}"
+
+    def partition_of(self, index: int) -> str | None:
+        """Number of the partition that the pod belongs to; None without a partition policy."""
+        partition = self.spec.partition_policy
+        if partition is None:
+            return None
+        return str(index // partition.partition_size if partition.partition_size > 0 else 0)
+
+    def hosts(self) -> list[str]:
+        """Names under which the task's pods are reached: ``host.subdomain``.
+
+        A host name fixed in the template is shared by all pods of the task and listed once.
+        """
+        spec = self.template.spec
+        domain = spec.subdomain or self.job_name
+        if spec.hostname:
+            return [f"{spec.hostname}.{domain}"] if self.replicas else []
+        return [f"{self.pod_name(index)}.{domain}" for index in range(self.replicas)]
+
+    def host(self, index: int) -> str:
+        """Name of one pod; the task must not be empty for it to exist."""
+        spec = self.template.spec
+        return f"{spec.hostname or self.pod_name(index)}.{spec.subdomain or self.job_name}"
+
+
+class JobView:
+    """One job; cheap to make, never changes the job."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.spec, self.status = job, job.spec, job.status
+        meta = job.metadata
+        self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
+
+    @cached_property
+    def tasks(self) -> list[TaskView]:
+        """Tasks in the order of the spec."""
+        return [
+            TaskView(self.name, i, task.name or f"default{i}", task) for i, task in enumerate(self.spec.tasks or ())
+        ]
+
+    @cached_property
+    def _by_name(self) -> dict[str, TaskView]:
+        return {task.name: task for task in self.tasks}
+
+    def task(self, name: str) -> TaskView | None:
+        """The task of that name."""
+        return self._by_name.get(name)
+
+    @property
+    def total(self) -> int:
+        """Pods of all tasks."""
+        return sum(task.replicas for task in self.tasks)
+
+    @property
+    def total_min_available(self) -> int:
+        """Sum of what the tasks need."""
+        return sum(task.min_available for task in self.tasks)
+
+    @property
+    def min_available(self) -> int:
+        """Size of the gang; without a value, what the tasks need together."""
+        given = self.spec.min_available
+        return self.total_min_available if given is None else given
+
+    @property
+    def max_retry(self) -> int:
+        """Restarts after which the job fails."""
+        return DEFAULT_MAX_RETRY if self.spec.max_retry is None else self.spec.max_retry
+
+    @property
+    def queue(self) -> str:
+        """Where the job waits."""
+        return self.spec.queue or DEFAULT_QUEUE
+
+    @property
+    def scheduler_name(self) -> str:
+        """Scheduler of pods whose template names none."""
+        return self.spec.scheduler_name or DEFAULT_SCHEDULER
+
+    @property
+    def phase(self) -> str:
+        """Current phase; empty before the first sync."""
+        return self.status.state.phase or ""
+
+    @property
+    def version(self) -> int:
+        """Grows with every kill of the whole job; pods of older versions are outdated."""
+        return self.status.version or 0
+
+    @property
+    def retry_count(self) -> int:
+        """Restarts so far."""
+        return self.status.retry_count or 0
+
+    @property
+    def pod_group_name(self) -> str:
+        """``<job>-<uid>``."""
+        return f"{self.name}-{self.uid}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job is over for good."""
+        return self.phase in phases.FINISHED

@@ -1,0 +1,120 @@
+"""Bringing single objects into being, and out of it, without harm to those of others."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.controllers.owners import controller_of
+from unisono.controllers.patching import Json, contains, merge_diff, to_json
+from unisono.errors import AlreadyExists, Conflict, NotFound, UnisonoError
+from unisono.kube.client import Client
+
+T = TypeVar("T", bound=Object)
+
+_ENVELOPE = frozenset({"apiVersion", "kind", "metadata", "status"})
+# Maps that belong to the owner as a whole: entries too many are removed.
+_EXACT = frozenset({"data", "binaryData"})
+
+
+class ForeignObject(UnisonoError):
+    """An object of the wanted name belongs to something else."""
+
+
+class Vanishing(UnisonoError):
+    """An object of the wanted name is on its way out; it is enough to wait."""
+
+
+def owner_uid(obj: Object) -> str:
+    """UID of the object's controller, empty without one."""
+    reference = controller_of(obj)
+    return reference.uid if reference else ""
+
+
+async def create_once(client: Client, kind: Kind[T], obj: T) -> T | None:
+    """Create an object that its controller makes under a fixed name.
+
+    Returns:
+        the created object, or None when the same owner has made it before.
+
+    Raises:
+        Vanishing: an object of that name is being deleted, or is the last that a deleted owner of that name left.
+        ForeignObject: an object of that name belongs to something else.
+
+    """
+    try:
+        return await client.create(kind, obj)
+    except AlreadyExists:
+        found = await client.get(kind, obj.metadata.name, obj.metadata.namespace)
+    if owner_uid(found) == owner_uid(obj) and not found.metadata.deletion_timestamp:
+        return None
+    raise _occupied(kind, found, obj)
+
+
+async def ensure(client: Client, kind: Kind[Any], obj: Object, *, permanent: bool = False) -> None:
+    """Create the object, or patch the one that the same owner has made where it differs.
+
+    Args:
+        client: the API server.
+        kind: kind of the object.
+        obj: how the object should be.
+        permanent: an existing one is left as it is.
+
+    Raises:
+        Vanishing: as ``create_once``.
+        ForeignObject: as ``create_once``.
+
+    """
+    if await create_once(client, kind, obj) is not None or permanent:
+        return
+    meta = obj.metadata
+    found = await client.get(kind, meta.name, meta.namespace)
+    patch = difference(to_json(found), to_json(obj))
+    if patch:
+        await client.patch(kind, meta.name, patch, namespace=meta.namespace)
+
+
+def difference(actual: Json, wanted: Json) -> Json:
+    """Merge patch that brings ``wanted`` into ``actual``; what others or defaults added stays, except in data maps."""
+    patch: Json = {}
+    for key, value in wanted.items():
+        if key in _ENVELOPE:
+            continue
+        have = actual.get(key)
+        if key in _EXACT:
+            change = merge_diff(have or {}, value)
+            if change:
+                patch[key] = change
+        elif not contains(have, value):
+            patch[key] = value
+    return patch
+
+
+async def delete_owned(client: Client, kind: Kind[Any], obj: Object) -> None:
+    """Delete the object of that name if the same owner has made it; an absent one is fine."""
+    meta = obj.metadata
+    try:
+        found = await client.get(kind, meta.name, meta.namespace)
+        if owner_uid(found) == owner_uid(obj) and not found.metadata.deletion_timestamp:
+            await client.delete(kind, meta.name, meta.namespace, uid=found.metadata.uid)
+    except NotFound:
+        return
+
+
+async def delete_seen(client: Client, kind: Kind[T], obj: T) -> None:
+    """Delete this very incarnation of an object; one that is gone or was replaced is fine."""
+    meta = obj.metadata
+    try:
+        await client.delete(kind, meta.name, meta.namespace, uid=meta.uid)
+    except (NotFound, Conflict):
+        return
+
+
+def _occupied(kind: Kind[Any], found: Object, wanted: Object) -> UnisonoError:
+    mine, theirs = controller_of(wanted), controller_of(found)
+    what = f"{kind.kind.lower()} {found.key}"
+    former = mine and theirs and (theirs.kind, theirs.name) == (mine.kind, mine.name)
+    if found.metadata.deletion_timestamp or former:
+        return Vanishing(f"{what} of an earlier owner is still there; waiting until it is gone.")
+    return ForeignObject(f"{what} exists and belongs to something else; delete or rename it.")

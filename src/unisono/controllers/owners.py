@@ -1,0 +1,49 @@
+"""Owner references: who made an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.base import Object, OwnerReference
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
+
+
+def owned_by(kind: Kind[Any], owner: Object) -> OwnerReference:
+    """Reference that makes ``owner`` the controller of a dependent, which goes when the owner goes."""
+    return OwnerReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid or "",
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """The reference whose ``controller`` is true."""
+    for reference in obj.metadata.owner_references or ():
+        if reference.controller:
+            return reference
+    return None
+
+
+def controlling_job(obj: Object) -> OwnerReference | None:
+    """The controller reference if it names a ``batch.volcano.sh`` Job of whatever version."""
+    reference = controller_of(obj)
+    if reference is None or reference.kind != JOBS.kind:
+        return None
+    return reference if reference.api_version.partition("/")[0] == JOBS.group else None
+
+
+def job_uids(obj: Object) -> list[str]:
+    """Index function: UID of the controlling Job."""
+    reference = controlling_job(obj)
+    return [reference.uid] if reference else []
+
+
+def job_keys(obj: Object) -> list[str]:
+    """Key of the controlling Job, ``namespace/name``."""
+    reference = controlling_job(obj)
+    return [f"{obj.metadata.namespace}/{reference.name}"] if reference else []

@@ -1,0 +1,1 @@
+"""Pod groups for pods that no job of ours made."""

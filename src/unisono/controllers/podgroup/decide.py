@@ -1,0 +1,88 @@
+"""Which pod group a plain pod gets: a pure function of the pod and of its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from unisono.api.base import ObjectMeta, OwnerReference
+from unisono.api.core import Pod
+from unisono.api.kinds import PODS
+from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.topology import NetworkTopologySpec
+from unisono.controllers import keys
+from unisono.controllers.job.pod_group import PENDING, sum_usage
+from unisono.controllers.owners import controller_of, owned_by
+
+# Owners of these kinds hand their annotations down to the pod group.
+INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
+_PREFIX = "volcano.sh/"
+_MODES = frozenset({"hard", "soft"})
+
+
+def needs_group(pod: Pod, scheduler_names: Collection[str]) -> bool:
+    """Whether the pod is ours to schedule, still to be scheduled, and in no pod group."""
+    if pod.spec.scheduler_name not in scheduler_names or pod.metadata.deletion_timestamp:
+        return False
+    return not (pod.metadata.annotations or {}).get(keys.GROUP_NAME)
+
+
+def group_name(pod: Pod) -> str:
+    """``podgroup-<uid>`` of the pod's controller, or of the pod: replicas of one owner share a group."""
+    owner = controller_of(pod)
+    return f"podgroup-{owner.uid if owner else pod.metadata.uid}"
+
+
+def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: str) -> PodGroup:
+    """The pod group of a plain pod.
+
+    Args:
+        pod: the first pod of the group.
+        owner_annotations: annotations of the pod's controller, empty when it hands none down.
+        namespace_queue: default queue of the pod's namespace, empty for the cluster's.
+
+    """
+    annotations = pod.metadata.annotations or {}
+    members = min_member(owner_annotations)
+    handed = {k: v for k, v in owner_annotations.items() if k.startswith(_PREFIX)}
+    return PodGroup(
+        metadata=ObjectMeta(
+            name=group_name(pod),
+            namespace=pod.metadata.namespace,
+            labels=keys.inherited_labels(pod.metadata.labels or {}) or None,
+            annotations=handed | keys.inherited_annotations(annotations) or None,
+            owner_references=_owners(pod),
+        ),
+        spec=PodGroupSpec(
+            min_member=members,
+            queue=annotations.get(keys.POD_QUEUE) or namespace_queue or "default",
+            priority_class_name=pod.spec.priority_class_name,
+            min_resources={**sum_usage([(pod.spec, members)])} or None,
+            network_topology=topology(annotations),
+        ),
+        status=PodGroupStatus(phase=PENDING),
+    )
+
+
+def min_member(owner_annotations: dict[str, str]) -> int:
+    """Pods that must run together; 1 unless the owner names a number that is not negative."""
+    text = owner_annotations.get(keys.GROUP_MIN_MEMBER, "")
+    return int(text) if text.isdecimal() else 1
+
+
+def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:
+    """The network topology that the pod's annotations ask for; a wrong mode counts as hard, a wrong tier as none."""
+    mode, tier = annotations.get(keys.TOPOLOGY_MODE), annotations.get(keys.TOPOLOGY_TIER)
+    if mode is None and tier is None:
+        return None
+    wanted = (mode or "").lower()
+    return NetworkTopologySpec(
+        mode=wanted if wanted in _MODES else "hard",
+        highest_tier_allowed=int(tier) if tier and tier.isdecimal() else None,
+    )
+
+
+def _owners(pod: Pod) -> list[OwnerReference]:
+    """The pod's own owners if one of them controls it, so that the group outlives its first pod; else the pod."""
+    if controller_of(pod) is not None:
+        return list(pod.metadata.owner_references or ())
+    return [owned_by(PODS, pod)]

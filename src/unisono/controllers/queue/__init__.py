@@ -1,0 +1,1 @@
+"""Queues: the two that always exist, their states, and their hierarchy."""

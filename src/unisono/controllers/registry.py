@@ -1,0 +1,36 @@
+"""All controllers, for whoever composes a control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from unisono.controllers.job.controller import JobController
+from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
+from unisono.controllers.queue.controller import QueueController
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.ttl import TtlController
+from unisono.kube.controller import Controller
+
+# Source of the controllers' events.
+COMPONENT = "unisono-controllers"
+
+
+def all_controllers(
+    recorder: Recorder, *, scheduler_names: Collection[str] = SCHEDULER_NAMES, default_queue: str = "default"
+) -> list[Controller]:
+    """One instance of every controller, to be run by ``kube.controller.Manager``.
+
+    Client and clock come from the manager.
+
+    Args:
+        recorder: records events; its component is ``COMPONENT``.
+        scheduler_names: ``schedulerName`` of pods that this control plane schedules.
+        default_queue: queue of jobs that name none.
+
+    """
+    return [
+        QueueController(recorder, default_queue),
+        JobController(recorder),
+        PodGroupController(scheduler_names),
+        TtlController(),
+    ]
