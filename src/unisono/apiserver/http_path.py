@@ -47,11 +47,7 @@ def parse(parts: list[str]) -> ResourcePath | None:
     if not all(rest):
         return None
     namespace: str | None = None
-    if (
-        rest[0] == "namespaces"
-        and len(rest) > 2
-        and not (rest[2] in _NAMESPACE_SUBRESOURCES and len(rest) == 3)
-    ):
+    if rest[0] == "namespaces" and len(rest) > 2 and not (rest[2] in _NAMESPACE_SUBRESOURCES and len(rest) == 3):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > _MAX_PARTS:
         return None

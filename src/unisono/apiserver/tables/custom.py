@@ -8,6 +8,7 @@ from typing import Any
 from unisono.api.columns import Column as PrinterColumn
 from unisono.api.columns import columns as printer_columns
 from unisono.api.kind import Kind
+from unisono.api.kinds import find_resource
 from unisono.apiserver.tables.columns import NAME, Column, Layout, Row
 from unisono.apiserver.tables.core import DEFAULT
 from unisono.apiserver.tables.jsonpath import compile_path
@@ -18,7 +19,7 @@ Reader = Callable[[Row, float], Any]
 
 def custom_layout(kind: Kind[Any]) -> Layout:
     """The layout of a custom kind; name and age where it declares no columns."""
-    declared = printer_columns(kind)
+    declared = printer_columns(find_resource(kind.group, kind.version, kind.plural) or kind)
     return layout_of(declared) if declared else DEFAULT
 
 

@@ -1,0 +1,246 @@
+"""The way of a request: limits, authentication, routing, authorisation, verb, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from unisono.apiserver.auth import ANONYMOUS, Action, Authenticator, authorize
+from unisono.apiserver.catalog import Catalog, Served
+from unisono.apiserver.http_accept import Form, negotiate
+from unisono.apiserver.http_body import Limits
+from unisono.apiserver.http_exchange import Exchange
+from unisono.apiserver.http_logs import LogHandler
+from unisono.apiserver.http_meta import MetaHandlers
+from unisono.apiserver.http_metrics import RequestMetrics
+from unisono.apiserver.http_objects import ObjectHandlers
+from unisono.apiserver.http_path import ResourcePath, parse, split
+from unisono.apiserver.http_query import flag
+from unisono.apiserver.http_status import internal_error, method_not_allowed, too_many_requests
+from unisono.apiserver.http_watch import WatchHandler
+from unisono.errors import ApiError, Unavailable
+
+log = structlog.get_logger(__name__)
+Handler = Callable[[], Coroutine[Any, Any, web.StreamResponse]]
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_STREAMS = {"watch", "log"}
+_READS = {"get", "list", "watch", "log"}
+
+
+class App:
+    """Turns requests into answers; one failing request never touches another.
+
+    Args:
+        catalog: what is served.
+        authenticator: who is asking.
+        meta: handlers of paths without a resource.
+        objects: handlers of object verbs.
+        watches: handler of watches.
+        logs: handler of pod logs.
+        metrics: counts every answer.
+        limits: bounds on what clients may ask for.
+        monotonic: seconds of a clock that only goes forward.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        authenticator: Authenticator,
+        meta: MetaHandlers,
+        objects: ObjectHandlers,
+        watches: WatchHandler,
+        logs: LogHandler,
+        metrics: RequestMetrics,
+        limits: Limits,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
+        self._objects, self._watches, self._logs = objects, watches, logs
+        self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
+        self._in_flight = 0
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._writes: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        exchange = Exchange(request, ANONYMOUS, str(uuid.uuid4()), self._limits)
+        started = self._monotonic()
+        self._in_flight += 1
+        try:
+            return await self._guarded(exchange)
+        finally:
+            self._in_flight -= 1
+            seconds = None if exchange.verb in _STREAMS else self._monotonic() - started
+            self._metrics.answered(exchange.verb or "other", exchange.resource, exchange.code, seconds)
+
+    async def stop(self) -> None:
+        """End every watch and followed log as if its time were up, and finish the writes that have begun."""
+        self._stopping = True
+        for task in self._streams:
+            task.cancel()
+        if self._writes:
+            await asyncio.wait(self._writes)
+
+    async def _guarded(self, exchange: Exchange) -> web.StreamResponse:
+        try:
+            return await self._authenticated(exchange)
+        except ApiError as error:
+            if exchange.streaming is not None:
+                return exchange.streaming
+            # The form that could not be negotiated cannot carry the error either: Status is always JSON.
+            exchange.form = Form()
+            return await exchange.error(error)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("request failed", audit_id=exchange.audit_id, verb=exchange.verb, resource=exchange.resource)
+            if exchange.streaming is not None:
+                return exchange.streaming
+            return await exchange.error(internal_error())
+
+    async def _authenticated(self, exchange: Exchange) -> web.StreamResponse:
+        request = exchange.request
+        if self._stopping:
+            raise Unavailable("the server is shutting down", details={"retryAfterSeconds": 1})
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        exchange.user = self._authenticator.authenticate(request.headers.get("Authorization"), certificate)
+        parts = split(request.rel_url.raw_path)
+        path = parse(parts)
+        served = path and self._catalog.find(path.group, path.version, path.resource)
+        if path is None or not served:
+            return await self._other(exchange, parts, path)
+        return await self._resource(exchange, served, path)
+
+    async def _other(self, exchange: Exchange, parts: list[str], path: ResourcePath | None) -> web.StreamResponse:
+        method = exchange.request.method
+        if path is None:
+            authorize(exchange.user, Action(method.lower(), path=exchange.request.path))
+        else:
+            authorize(exchange.user, _action(_verb(exchange, path) or method.lower(), path))
+        self._refuse_when_busy(exchange, public=parts[:1] in (["healthz"], ["livez"], ["readyz"]))
+        exchange.verb = method.lower()
+        if method not in {"GET", "HEAD"} and path is None:
+            raise method_not_allowed()
+        answer = await self._meta.handle(exchange, parts) if path is None else None
+        if answer is None:
+            return await exchange.send(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+        return answer
+
+    async def _resource(self, exchange: Exchange, served: Served, path: ResourcePath) -> web.StreamResponse:
+        verb = _verb(exchange, path)
+        exchange.resource = f"{path.resource}/{path.subresource}" if path.subresource else path.resource
+        authorize(exchange.user, _action(verb or exchange.request.method.lower(), path))
+        if not _fits(served, path):
+            return await exchange.send(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+        if path.subresource == "log" and verb == "get":
+            verb = "log"
+        exchange.verb = verb
+        handler = self._handler(exchange, served, path, verb)
+        if handler is None:
+            raise method_not_allowed()
+        if verb != "log":
+            exchange.form = negotiate(exchange.request.headers.get("Accept", ""))
+        self._refuse_when_busy(exchange)
+        if verb in _STREAMS:
+            return await self._stream(exchange, handler)
+        if verb in _READS:
+            return await handler()
+        return await self._write(handler)
+
+    def _handler(self, exchange: Exchange, served: Served, path: ResourcePath, verb: str) -> Handler | None:
+        kind, objects = served.kind, self._objects
+        if path.subresource in {"binding", "eviction"}:
+            act = objects.bind if path.subresource == "binding" else objects.evict
+            return partial(act, exchange, path) if verb == "create" else None
+        if verb == "log":
+            return partial(self._logs.log, exchange, path)
+        if path.subresource and verb not in {"get", "update", "patch"}:
+            return None
+        # Objects are made and collections deleted in one namespace, never in all.
+        if verb in {"create", "deletecollection"} and (path.name or bool(path.namespace) != kind.namespaced):
+            return None
+        act_on_kind = {
+            "watch": self._watches.watch,
+            "get": objects.get,
+            "list": objects.list,
+            "create": objects.create,
+            "update": objects.update,
+            "patch": objects.patch,
+            "delete": objects.delete,
+            "deletecollection": objects.delete_collection,
+        }.get(verb)
+        return None if act_on_kind is None else partial(act_on_kind, exchange, kind, path)
+
+    async def _write(self, handler: Handler) -> web.StreamResponse:
+        # A client that goes away must not stop a write half-way: the write ends, only its answer is lost.
+        task = asyncio.create_task(handler())
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    async def _stream(self, exchange: Exchange, handler: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
+        task = asyncio.current_task()
+        if task is None:
+            raise internal_error()
+        self._streams.add(task)
+        self._metrics.stream(exchange.verb, exchange.resource, 1)
+        try:
+            return await handler()
+        except asyncio.CancelledError:
+            # A cancellation by ``stop`` ends the stream properly; one by the client's end is passed on.
+            if not self._stopping or task.uncancel() > 0 or exchange.streaming is None:
+                raise
+            return exchange.streaming
+        finally:
+            self._streams.discard(task)
+            self._metrics.stream(exchange.verb, exchange.resource, -1)
+
+    def _refuse_when_busy(self, exchange: Exchange, *, public: bool = False) -> None:
+        if exchange.verb in _STREAMS:
+            if len(self._streams) < self._limits.streams:
+                return
+            self._metrics.rejected("streams")
+        elif public or self._in_flight - len(self._streams) <= self._limits.in_flight:
+            return
+        else:
+            self._metrics.rejected("requests")
+        raise too_many_requests()
+
+
+def _verb(exchange: Exchange, path: ResourcePath) -> str:
+    method = exchange.request.method
+    if method == "GET" and flag(exchange.query, "watch") and not path.subresource:
+        return "watch"
+    return (_VERBS if path.name else _COLLECTION_VERBS).get(method, "")
+
+
+def _action(verb: str, path: ResourcePath) -> Action:
+    return Action(
+        verb=verb,
+        group=path.group,
+        resource=path.resource,
+        subresource=path.subresource,
+        namespace=path.namespace,
+        name=path.name or "",
+    )
+
+
+def _fits(served: Served, path: ResourcePath) -> bool:
+    """True when the path has the shape of the kind: namespace, name and subresource where they belong."""
+    if path.subresource and served.subresource(path.subresource) is None:
+        return False
+    if served.kind.namespaced:
+        return path.namespace is not None or path.name is None
+    return path.namespace is None

@@ -1,0 +1,167 @@
+"""Request bodies: bounded in size and time, decoded by content type, duplicate keys found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from unisono.api.yaml import load_all
+from unisono.apiserver.http_status import (
+    BODY_TYPES,
+    PATCH_TYPES,
+    bad_request,
+    too_large,
+    unsupported_media_type,
+)
+from unisono.apiserver.types import PatchType
+from unisono.errors import ApiError, ConfigError
+
+_PATCHES: dict[str, PatchType] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what one client may ask for.
+
+    Attributes:
+        body_bytes: largest body, after decompression.
+        body_seconds: time in which a body must have arrived.
+        write_seconds: time in which a client must take a piece of an answer before its connection is dropped.
+        in_flight: requests in progress, watches and followed logs not counted.
+        streams: watches and followed logs.
+        connections: open connections.
+
+    """
+
+    body_bytes: int = 3 * 1024 * 1024
+    body_seconds: float = 30.0
+    write_seconds: float = 30.0
+    in_flight: int = 400
+    streams: int = 2000
+    connections: int = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A decoded body and the paths of keys that it gives twice (``spec.queue``)."""
+
+    value: Any
+    duplicates: tuple[str, ...] = ()
+
+
+async def read_body(request: web.BaseRequest, limits: Limits) -> bytes:
+    """The raw body.
+
+    Raises:
+        ApiError: 413 when it is too long, 408 when it does not arrive in time.
+
+    """
+    declared = request.content_length
+    if declared is not None and declared > limits.body_bytes:
+        raise too_large(limits.body_bytes)
+    pieces, size = [], 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for piece in request.content.iter_any():
+                size += len(piece)
+                if size > limits.body_bytes:
+                    raise too_large(limits.body_bytes)
+                pieces.append(piece)
+    except TimeoutError:
+        message = f"the request body did not arrive within {limits.body_seconds:g} seconds"
+        raise ApiError(message, code=408, reason="Timeout") from None
+    return b"".join(pieces)
+
+
+def content_type(request: web.BaseRequest) -> str:
+    """Media type of the body, without parameters."""
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def patch_type(media_type: str) -> PatchType:
+    """The patch type behind a content type.
+
+    Raises:
+        ApiError: 415 for any other content type.
+
+    """
+    found = _PATCHES.get(media_type)
+    if found is None:
+        raise unsupported_media_type(PATCH_TYPES)
+    return found
+
+
+def decode_object(data: bytes, media_type: str, kind: str) -> Body:
+    """Decode an object of ``kind``; no content type means JSON.
+
+    Raises:
+        ApiError: 400 when it cannot be read or is no object, 415 for a content type that is not known.
+
+    """
+    if media_type in {"", "application/json", "*/*"}:
+        body = decode_json(data, f"the object provided is unrecognized (must be of type {kind}): ")
+    elif media_type in {"application/yaml", "application/x-yaml", "text/yaml"}:
+        body = decode_yaml(data)
+    else:
+        raise unsupported_media_type(BODY_TYPES)
+    if not isinstance(body.value, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind}): not an object")
+    return body
+
+
+def decode_json(data: bytes, context: str = "") -> Body:
+    """Decode JSON and find duplicate keys; ``context`` goes in front of an error's text."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"{context}json parse error: {error}") from None
+    return Body(value, _duplicates(data, value))
+
+
+def decode_yaml(data: bytes) -> Body:
+    """Decode YAML, of which JSON is a part."""
+    try:
+        documents = load_all(data)
+    except ConfigError as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from None
+    if len(documents) != 1:
+        raise bad_request(f"the body must hold exactly one YAML document, not {len(documents)}")
+    return Body(documents[0].value)
+
+
+def _duplicates(data: bytes, value: Any) -> tuple[str, ...]:
+    # Decoding and encoding again keeps the number of quote characters, unless a duplicate key was dropped. Only a
+    # body that lost some (or hides quotes as \\u0022) is worth the slow walk.
+    if b"\\u0022" not in data and data.count(b'"') == msgspec.json.encode(value).count(b'"'):
+        return ()
+    found: list[str] = []
+    _paths(json.loads(data, object_pairs_hook=_Pairs), "", found)
+    return tuple(dict.fromkeys(found))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as its pairs, duplicates included."""
+
+
+def _paths(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, child in value:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(here)
+            seen.add(key)
+            _paths(child, here, found)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            _paths(child, f"{path}[{index}]", found)

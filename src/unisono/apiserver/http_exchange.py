@@ -1,0 +1,145 @@
+"""One request and its answer: headers that every answer has, compression, and pieces that a slow client cannot hold."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+from multidict import CIMultiDict
+
+from unisono.apiserver.auth import User
+from unisono.apiserver.http_accept import Form, accepts_gzip
+from unisono.apiserver.http_body import Limits, read_body
+from unisono.apiserver.http_status import encode_failure, retry_after
+from unisono.errors import ApiError
+
+JSON = "application/json"
+_GZIP_FROM = 128 * 1024
+_PIECE = 256 * 1024
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request, who sent it, and how it wants to be answered.
+
+    Attributes:
+        request: the HTTP request.
+        user: who sent it.
+        audit_id: identifies the exchange in the answer and in logs.
+        form: negotiated form of the answer.
+        limits: bounds that hold for it.
+        code: HTTP status that was answered, 0 before.
+        verb: Kubernetes verb, for metrics; empty until the request is understood.
+        resource: resource, for metrics.
+        streaming: the answer of unknown length, once it has begun.
+
+    """
+
+    request: web.BaseRequest
+    user: User
+    audit_id: str
+    limits: Limits
+    form: Form = field(default_factory=Form)
+    code: int = 0
+    verb: str = ""
+    resource: str = ""
+    streaming: web.StreamResponse | None = None
+
+    @property
+    def query(self) -> Any:
+        """Query parameters; of a repeated one the first counts."""
+        return self.request.query
+
+    async def body(self) -> bytes:
+        """The raw request body, bounded."""
+        return await read_body(self.request, self.limits)
+
+    def headers(self, content_type: str, warnings: Iterable[str] = ()) -> list[tuple[str, str]]:
+        """Headers of an answer."""
+        found = [
+            ("Audit-Id", self.audit_id),
+            ("Cache-Control", "no-cache, private"),
+            ("Content-Type", content_type),
+            ("Server", "unisono"),
+        ]
+        found.extend(("Warning", f"299 - {_quoted(warning)}") for warning in warnings)
+        return found
+
+    async def error(self, error: ApiError) -> web.StreamResponse:
+        """Answer with a ``Status``."""
+        seconds = retry_after(error)
+        extra = [] if seconds is None else [("Retry-After", str(seconds))]
+        return await self.send(error.code, encode_failure(error), extra=extra)
+
+    async def document(
+        self, value: Any, status: int = 200, warnings: Iterable[str] = (), content_type: str = JSON
+    ) -> web.StreamResponse:
+        """Answer with a value, encoded as JSON or, where the client asks, as YAML."""
+        if self.form.media == "yaml":
+            text = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+            return await self.send(status, text.encode(), warnings, "application/yaml")
+        return await self.send(status, msgspec.json.encode(value), warnings, content_type)
+
+    async def send(
+        self,
+        status: int,
+        body: bytes,
+        warnings: Iterable[str] = (),
+        content_type: str = JSON,
+        extra: Iterable[tuple[str, str]] = (),
+    ) -> web.StreamResponse:
+        """Answer with encoded bytes."""
+        self.code = status
+        headers = [*self.headers(content_type, warnings), *extra]
+        if len(body) > _GZIP_FROM and accepts_gzip(self.request.headers.get("Accept-Encoding", "")):
+            body = await asyncio.to_thread(gzip.compress, body, 1)
+            headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        if len(body) <= _PIECE:
+            return web.Response(status=status, body=body, headers=_multi(headers))
+        response = web.StreamResponse(status=status, headers=_multi(headers))
+        response.content_length = len(body)
+        await response.prepare(self.request)
+        view = memoryview(body)
+        for start in range(0, len(body), _PIECE):
+            await self.write(response, view[start : start + _PIECE])
+        return response
+
+    async def stream(self, content_type: str) -> web.StreamResponse:
+        """Begin an answer of unknown length."""
+        self.code = 200
+        response = web.StreamResponse(status=200, headers=_multi(self.headers(content_type)))
+        response.enable_chunked_encoding()
+        await response.prepare(self.request)
+        self.streaming = response
+        return response
+
+    async def write(self, response: web.StreamResponse, piece: bytes | memoryview) -> None:
+        """Send a piece; a client that does not take it in time loses its connection.
+
+        Raises:
+            ConnectionResetError: the client is gone, or too slow.
+
+        """
+        try:
+            async with asyncio.timeout(self.limits.write_seconds):
+                await response.write(piece)
+        except TimeoutError:
+            transport = self.request.transport
+            if transport is not None:
+                transport.abort()
+            raise ConnectionResetError("the client is too slow") from None
+
+
+def _multi(headers: list[tuple[str, str]]) -> CIMultiDict[str]:
+    return CIMultiDict(headers)
+
+
+def _quoted(text: str) -> str:
+    cleaned = " ".join(text.split())
+    return '"' + cleaned.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,143 @@
+"""Everything that is not an object: version, health, metrics, discovery and OpenAPI."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from unisono import __version__
+from unisono.apiserver import discovery
+from unisono.apiserver.catalog import Catalog
+from unisono.apiserver.http_exchange import JSON, Exchange
+from unisono.apiserver.http_metrics import CONTENT_TYPE, RequestMetrics
+from unisono.apiserver.openapi import OpenApi
+
+Readiness = Callable[[], Sequence[str]]
+# The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
+KUBERNETES_VERSION = (1, 33)
+_HEALTH = {"healthz", "livez", "readyz"}
+_ROOTS = (
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+)
+
+
+def version_document() -> dict[str, str]:
+    """The answer of ``/version``."""
+    major, minor = KUBERNETES_VERSION
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": str(major),
+        "minor": str(minor),
+        "gitVersion": f"v{major}.{minor}.0+unisono.{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{machine}",
+    }
+
+
+class MetaHandlers:
+    """Handlers of the paths that name no resource.
+
+    Args:
+        catalog: what is served.
+        metrics: what ``/metrics`` shows.
+        readiness: reasons why the server is not ready yet, empty when it is.
+
+    """
+
+    def __init__(self, catalog: Catalog, metrics: RequestMetrics, readiness: Readiness) -> None:
+        self._catalog = catalog
+        self._metrics = metrics
+        self._readiness = readiness
+        self._openapi = OpenApi(catalog, __version__)
+
+    async def handle(self, exchange: Exchange, parts: list[str]) -> web.StreamResponse | None:
+        """Answer the path; None when nothing is there."""
+        match parts:
+            case []:
+                return await exchange.document({"paths": list(_ROOTS)})
+            case ["version"]:
+                return await exchange.document(version_document())
+            case [check, *rest] if check in _HEALTH:
+                return await self._health(exchange, check) if len(rest) < 2 else None
+            case ["metrics"]:
+                return await exchange.send(200, self._metrics.text(), content_type=CONTENT_TYPE)
+            case ["openapi", "v3", *rest]:
+                return await self._open_api(exchange, rest)
+            case ["api" | "apis", *_]:
+                return await self._discovery(exchange, parts)
+        return None
+
+    async def _health(self, exchange: Exchange, check: str) -> web.StreamResponse:
+        reasons = list(self._readiness()) if check == "readyz" else []
+        if reasons:
+            lines = "".join(f"[-]{reason}\n" for reason in reasons)
+            return await exchange.send(500, f"{lines}readyz check failed\n".encode(), content_type="text/plain")
+        return await exchange.send(200, b"ok", content_type="text/plain; charset=utf-8")
+
+    async def _discovery(self, exchange: Exchange, parts: list[str]) -> web.StreamResponse | None:
+        accept = exchange.request.headers.get("Accept", "")
+        if len(parts) == 1:
+            version = discovery.aggregated_version(accept)
+            if version is not None:
+                return await self._aggregated(exchange, version, core=parts[0] == "api")
+        found = self._legacy(exchange, parts)
+        return None if found is None else await exchange.document(found)
+
+    def _legacy(self, exchange: Exchange, parts: list[str]) -> dict[str, Any] | None:
+        match parts:
+            case ["api"]:
+                return discovery.api_versions(exchange.request.host)
+            case ["apis"]:
+                return discovery.group_list(self._catalog)
+            case ["api", version]:
+                return discovery.resource_list(self._catalog, "", version)
+            case ["apis", group]:
+                return discovery.group(self._catalog, group)
+            case ["apis", group, version]:
+                return discovery.resource_list(self._catalog, group, version)
+        return None
+
+    async def _aggregated(self, exchange: Exchange, version: str, *, core: bool) -> web.StreamResponse:
+        body = msgspec.json.encode(discovery.aggregated(self._catalog, version, core=core))
+        etag = f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
+        extra = [("ETag", etag), ("Vary", "Accept")]
+        content_type = discovery.aggregated_content_type(version)
+        if exchange.request.headers.get("If-None-Match") == etag:
+            return await exchange.send(304, b"", content_type=content_type, extra=extra)
+        return await exchange.send(200, body, content_type=content_type, extra=extra)
+
+    async def _open_api(self, exchange: Exchange, rest: list[str]) -> web.StreamResponse | None:
+        match rest:
+            case []:
+                return await exchange.document(self._openapi.index())
+            case ["api", version]:
+                found = self._openapi.document("", version)
+            case ["apis", group, version]:
+                found = self._openapi.document(group, version)
+            case _:
+                return None
+        if found is None:
+            return None
+        digest, body = found
+        etag = f'"{digest}"'
+        if exchange.request.headers.get("If-None-Match") == etag:
+            return await exchange.send(304, b"", extra=[("ETag", etag)])
+        return await exchange.send(200, body, content_type=JSON, extra=[("ETag", etag)])

@@ -1,0 +1,63 @@
+"""Counts and times of requests, under the names that Kubernetes' API server uses."""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class RequestMetrics:
+    """Metrics of one server.
+
+    Args:
+        registry: where they are registered; other components of the process may share it.
+
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._requests = Counter(
+            "apiserver_request",
+            "Requests by verb, resource and HTTP status.",
+            ["verb", "resource", "code"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "apiserver_request_duration_seconds",
+            "Time from a request's arrival to its answer, watches and followed logs not counted.",
+            ["verb"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._streams = Gauge(
+            "apiserver_longrunning_requests",
+            "Watches and followed logs that are open.",
+            ["verb", "resource"],
+            registry=registry,
+        )
+        self._rejected = Counter(
+            "apiserver_request_rejected",
+            "Requests and connections that were refused because there were too many.",
+            ["what"],
+            registry=registry,
+        )
+
+    def answered(self, verb: str, resource: str, code: int, seconds: float | None) -> None:
+        """Count an answer; ``seconds`` is None for streams."""
+        self._requests.labels(verb, resource, str(code)).inc()
+        if seconds is not None:
+            self._seconds.labels(verb).observe(seconds)
+
+    def stream(self, verb: str, resource: str, change: int) -> None:
+        """Count a stream that opens (+1) or ends (-1)."""
+        self._streams.labels(verb, resource).inc(change)
+
+    def rejected(self, what: str) -> None:
+        """Count a refusal."""
+        self._rejected.labels(what).inc()
+
+    def text(self) -> bytes:
+        """All metrics of the registry as Prometheus text."""
+        return generate_latest(self._registry)

@@ -1,0 +1,231 @@
+"""The verbs on objects: each reads its parameters, asks the service, and writes the answer in the asked form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from unisono.api.kind import Kind
+from unisono.apiserver.http_body import Body, content_type, decode_json, decode_object, decode_yaml, patch_type
+from unisono.apiserver.http_exchange import Exchange
+from unisono.apiserver.http_path import ResourcePath
+from unisono.apiserver.http_query import (
+    delete_options,
+    include_object,
+    integer,
+    write_options,
+)
+from unisono.apiserver.http_status import bad_request, success
+from unisono.apiserver.tables import TableWriter, partial_metadata
+from unisono.apiserver.types import Page, WriteOptions, Written
+from unisono.errors import ApiError
+
+if TYPE_CHECKING:
+    from unisono.apiserver.service import ObjectService
+
+Clock = Callable[[], float]
+# Lists up to this many objects are rendered on the event loop; longer ones in a thread, so that others are served.
+_RENDER_INLINE = 64
+
+
+class ObjectHandlers:
+    """Handlers of everything that reads or writes whole objects.
+
+    Args:
+        service: holds the objects and their rules.
+        clock: Unix seconds, for the ages in tables.
+
+    """
+
+    def __init__(self, service: ObjectService, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+
+    async def get(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """GET of one object; ``/status`` reads the same object."""
+        found = await self._service.get(kind, path.namespace, str(path.name))
+        return await self._object(exchange, kind, found)
+
+    async def list(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """GET of a collection."""
+        query = exchange.query
+        page = await self._service.list(
+            kind,
+            path.namespace,
+            label_selector=query.get("labelSelector", ""),
+            field_selector=query.get("fieldSelector", ""),
+            limit=max(0, integer(query, "limit") or 0),
+            continue_token=query.get("continue", ""),
+            resource_version=query.get("resourceVersion", ""),
+        )
+        return await self._page(exchange, kind, page)
+
+    async def create(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """POST to a collection."""
+        body = await self._read(exchange, kind)
+        options = self._options(exchange, "Create")
+        _refuse_duplicates(kind, body, options)
+        written = await self._service.create(kind, path.namespace, body.value, options)
+        return await self._object(exchange, kind, written.object, 201, _warnings(written, body, options))
+
+    async def update(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """PUT of one object or of its status."""
+        body = await self._read(exchange, kind)
+        options = self._options(exchange, "Update")
+        _refuse_duplicates(kind, body, options)
+        written = await self._service.update(
+            kind, path.namespace, str(path.name), body.value, options, path.subresource
+        )
+        return await self._written(exchange, kind, written, _warnings(written, body, options))
+
+    async def patch(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """PATCH of one object or of its status; the content type says which kind of patch."""
+        wanted = patch_type(content_type(exchange.request))
+        data = await exchange.body()
+        body = decode_yaml(data) if wanted == "apply" else decode_json(data, "error decoding patch: ")
+        if not isinstance(body.value, list if wanted == "json" else dict):
+            raise bad_request(f"a {wanted} patch must be {'a list of operations' if wanted == 'json' else 'an object'}")
+        options = self._options(exchange, "Patch")
+        _refuse_duplicates(kind, body, options)
+        written = await self._service.patch(
+            kind, path.namespace, str(path.name), body.value, wanted, options, path.subresource
+        )
+        return await self._written(exchange, kind, written, _warnings(written, body, options))
+
+    async def delete(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """DELETE of one object: the answer is the object when it stays for a while, else a Status with its uid."""
+        options = delete_options(exchange.query, await self._delete_body(exchange), exchange.user.name)
+        deleted = await self._service.delete(kind, path.namespace, str(path.name), options)
+        if deleted.object is not None:
+            return await self._object(exchange, kind, deleted.object)
+        return await exchange.document(success(deleted.details))
+
+    async def delete_collection(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
+        """DELETE of a collection; answers what was deleted."""
+        query = exchange.query
+        options = delete_options(query, await self._delete_body(exchange), exchange.user.name)
+        page = await self._service.delete_collection(
+            kind,
+            path.namespace,
+            options,
+            label_selector=query.get("labelSelector", ""),
+            field_selector=query.get("fieldSelector", ""),
+        )
+        return await self._page(exchange, kind, page)
+
+    async def bind(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
+        """POST of a pod's binding."""
+        body = decode_object(await exchange.body(), content_type(exchange.request), "Binding")
+        options = self._options(exchange, "Create")
+        await self._service.bind(str(path.namespace), str(path.name), body.value, options)
+        return await exchange.document(success(code=201), 201)
+
+    async def evict(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
+        """POST of a pod's eviction."""
+        body = decode_object(await exchange.body(), content_type(exchange.request), "Eviction")
+        options = self._options(exchange, "Create")
+        await self._service.evict(str(path.namespace), str(path.name), body.value, options)
+        return await exchange.document(success(code=201), 201)
+
+    async def _read(self, exchange: Exchange, kind: Kind[Any]) -> Body:
+        return decode_object(await exchange.body(), content_type(exchange.request), kind.kind)
+
+    async def _delete_body(self, exchange: Exchange) -> dict[str, Any] | None:
+        data = await exchange.body()
+        if not data.strip():
+            return None
+        value: dict[str, Any] = decode_object(data, content_type(exchange.request), "DeleteOptions").value
+        return value
+
+    def _options(self, exchange: Exchange, operation: Any) -> WriteOptions:
+        agent = exchange.request.headers.get("User-Agent", "")
+        return write_options(exchange.query, exchange.user.name, agent, operation)
+
+    async def _written(
+        self, exchange: Exchange, kind: Kind[Any], written: Written, warnings: list[str]
+    ) -> web.StreamResponse:
+        return await self._object(exchange, kind, written.object, 201 if written.created else 200, warnings)
+
+    async def _object(
+        self,
+        exchange: Exchange,
+        kind: Kind[Any],
+        encoded: bytes,
+        status: int = 200,
+        warnings: list[str] | None = None,
+    ) -> web.StreamResponse:
+        form = exchange.form
+        if not form.transform and form.media == "json":
+            return await exchange.send(status, encoded, warnings or ())
+        value = msgspec.json.decode(encoded)
+        if form.transform == "Table":
+            writer = TableWriter(kind, form.version, include_object(exchange.query))
+            metadata = {"resourceVersion": value["metadata"].get("resourceVersion", "")}
+            value = writer.table([value], metadata, self._clock())
+        elif form.transform:
+            value = partial_metadata(value, form.version)
+        return await exchange.document(value, status, warnings or ())
+
+    async def _page(self, exchange: Exchange, kind: Kind[Any], page: Page) -> web.StreamResponse:
+        form = exchange.form
+        if not form.transform and form.media == "json":
+            return await exchange.send(200, encode_list(kind, page))
+        include = include_object(exchange.query)
+
+        def render() -> Any:
+            values = [msgspec.json.decode(item) for item in page.items]
+            metadata = _list_metadata(page)
+            if form.transform == "Table":
+                return TableWriter(kind, form.version, include).table(values, metadata, self._clock())
+            if form.transform:
+                return {
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": f"meta.k8s.io/{form.version}",
+                    "metadata": metadata,
+                    "items": [partial_metadata(value, form.version) for value in values],
+                }
+            header = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version}
+            return {**header, "metadata": metadata, "items": values}
+
+        value = await asyncio.to_thread(render) if len(page.items) > _RENDER_INLINE else render()
+        return await exchange.document(value)
+
+
+def encode_list(kind: Kind[Any], page: Page) -> bytes:
+    """A list of encoded objects, joined without decoding them."""
+    header = {
+        "kind": f"{kind.kind}List",
+        "apiVersion": kind.api_version,
+        "metadata": _list_metadata(page),
+    }
+    return b"".join((msgspec.json.encode(header)[:-1], b',"items":[', b",".join(page.items), b"]}\n"))
+
+
+def _list_metadata(page: Page) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"resourceVersion": str(page.resource_version)}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+    if page.remaining:
+        metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def _refuse_duplicates(kind: Kind[Any], body: Body, options: WriteOptions) -> None:
+    if body.duplicates and options.field_validation == "Strict":
+        found = ", ".join(f'duplicate field "{path}"' for path in body.duplicates)
+        raise ApiError(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+            f"strict decoding error: {found}",
+            code=400,
+            reason="BadRequest",
+        )
+
+
+def _warnings(written: Written, body: Body, options: WriteOptions) -> list[str]:
+    if options.field_validation == "Ignore":
+        return written.warnings
+    return [*(f'duplicate field "{path}"' for path in body.duplicates), *written.warnings]

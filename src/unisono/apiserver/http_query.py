@@ -1,0 +1,113 @@
+"""Query parameters, read as Kubernetes reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from unisono.apiserver.http_status import bad_request
+from unisono.apiserver.tables import IncludeObject
+from unisono.apiserver.types import DeleteOptions, FieldValidation, WriteOptions
+from unisono.errors import ApiError, Invalid
+
+Query = Mapping[str, str]
+# A watch without a time-out ends after this long: clients reconnect, and nothing is held for ever.
+DEFAULT_WATCH_SECONDS = 3600.0
+
+_INCLUDE = ("None", "Metadata", "Object")
+_VALIDATIONS = ("Ignore", "Strict", "Warn")
+
+
+def flag(query: Query, name: str) -> bool:
+    """True for a parameter that is given and neither ``false`` nor ``0`` nor empty."""
+    return query.get(name, "").lower() not in {"", "false", "0"}
+
+
+def integer(query: Query, name: str) -> int | None:
+    """A whole number; None when not given.
+
+    Raises:
+        ApiError: 400 when it is not a number.
+
+    """
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax (parameter {name})') from None
+
+
+def watch_seconds(query: Query) -> float:
+    """How long a watch lasts."""
+    seconds = integer(query, "timeoutSeconds")
+    return float(seconds) if seconds and seconds > 0 else DEFAULT_WATCH_SECONDS
+
+
+def include_object(query: Query) -> IncludeObject:
+    """What table rows carry."""
+    value = query.get("includeObject", "") or "Metadata"
+    if value not in _INCLUDE:
+        raise bad_request(f'unrecognized includeObject value: "{value}"')
+    return cast(IncludeObject, value)
+
+
+def write_options(
+    query: Query, user: str, user_agent: str, operation: Literal["Create", "Update", "Patch"]
+) -> WriteOptions:
+    """The options of a create, update or patch.
+
+    Raises:
+        Invalid: an option has a value that Kubernetes does not know.
+
+    """
+    validation = query.get("fieldValidation", "") or "Warn"
+    if validation not in _VALIDATIONS:
+        supported = ", ".join(f'"{value}"' for value in _VALIDATIONS)
+        detail = f'Unsupported value: "{validation}": supported values: {supported}'
+        raise _invalid_option(operation, "fieldValidation", detail, "FieldValueNotSupported")
+    return WriteOptions(
+        dry_run=dry_run(query, operation),
+        field_validation=cast(FieldValidation, validation),
+        field_manager=query.get("fieldManager", "") or user_agent.partition("/")[0],
+        force=flag(query, "force"),
+        user=user,
+    )
+
+
+def delete_options(query: Query, body: dict[str, Any] | None, user: str) -> DeleteOptions:
+    """The options of a delete: a body wins over the query."""
+    given = dict(body or {})
+    if not given:
+        grace = integer(query, "gracePeriodSeconds")
+        if grace is not None:
+            given["gracePeriodSeconds"] = grace
+        if query.get("propagationPolicy"):
+            given["propagationPolicy"] = query["propagationPolicy"]
+        if query.get("orphanDependents"):
+            given["orphanDependents"] = flag(query, "orphanDependents")
+    return DeleteOptions.from_body(given, dry_run=dry_run(query, "Delete"), user=user)
+
+
+def dry_run(query: Query, operation: str) -> bool:
+    """True for ``dryRun=All``; any other value is an error, lest a write happens that was not meant."""
+    value = query.get("dryRun")
+    if value in {None, ""}:
+        return False
+    if value != "All":
+        detail = f'Unsupported value: "{value}": supported values: "All"'
+        raise _invalid_option(operation, "dryRun", detail, "FieldValueNotSupported")
+    return True
+
+
+def _invalid_option(operation: str, name: str, detail: str, reason: str) -> ApiError:
+    kind = f"{operation}Options"
+    return Invalid(
+        f'{kind}.meta.k8s.io "" is invalid: {name}: {detail}',
+        details={
+            "group": "meta.k8s.io",
+            "kind": kind,
+            "causes": [{"reason": reason, "message": detail, "field": name}],
+        },
+    )

@@ -1,0 +1,215 @@
+"""The HTTPS server of the embedded API: composition, listening socket, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+from prometheus_client import CollectorRegistry
+
+from unisono.api.kind import Kind
+from unisono.api.kinds import ALL_KINDS
+from unisono.apiserver.auth import ADMIN, Authenticator
+from unisono.apiserver.catalog import Catalog
+from unisono.apiserver.http_app import App
+from unisono.apiserver.http_body import Limits
+from unisono.apiserver.http_logs import LogHandler
+from unisono.apiserver.http_meta import MetaHandlers, Readiness
+from unisono.apiserver.http_metrics import RequestMetrics
+from unisono.apiserver.http_objects import ObjectHandlers
+from unisono.apiserver.http_watch import WatchHandler
+from unisono.apiserver.kubeconfig import write_kubeconfig
+from unisono.apiserver.logs import LogSource
+from unisono.apiserver.pki import LOOPBACK_NAMES, Authority, utc_now
+from unisono.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unisono.apiserver.service import ObjectService
+
+log = structlog.get_logger(__name__)
+
+_KEEPALIVE_SECONDS = 120.0
+_HANDSHAKE_SECONDS = 10.0
+_DRAIN_SECONDS = 5.0
+_MAX_LINE = 32 * 1024
+_MAX_HEADERS = 100
+
+
+class ApiServer:
+    """Serves an ``ObjectService`` over HTTPS to kubectl and every other Kubernetes client.
+
+    Args:
+        service: the objects.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        data_dir: where keys, token and the kubeconfig live.
+        log_source: reads container logs; None when no node runs here.
+        kinds: what is served.
+        allow_remote: listen on an address that other machines reach.
+        limits: bounds on what clients may ask for.
+        clock: Unix seconds, for ages in tables.
+        registry: where the server's metrics are registered; a new one when None.
+        readiness: reasons why the control plane is not ready, for ``/readyz``.
+
+    """
+
+    def __init__(
+        self,
+        service: ObjectService,
+        *,
+        data_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        log_source: LogSource | None = None,
+        kinds: Iterable[Kind[Any]] = ALL_KINDS,
+        allow_remote: bool = False,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+        registry: CollectorRegistry | None = None,
+        readiness: Readiness | None = None,
+    ) -> None:
+        if not allow_remote and not _is_loopback(host):
+            raise ConfigError(
+                f"{host} can be reached from other machines; listen on 127.0.0.1, or allow remote access explicitly",
+                key="host",
+            )
+        self._service, self._log_source, self._clock = service, log_source, clock
+        self._host, self._port, self._data_dir = host, port, data_dir
+        self._limits = limits or Limits()
+        self._readiness: Readiness = readiness or (list)
+        self._metrics = RequestMetrics(registry or CollectorRegistry())
+        self.catalog = Catalog(kinds)
+        self._app: App | None = None
+        self._web: _Server | None = None
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """``https://host:port`` of the running server."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"https://{host}:{self._port}"
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        """The kubeconfig that ``start`` writes."""
+        return self._data_dir / "kubeconfig"
+
+    @property
+    def ca_path(self) -> Path:
+        """The certificate of the authority that clients trust."""
+        return self._data_dir / "pki" / "ca.crt"
+
+    async def start(self) -> None:
+        """Listen, and write the kubeconfig.
+
+        Raises:
+            ConfigError: the address is taken, or a key on disk cannot be read.
+
+        """
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        authority = Authority(self._data_dir / "pki", utc_now())
+        token = authority.token("admin")
+        app = self._compose(Authenticator({token: ADMIN}))
+        names = LOOPBACK_NAMES if self._host in LOOPBACK_NAMES else (*LOOPBACK_NAMES, self._host)
+        bound = _bind(self._host, self._port)
+        try:
+            await self._listen(app, bound, authority.server_context(names))
+        except BaseException:
+            bound.close()
+            raise
+        self._port = bound.getsockname()[1]
+        write_kubeconfig(self.kubeconfig_path, self.url, authority.ca_pem, token)
+        log.info("api server listens", url=self.url)
+
+    async def stop(self) -> None:
+        """Take no more connections, end watches, let requests finish, then close; can be called twice."""
+        listener, served, app = self._listener, self._web, self._app
+        self._listener = self._web = self._app = None
+        if listener is None or served is None or app is None:
+            return
+        listener.close()
+        await app.stop()
+        served.pre_shutdown()
+        await served.shutdown(_DRAIN_SECONDS)
+        # From Python 3.12 on this waits for connections, which a client may keep half open.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await listener.wait_closed()
+
+    def _compose(self, authenticator: Authenticator) -> App:
+        return App(
+            catalog=self.catalog,
+            authenticator=authenticator,
+            meta=MetaHandlers(self.catalog, self._metrics, self._readiness),
+            objects=ObjectHandlers(self._service, self._clock),
+            watches=WatchHandler(self._service, self._clock),
+            logs=LogHandler(self._service, self._log_source, self._clock),
+            metrics=self._metrics,
+            limits=self._limits,
+            monotonic=time.monotonic,
+        )
+
+    async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:
+        served = _Server(app, self._metrics, self._limits.connections)
+        self._listener = await asyncio.get_running_loop().create_server(
+            served,
+            sock=bound,
+            ssl=context,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=_DRAIN_SECONDS,
+        )
+        self._web, self._app = served, app
+
+
+class _Server(web.Server):
+    """aiohttp's low-level server with bounds on headers, idle time and the number of connections."""
+
+    def __init__(self, app: App, metrics: RequestMetrics, connections: int) -> None:
+        super().__init__(
+            app.handle,
+            # Streams must notice that their client is gone; writes are shielded from it.
+            handler_cancellation=True,
+            keepalive_timeout=_KEEPALIVE_SECONDS,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+            max_headers=_MAX_HEADERS,
+            access_log=None,
+        )
+        self._metrics = metrics
+        self._most = connections
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        if len(self.connections) >= self._most:
+            self._metrics.rejected("connections")
+            transport.abort()
+        super().connection_made(handler, transport)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another port", key="port"
+        ) from error
