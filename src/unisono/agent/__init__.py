@@ -1,1 +1,1 @@
-"""One node: this machine with real processes, or simulated nodes."""
+"""One node of the cluster: this machine with its processes, or simulated nodes."""

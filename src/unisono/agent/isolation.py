@@ -1,0 +1,78 @@
+"""How far this machine lets us give pods a view of their own, tried out once when the agent starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from unisono.agent import pod_network
+from unisono.agent.cgroups import Cgroups
+
+Level = Literal["root", "user", "none"]
+SHIM = Path(__file__).with_name("shim.py")
+_PROBE_SECONDS = 20
+_PROBE_ADDRESS = "127.64.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What pods get on this machine.
+
+    Attributes:
+        level: namespaces as root, through a user namespace, or none at all.
+        problem: why not more, for the log.
+        cgroups: where pods' cgroups are made, if anywhere.
+        own_ports: each pod has the ports of its own address (``pod_network``).
+    """
+
+    level: Level
+    problem: str = ""
+    cgroups: Cgroups | None = None
+    own_ports: bool = False
+
+
+def shim_command(*arguments: str) -> list[str]:
+    """The command line of the shim, run by this very interpreter without its site packages."""
+    return [sys.executable, "-I", "-S", str(SHIM), *arguments]
+
+
+def find_isolation(data_dir: Path, machine_ips: tuple[str, ...], allowed: Level = "root") -> Isolation:
+    """Try out what this machine allows; ``allowed`` may ask for less."""
+    level, problem = _try_namespaces(data_dir) if allowed != "none" else ("none", "switched off")
+    cgroups = Cgroups.find(data_dir)
+    own_ports = cgroups is not None and os.geteuid() == 0 and _try_network(cgroups, machine_ips)
+    return Isolation(level, problem, cgroups, own_ports)
+
+
+def _try_namespaces(data_dir: Path) -> tuple[Level, str]:
+    place = data_dir / "probe"
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(  # noqa: S603  our own file, our own interpreter
+            shim_command("--probe", str(place)), capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "none", str(error)
+    level, _, problem = done.stdout.strip().partition(" ")
+    if level == "root":
+        return "root", ""
+    if level == "user":
+        return "user", ""
+    return "none", problem or done.stderr.strip()[-200:]
+
+
+def _try_network(cgroups: Cgroups, machine_ips: tuple[str, ...]) -> bool:
+    path = cgroups.create(f"probe-{os.getpid()}")
+    if path is None:
+        return False
+    try:
+        pod_network.isolate(path, _PROBE_ADDRESS, machine_ips)
+    except OSError:
+        return False
+    finally:
+        path.rmdir()
+    return True

@@ -1,0 +1,195 @@
+"""Where the agent keeps what on disk; the run directories are the memory that survives a killed agent.
+
+::
+
+    DATA/addresses.json            pod uid to address
+    DATA/claims/NAMESPACE/NAME/    volumes of PersistentVolumeClaims, kept when pods go
+    DATA/pods/UID/pod.json         names, start time and devices of the pod
+    DATA/pods/UID/hosts            the pod's /etc/hosts
+    DATA/pods/UID/volumes/NAME/
+    DATA/pods/UID/runs/CONTAINER/N/    run N (from 0): spec, lock, log, started, exit, termination
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from unisono.agent.files import read_json, read_record, write_json
+from unisono.agent.lifecycle import Exit
+
+
+class PodRecord(msgspec.Struct, omit_defaults=True):
+    """What the agent must know of a pod even when it cannot ask the API.
+
+    Attributes:
+        devices: allocated card ids by container name.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    start_time: float
+    devices: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """One run of one container."""
+
+    path: Path
+    number: int
+
+    @property
+    def log(self) -> Path:
+        """The log; full ones are renamed to ``log.1`` and so on."""
+        return self.path / "log"
+
+    @property
+    def termination(self) -> Path:
+        """What the container wrote to its termination message path."""
+        return self.path / "termination"
+
+    def started(self) -> dict[str, str] | None:
+        """Process ids and times once the command was started."""
+        return read_record(self.path / "started")
+
+    def exit(self) -> Exit | None:
+        """How the run ended, if the shim wrote it."""
+        record = read_record(self.path / "exit")
+        if record is None:
+            return None
+        return Exit(
+            exit_code=int(record["exit_code"]),
+            signal=int(record["signal"]),
+            reason=record["reason"],
+            message=record["message"],
+            started_at=float(record["started_at"]),
+            finished_at=float(record["finished_at"]),
+        )
+
+    def write_exit(self, result: Exit) -> None:
+        """Say how the run ended in place of a shim that cannot."""
+        fields = ("exit_code", "signal", "reason", "message", "started_at", "finished_at")
+        lines = [f"{name}={str(getattr(result, name)).encode('unicode_escape').decode()}\n" for name in fields]
+        temporary = self.path / "exit.tmp"
+        temporary.write_text("".join(lines))
+        temporary.rename(self.path / "exit")
+
+    def crashes(self) -> int:
+        """Failed runs in a row before this one."""
+        return int(read_json(self.path / "crashes", 0))
+
+    def is_held(self) -> bool:
+        """Whether the run's shim lives: it holds the lock that it inherited."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PodDir:
+    """The directory of one pod."""
+
+    path: Path
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.path.name
+
+    @property
+    def hosts(self) -> Path:
+        """The pod's /etc/hosts."""
+        return self.path / "hosts"
+
+    def volume(self, name: str) -> Path:
+        """Directory of a volume that the agent makes."""
+        return self.path / "volumes" / name
+
+    def record(self) -> PodRecord | None:
+        """What is known of the pod; None when the directory is not a pod's."""
+        value = read_json(self.path / "pod.json", None)
+        try:
+            return msgspec.convert(value, PodRecord) if value is not None else None
+        except msgspec.ValidationError:
+            return None
+
+    def write_record(self, record: PodRecord) -> None:
+        """Keep what is known of the pod."""
+        write_json(self.path / "pod.json", msgspec.to_builtins(record))
+
+    def runs(self, container: str) -> list[RunDir]:
+        """The kept runs of a container, oldest first."""
+        folder = self.path / "runs" / container
+        try:
+            numbers = sorted(int(entry.name) for entry in os.scandir(folder) if entry.name.isdigit())
+        except FileNotFoundError:
+            return []
+        return [RunDir(folder / str(number), number) for number in numbers]
+
+    def new_run(self, container: str, crashes: int) -> RunDir:
+        """The directory of the next run; of the earlier ones only the latest is kept."""
+        earlier = self.runs(container)
+        for old in earlier[:-1]:
+            shutil.rmtree(old.path, ignore_errors=True)
+        number = earlier[-1].number + 1 if earlier else 0
+        run = RunDir(self.path / "runs" / container / str(number), number)
+        run.path.mkdir(parents=True)
+        write_json(run.path / "crashes", crashes)
+        return run
+
+    def all_runs(self) -> Iterator[RunDir]:
+        """The latest run of every container."""
+        folder = self.path / "runs"
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if runs := self.runs(entry.name):
+                yield runs[-1]
+
+    def remove(self) -> None:
+        """Forget the pod."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The agent's data directory."""
+
+    root: Path
+
+    @property
+    def addresses(self) -> Path:
+        """File of the address book."""
+        return self.root / "addresses.json"
+
+    def claim(self, namespace: str, name: str) -> Path:
+        """Directory of a PersistentVolumeClaim."""
+        return self.root / "claims" / namespace / name
+
+    def pod(self, uid: str) -> PodDir:
+        """Directory of a pod, which need not exist."""
+        return PodDir(self.root / "pods" / uid)
+
+    def pods(self) -> list[PodDir]:
+        """Directories of all pods that ran here."""
+        folder = self.root / "pods"
+        return [PodDir(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+    def create(self) -> None:
+        """Make the directory, readable by its owner alone: secrets are written below it."""
+        (self.root / "pods").mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)

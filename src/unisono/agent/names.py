@@ -1,0 +1,139 @@
+"""Names by which pods find each other, as lines of a hosts file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from unisono.api.core import Pod, Service
+
+CLUSTER_DOMAIN = "cluster.local"
+_LOCAL = "127.0.0.1\tlocalhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A pod of this node that has an address."""
+
+    namespace: str
+    address: str
+    hostname: str
+    subdomain: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def hostname_of(pod: Pod) -> str:
+    """The host name that a pod's containers see: its own, else the pod's name, at most 63 characters."""
+    spec = pod.spec
+    return (spec.hostname_override or spec.hostname or pod.metadata.name)[:63].rstrip("-.")
+
+
+def peer_of(pod: Pod, address: str) -> Peer:
+    """What others need to know of a pod to name it."""
+    meta = pod.metadata
+    return Peer(meta.namespace or "", address, hostname_of(pod), pod.spec.subdomain or "", meta.labels or {})
+
+
+def pod_names(peer: Peer, namespace: str) -> list[str]:
+    """Names of a pod as seen from ``namespace``, shortest first; none without a subdomain, as in Kubernetes."""
+    if not peer.subdomain:
+        return []
+    return _variants(f"{peer.hostname}.{peer.subdomain}", peer.namespace, namespace)
+
+
+def service_names(service: Service, namespace: str) -> list[str]:
+    """Names of a Service as seen from ``namespace``, shortest first."""
+    return _variants(service.metadata.name, service.metadata.namespace or "", namespace)
+
+
+def members(service: Service, peers: Iterable[Peer]) -> list[Peer]:
+    """The pods that a Service selects; a Service without selector has none."""
+    selector = service.spec.selector
+    if not selector:
+        return []
+    wanted = selector.items()
+    return [p for p in peers if p.namespace == service.metadata.namespace and wanted <= dict(p.labels).items()]
+
+
+def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Service]) -> list[str]:
+    """Lines that all pods of a namespace have in common: every pod and every Service of this node.
+
+    Readiness is not looked at: a name leads to every pod that has an address, so that the members of a gang find each
+    other while they start.
+
+    Args:
+        namespace: whose short names are meant.
+        peers: all pods with an address, in the order in which they got it.
+        services: all Services.
+    """
+    known = list(peers)
+    lines = [f"{p.address}\t{' '.join(names)}" for p in known if (names := pod_names(p, namespace))]
+    for service in sorted(services, key=lambda s: s.key):
+        names = " ".join(service_names(service, namespace))
+        lines.extend(f"{p.address}\t{names}" for p in members(service, known))
+    return lines
+
+
+def hosts_file(own: Peer, shared: Iterable[str], aliases: Iterable[tuple[str, Iterable[str]]], machine: str) -> str:
+    """The pod's /etc/hosts.
+
+    Args:
+        own: the pod itself; its bare host name leads to its own address.
+        shared: ``shared_lines`` of its namespace.
+        aliases: ``hostAliases`` of the pod: address and names.
+        machine: the machine's own hosts file, whose names stay known.
+    """
+    own_names = [*pod_names(own, "")[::-1][:1], own.hostname]
+    lines = [_LOCAL, f"{own.address}\t{' '.join(own_names)}"]
+    lines.extend(f"{address}\t{' '.join(names)}" for address, names in aliases)
+    lines.extend(shared)
+    kept = [line for line in machine.splitlines() if _is_foreign(line, own.hostname)]
+    return "\n".join([*lines, *kept]) + "\n"
+
+
+def _is_foreign(line: str, hostname: str) -> bool:
+    """A line of the machine's file that does not contradict the pod's own."""
+    fields = line.partition("#")[0].split()
+    return len(fields) > 1 and ":" not in fields[0] and not {"localhost", hostname} & set(fields[1:])
+
+
+def _variants(name: str, own_namespace: str, seen_from: str) -> list[str]:
+    scoped = [f"{name}.{own_namespace}", f"{name}.{own_namespace}.svc", f"{name}.{own_namespace}.svc.{CLUSTER_DOMAIN}"]
+    return [name, *scoped] if own_namespace == seen_from else scoped
+
+
+def replace_names(text: str, known: Mapping[str, str]) -> str:
+    """Put addresses in the place of names, for machines on which pods cannot have a hosts file.
+
+    Args:
+        text: value of a variable or an argument.
+        known: address by name; whole names are replaced, longest first.
+    """
+    for name in sorted(known, key=len, reverse=True):
+        if name in text:
+            text = _replace_word(text, name, known[name])
+    return text
+
+
+def _replace_word(text: str, word: str, value: str) -> str:
+    out, index = [], 0
+    while (found := text.find(word, index)) >= 0:
+        end = found + len(word)
+        whole = not _in_name(text[found - 1 : found]) and not _in_name(text[end : end + 1])
+        out.append(text[index:found] + (value if whole else word))
+        index = end
+    return "".join(out) + text[index:]
+
+
+def _in_name(character: str) -> bool:
+    return character.isalnum() or character in ("-", ".", "_") and character != ""
+
+
+def table(namespace: str, peers: Iterable[Peer], services: Iterable[Service]) -> dict[str, str]:
+    """Address by name, the first one where a name has several."""
+    found: dict[str, str] = {}
+    for line in shared_lines(namespace, peers, services):
+        address, _, names = line.partition("\t")
+        for name in names.split():
+            found.setdefault(name, address)
+    return found

@@ -1,0 +1,187 @@
+"""This machine as a Node object: what it offers, kept alive by a Lease."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from unisono.agent.gpus import GPU, gpu_labels
+from unisono.agent.machine import Machine
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Lease, LeaseSpec, Namespace, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
+from unisono.api.kinds import LEASES, NAMESPACES, NODES
+from unisono.api.resources import to_wire
+from unisono.api.times import rfc3339, rfc3339_micro
+from unisono.errors import AlreadyExists, ApiError, NotFound
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+from unisono import __version__
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+HEARTBEAT_SECONDS = 10.0
+MAX_PODS = 110
+RUNTIME = "unisono-process"
+SHARED_NETWORK = "unisono.io/shared-network"
+
+_log = structlog.get_logger(__name__)
+
+
+def build_node(
+    name: str,
+    machine: Machine,
+    *,
+    now: float,
+    cpus: float | None = None,
+    memory: int | None = None,
+    shared_network: bool = False,
+    labels: dict[str, str] | None = None,
+) -> Node:
+    """The Node of a machine.
+
+    Args:
+        name: the node's name.
+        machine: what there is.
+        now: seconds since 1970, for the conditions.
+        cpus: offer only that many processors.
+        memory: offer only that many bytes.
+        shared_network: pods cannot have ports of their own here.
+        labels: further labels.
+    """
+    capacity = {
+        "cpu": machine.cpu,
+        "memory": machine.memory,
+        "ephemeral-storage": machine.disk,
+        "pods": MAX_PODS,
+    }
+    if machine.gpus:
+        capacity[GPU] = len(machine.gpus) * 1000
+    allocatable = dict(capacity)
+    if cpus is not None:
+        allocatable["cpu"] = min(round(cpus * 1000), machine.cpu)
+    if memory is not None:
+        allocatable["memory"] = min(memory, machine.memory)
+    all_labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/arch": machine.architecture,
+        "kubernetes.io/os": "linux",
+        **gpu_labels(machine.gpus),
+        **(labels or {}),
+    }
+    if shared_network:
+        all_labels[SHARED_NETWORK] = "true"
+    return Node(
+        metadata=ObjectMeta(name=name, labels=all_labels),
+        status=NodeStatus(
+            capacity=dict(to_wire(capacity)),
+            allocatable=dict(to_wire(allocatable)),
+            conditions=[ready_condition(now, ready=True)],
+            addresses=[
+                NodeAddress(type="InternalIP", address=machine.address),
+                NodeAddress(type="Hostname", address=machine.hostname),
+            ],
+            node_info=NodeSystemInfo(
+                machine_id=machine.machine_id,
+                system_uuid=machine.machine_id,
+                boot_id=machine.boot_id,
+                kernel_version=machine.kernel,
+                os_image=machine.os_image,
+                container_runtime_version=f"{RUNTIME}://{__version__}",
+                kubelet_version=f"unisono-{__version__}",
+                operating_system="linux",
+                architecture=machine.architecture,
+            ),
+        ),
+    )
+
+
+def ready_condition(now: float, *, ready: bool) -> NodeCondition:
+    """The Ready condition as a kubelet words it."""
+    stamp = rfc3339(now)
+    return NodeCondition(
+        type="Ready",
+        status="True" if ready else "False",
+        reason="AgentReady" if ready else "AgentStopped",
+        message="the node agent is posting ready status" if ready else "the node agent was stopped",
+        last_heartbeat_time=stamp,
+        last_transition_time=stamp,
+    )
+
+
+class NodeRegistration:
+    """Creates the Node, keeps its Lease fresh, and creates it again should somebody delete it.
+
+    Args:
+        client: the API.
+        node: the Node as ``build_node`` made it.
+        clock: paces the heartbeats.
+    """
+
+    def __init__(self, client: Client, node: Node, clock: Clock) -> None:
+        self._client, self._node, self._clock = client, node, clock
+        self._name = node.metadata.name
+
+    async def register(self) -> None:
+        """Create the Node or bring it up to date: labels are added, taints and cordons of others stay."""
+        try:
+            await self._client.create(NODES, self._node)
+        except AlreadyExists:
+            await self._client.patch(NODES, self._name, {"metadata": {"labels": self._node.metadata.labels}})
+        status = msgspec.to_builtins(self._node.status)
+        await self._client.patch(NODES, self._name, {"status": status}, subresource="status")
+        await self._renew()
+        _log.info("node.registered", node=self._name, allocatable=self._node.status.allocatable)
+
+    async def run(self) -> None:
+        """Renew the Lease until cancelled."""
+        while True:
+            await self._clock.sleep(HEARTBEAT_SECONDS)
+            try:
+                await self._renew()
+                await self._client.get(NODES, self._name)
+            except NotFound:
+                await self._again()
+            except (ApiError, OSError) as error:
+                _log.warning("node.heartbeat_failed", node=self._name, error=str(error))
+
+    async def leave(self) -> None:
+        """Say that no pod can start here until the agent runs again."""
+        condition = msgspec.to_builtins(ready_condition(self._clock.time(), ready=False))
+        try:
+            await self._client.patch(NODES, self._name, {"status": {"conditions": [condition]}}, subresource="status")
+        except (ApiError, OSError) as error:
+            _log.warning("node.leave_failed", node=self._name, error=str(error))
+
+    async def _again(self) -> None:
+        try:
+            await self.register()
+        except (ApiError, OSError) as error:
+            _log.warning("node.register_failed", node=self._name, error=str(error))
+
+    async def _renew(self) -> None:
+        await renew_lease(self._client, self._name, self._clock.time())
+
+
+async def renew_lease(client: Client, node: str, now: float) -> None:
+    """Write the node's Lease, making it and its namespace when they are missing."""
+    stamp = rfc3339_micro(now)
+    try:
+        await client.patch(LEASES, node, {"spec": {"renewTime": stamp}}, namespace=LEASE_NAMESPACE)
+        return
+    except NotFound:
+        await _ensure_lease_namespace(client)
+    lease = Lease(
+        metadata=ObjectMeta(name=node, namespace=LEASE_NAMESPACE),
+        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=LEASE_SECONDS, renew_time=stamp),
+    )
+    try:
+        await client.create(LEASES, lease)
+    except AlreadyExists:
+        return
+
+
+async def _ensure_lease_namespace(client: Client) -> None:
+    try:
+        await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=LEASE_NAMESPACE)))
+    except AlreadyExists:
+        return

@@ -1,0 +1,71 @@
+"""What the kernel tells about processes, mounts and addresses under /proc."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of /proc/self/mounts."""
+
+    target: str
+    kind: str
+
+
+def mounts(proc: Path = PROC) -> list[Mount]:
+    """The mounts of this process, in order; octal escapes of blanks are undone."""
+    found = []
+    for line in (proc / "self/mounts").read_text().splitlines():
+        fields = line.split()
+        if len(fields) >= 3:
+            target = fields[1].encode().decode("unicode_escape")
+            found.append(Mount(target, fields[2]))
+    return found
+
+
+def start_time(pid: int, proc: Path = PROC) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is none. Tells reused ids apart."""
+    try:
+        stat = (proc / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The command name may hold blanks and brackets: fields are counted from its last bracket.
+    return int(stat[stat.rindex(")") + 2 :].split()[19])
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """Differs after every boot of the machine."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_running(pid: int, started: int, proc: Path = PROC) -> bool:
+    """Whether this very process still exists (a zombie counts as ended)."""
+    try:
+        stat = (proc / str(pid) / "stat").read_text()
+    except OSError:
+        return False
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return fields[0] not in "ZX" and int(fields[19]) == started
+
+
+def children(pid: int, proc: Path = PROC) -> list[int]:
+    """Ids of the direct children of a process, found by walking all processes."""
+    found = []
+    for entry in os.scandir(proc):
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (proc / entry.name / "stat").read_text()
+        except OSError:
+            continue
+        if int(stat[stat.rindex(")") + 2 :].split()[1]) == pid:
+            found.append(int(entry.name))
+    return found

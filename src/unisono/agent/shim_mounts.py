@@ -1,0 +1,180 @@
+"""The container's view of the file system: volumes bound to their mount paths, the machine's files around them.
+
+Runs inside the shim's fresh mount namespace (standard library only). A mount path that does not exist on this machine is
+made to exist **in the namespace only**: the nearest existing directory above it is covered by a tmpfs in which every
+entry of the original is bound again, and there the missing directory is created. For ``/`` itself that is a new root.
+"""
+
+import ctypes
+import os
+import stat
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+MNT_DETACH = 2
+_KEPT = {os.ST_NOSUID: MS_NOSUID, os.ST_NODEV: MS_NODEV, os.ST_NOEXEC: MS_NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def set_up(mounts, root, read_only):
+    """Build the view.
+
+    Args:
+        mounts: ``(source, target, read_only)``: files or directories of the machine and where they appear.
+        root: an empty or missing directory on which a new root may be mounted.
+        read_only: everything but the given mounts becomes read-only.
+    """
+    mount(None, "/", None, MS_SLAVE | MS_REC)
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    view = View()
+    if any(nearest(target) == "/" for _, target, _ in mounts):
+        os.makedirs(root, exist_ok=True)
+        view.new_root(root)
+    # Sources are held open from here on: one mount may cover the source of the next.
+    held = [(os.open(source, os.O_PATH | os.O_CLOEXEC), source, target, ro) for source, target, ro in mounts]
+    if read_only:
+        freeze("/")
+    for fd, source, target, ro in sorted(held, key=lambda item: item[2].count("/")):
+        place = os.path.realpath(target)
+        view.make_place(place, os.path.isdir(f"/proc/self/fd/{fd}"))
+        bind_held(fd, source, place)
+        view.ours.append(place)
+        if ro:
+            remount_read_only(place)
+        os.close(fd)
+
+
+def bind_held(fd, source, place):
+    """Bind an open file or directory to its place."""
+    try:
+        mount(f"/proc/self/fd/{fd}", place, None, MS_BIND | MS_REC)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"mount of {source} on {place}") from None
+
+
+class View:
+    """The directories of the namespace in which we may create entries."""
+
+    def __init__(self):
+        self.mimicked = set()
+        self.ours = []
+
+    def make_place(self, target, is_dir):
+        """Let ``target`` exist as a mount point."""
+        if os.path.lexists(target):
+            return
+        above = nearest(target)
+        if not self.may_create_in(above):
+            self.mimic(above)
+        missing = os.path.dirname(target)
+        os.makedirs(missing, exist_ok=True)
+        if is_dir:
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
+
+    def may_create_in(self, directory):
+        """Whether an entry made there stays inside the pod: below a mimicked directory, never bound from outside."""
+        return directory in self.mimicked or self.device(directory) in {self.device(d) for d in self.mimicked}
+
+    @staticmethod
+    def device(directory):
+        """Device number of a directory's file system; every tmpfs of ours has its own."""
+        return os.stat(directory).st_dev
+
+    def mimic(self, directory):
+        """Cover a directory by a tmpfs that shows the same entries and takes new ones."""
+        mode = stat.S_IMODE(os.stat(directory).st_mode)
+        here = os.open(directory, os.O_PATH | os.O_CLOEXEC)
+        mount("tmpfs", directory, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode:o}")
+        self.fill(here, directory)
+        os.close(here)
+        self.mimicked.add(directory)
+
+    def new_root(self, root):
+        """A tmpfs root with every entry of the machine's root in it."""
+        here = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        self.fill(here, root)
+        os.close(here)
+        os.chdir(root)
+        change_root()
+        self.mimicked.add("/")
+
+    @staticmethod
+    def fill(original, directory):
+        """Bind the entries of an open directory into another one; symbolic links are made anew."""
+        os.chdir(original)
+        for entry in sorted(os.listdir(".")):
+            place = os.path.join(directory, entry)
+            try:
+                kind = os.lstat(entry).st_mode
+                if stat.S_ISLNK(kind):
+                    os.symlink(os.readlink(entry), place)
+                    continue
+                if stat.S_ISDIR(kind):
+                    os.mkdir(place)
+                else:
+                    os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
+                mount(entry, place, None, MS_BIND | MS_REC)
+            except FileNotFoundError:
+                continue  # went away meanwhile
+        os.chdir("/")
+
+
+def nearest(path):
+    """The nearest existing directory above a path that does not exist; the path itself when it does."""
+    path = os.path.realpath(path)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def freeze(directory):
+    """Make every mount below a directory read-only, except those that programs cannot do without."""
+    with open("/proc/self/mounts") as file:
+        targets = [line.split()[1].encode().decode("unicode_escape") for line in file]
+    for target in dict.fromkeys(targets):
+        if target.startswith(directory) and not target.startswith(("/proc", "/dev", "/sys")):
+            try:
+                remount_read_only(target)
+            except OSError:
+                continue  # covered by a later mount
+
+
+def remount_read_only(place):
+    """Read-only, keeping the flags that this namespace may not clear."""
+    flags = os.statvfs(place).f_flag
+    kept = sum(value for bit, value in _KEPT.items() if flags & bit)
+    mount(None, place, None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+
+def change_root():
+    """pivot_root(".", "."): the working directory becomes the root, the old root is detached."""
+    numbers = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+    number = numbers[os.uname().machine]
+    if _libc.syscall(ctypes.c_long(number), b".", b"."):
+        raise last_error("pivot_root")
+    if _libc.umount2(b".", MNT_DETACH):
+        raise last_error("umount of the old root")
+    os.chdir("/")
+
+
+def mount(source, target, kind, flags, data=""):
+    """mount(2)."""
+    result = _libc.mount(
+        os.fsencode(source) if source else None,
+        os.fsencode(target),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        data.encode(),
+    )
+    if result:
+        raise last_error(f"mount on {target}")
+
+
+def last_error(what):
+    """The error of the last call of the C library."""
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code), what)
