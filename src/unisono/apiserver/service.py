@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from unisono.api.kind import Kind
+from unisono.apiserver import codec, deletes, failures, pod_actions, reads, writes
+from unisono.apiserver.admission import Admission
+from unisono.apiserver.context import Context, random_suffix, random_uid
+from unisono.apiserver.store import Store
+from unisono.apiserver.streams import Watch
 from unisono.apiserver.types import (
     Deleted,
     DeleteOptions,
@@ -22,10 +28,36 @@ class ObjectService:
 
     ``kind`` may be a served kind or ``dataclasses.replace(kind, version=alias)``: answers carry that apiVersion.
     ``namespace`` is None for cluster-scoped kinds and for lists over all namespaces.
+
+    A write answers after the disk has it. Between reading the object and queueing the change the event loop is not
+    given up, so that two writers of one service never overwrite each other.
     """
 
+    def __init__(
+        self,
+        store: Store,
+        *,
+        admission: Admission | None = None,
+        clock: Callable[[], float] = time.time,
+        new_uid: Callable[[], str] = random_uid,
+        new_suffix: Callable[[], str] = random_suffix,
+    ) -> None:
+        self.store = store
+        self.context = Context(store, admission or Admission(), clock, new_uid, new_suffix)
+        self._snapshots = reads.Snapshots()
+
     async def get(self, kind: Kind[Any], namespace: str | None, name: str) -> bytes:
-        """One object."""
+        """One object.
+
+        Raises:
+            NotFound: it does not exist.
+
+        """
+        stored = self.context.stored_kind(kind)
+        entry = self.store.get(self.context.key(stored, namespace, name))
+        if entry is None:
+            raise failures.not_found(stored, name)
+        return codec.as_version(entry.data, stored, kind)
 
     async def list(
         self,
@@ -38,7 +70,25 @@ class ObjectService:
         continue_token: str = "",
         resource_version: str = "",
     ) -> Page:
-        """A consistent list."""
+        """A consistent list, sorted by namespace and name; all pages show the first one's snapshot.
+
+        Raises:
+            ApiError: 400 for bad selectors or tokens.
+            Gone: the list that ``continue_token`` belongs to is no longer kept.
+            Unavailable: 504 for a resourceVersion that does not come within three seconds.
+
+        """
+        return await reads.list_page(
+            self.context,
+            self._snapshots,
+            kind,
+            namespace,
+            labels=label_selector,
+            fields=field_selector,
+            limit=limit,
+            continue_token=continue_token,
+            resource_version=resource_version,
+        )
 
     def watch(
         self,
@@ -52,10 +102,48 @@ class ObjectService:
         bookmarks: bool = False,
         send_initial_events: bool = False,
     ) -> AsyncIterator[StoreEvent]:
-        """Changes; selector errors (400) are raised by the call, ``Gone`` (410) while iterating."""
+        """Changes after ``resource_version``; absent or "0": the present objects as ADDED first.
 
-    async def create(self, kind: Kind[Any], namespace: str | None, body: dict[str, Any], options: WriteOptions) -> Written:
-        """Store a new object."""
+        With ``send_initial_events`` the present objects come first in any case, and with ``bookmarks`` they are
+        ended by a bookmark annotated ``k8s.io/initial-events-end``. The stream ends after ``timeout_seconds``, or when
+        the store closes.
+
+        Raises:
+            ApiError: 400 for bad selectors, by the call itself.
+            Gone: 410 while iterating, when the history from there on is no longer kept.
+
+        """
+        stored = self.context.stored_kind(kind)
+        since = reads.parse_revision(resource_version)
+        matches = reads.selector(stored, label_selector, field_selector)
+        from_now = send_initial_events or not since
+        present = reads.select(self.context, stored, namespace, label_selector, field_selector) if from_now else ()
+        return Watch(
+            context=self.context,
+            kind=kind,
+            stored=stored,
+            namespace=namespace if stored.namespaced else None,
+            matches=matches,
+            since=None if from_now else since,
+            timeout=timeout_seconds,
+            bookmarks=bookmarks,
+            mark_initial=bookmarks and (send_initial_events or resource_version == "0"),
+            present=present,
+            revision=self.store.revision,
+        ).events()
+
+    async def create(
+        self, kind: Kind[Any], namespace: str | None, body: dict[str, Any], options: WriteOptions
+    ) -> Written:
+        """Store a new object.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            Invalid: a rule is broken; nothing is stored.
+            ApiError: 400 for another kind or version or, under Strict, unknown fields; 403 and 404 from admission.
+
+        """
+        return await writes.create(self.context, kind, namespace, body, options)
 
     async def update(
         self,
@@ -66,7 +154,13 @@ class ObjectService:
         options: WriteOptions,
         subresource: str = "",
     ) -> Written:
-        """Replace an object or, with ``subresource="status"``, its status."""
+        """Replace an object or, with ``subresource="status"``, its status.
+
+        Raises:
+            Conflict: the body's resourceVersion or uid is not the present one.
+
+        """
+        return await writes.update(self.context, kind, namespace, name, body, options, subresource)
 
     async def patch(
         self,
@@ -78,10 +172,26 @@ class ObjectService:
         options: WriteOptions,
         subresource: str = "",
     ) -> Written:
-        """Patch an object; ``patch`` is decoded JSON (a list for ``json``, an object otherwise)."""
+        """Patch an object; ``patch`` is decoded JSON (a list for ``json``, an object otherwise).
+
+        A patch that changes nothing answers the object as it is and makes no event.
+
+        Raises:
+            Conflict: the patch names a resourceVersion or uid that is not the present one.
+            ApiError: 400 for a malformed patch, 415 for a type that the kind does not take.
+
+        """
+        return await writes.patch(self.context, kind, namespace, name, patch, patch_type, options, subresource)
 
     async def delete(self, kind: Kind[Any], namespace: str | None, name: str, options: DeleteOptions) -> Deleted:
-        """Delete an object, at once, gracefully or when its finalizers are gone."""
+        """Delete an object, at once, gracefully or when its finalizers are gone.
+
+        Raises:
+            NotFound: it does not exist.
+            Conflict: a precondition fails.
+
+        """
+        return await deletes.delete(self.context, kind, namespace, name, options)
 
     async def delete_collection(
         self,
@@ -92,10 +202,28 @@ class ObjectService:
         label_selector: str = "",
         field_selector: str = "",
     ) -> Page:
-        """Delete all that match; answers them."""
+        """Delete all that match; answers them as they were."""
+        stored = self.context.stored_kind(kind)
+        entries = reads.select(self.context, stored, namespace, label_selector, field_selector)
+        revision = self.store.revision
+        await deletes.delete_all(self.context, kind, entries, options)
+        return Page([codec.as_version(entry.data, stored, kind) for entry in entries], revision)
 
     async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> None:
-        """Assign a pod to ``binding.target.name``."""
+        """Assign a pod to ``binding.target.name``; annotations of the binding go to the pod.
+
+        Raises:
+            Conflict: the pod is bound, being deleted, gated, or another one than ``binding.metadata.uid``.
+
+        """
+        await pod_actions.bind(self.context, namespace, pod, binding, options)
 
     async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> None:
-        """Delete a pod by the eviction API."""
+        """Delete a pod on behalf of somebody who needs its node.
+
+        Raises:
+            NotFound: it does not exist.
+            Conflict: a precondition in ``eviction.deleteOptions`` fails.
+
+        """
+        await pod_actions.evict(self.context, namespace, pod, eviction, options)

@@ -1,4 +1,4 @@
-"""Options that come with a request and answers that go back, shared by the service, the HTTP surface and the local client."""
+"""Options that come with a request and answers that go back: between the service and what sits on top of it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class WriteOptions:
         field_manager: name of the writer, as kubectl sends it; recorded by server-side apply.
         force: server-side apply takes over the fields of other managers.
         user: authenticated user name, for admission.
+
     """
 
     dry_run: bool = False
@@ -43,6 +44,7 @@ class DeleteOptions:
         propagation_policy: Background (default), Foreground or Orphan.
         uid: only this incarnation, else 409.
         resource_version: only this version, else 409.
+
     """
 
     dry_run: bool = False
@@ -58,6 +60,7 @@ class DeleteOptions:
 
         Raises:
             ApiError: 400 when a field has the wrong type or an unknown value.
+
         """
         body = body or {}
         preconditions = body.get("preconditions") or {}
@@ -96,6 +99,7 @@ class Deleted:
     Attributes:
         object: the object, when it stays for a while (finalizers, grace) or when its kind answers with itself.
         details: ``details`` of the Success Status (name, group, kind, uid) otherwise.
+
     """
 
     object: bytes | None = None
@@ -111,6 +115,7 @@ class Page:
         resource_version: of the snapshot that all pages of this list show.
         continue_token: asks for the next page; empty on the last.
         remaining: objects after this page; None with selectors and on the last page.
+
     """
 
     items: list[bytes]

@@ -1,0 +1,74 @@
+"""Admission: what the server adds to objects and refuses in view of other objects; one small function per rule.
+
+Rules about one object alone live in ``api.validation``. A rule is a function of a ``Request`` and a ``View``; it may
+change ``request.object`` (mutating rules) or raise an ``ApiError`` (both). Mutating rules run after defaulting and
+before validation, checking rules after validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from unisono.apiserver.admission import definitions, jobs, namespaces, pod_groups, pods, priority, queues
+from unisono.apiserver.admission.request import Operation, Request, Rule, Settings, View
+
+__all__ = ["Admission", "Operation", "Request", "Rule", "Settings", "View"]
+
+_MUTATING: dict[str, tuple[Rule, ...]] = {
+    "pods": (priority.resolve,),
+    "podgroups.scheduling.volcano.sh": (pod_groups.queue_of_namespace,),
+}
+_CHECKING: dict[str, tuple[Rule, ...]] = {
+    "namespaces": (namespaces.protect,),
+    "pods": (pods.check_disruption_budget,),
+    "priorityclasses.scheduling.k8s.io": (priority.protect,),
+    "customresourcedefinitions.apiextensions.k8s.io": (definitions.only_served,),
+    "jobs.batch.volcano.sh": (jobs.check_queue,),
+    "podgroups.scheduling.volcano.sh": (pod_groups.check_queue,),
+}
+_QUEUES = "queues.scheduling.volcano.sh"
+
+
+class Admission:
+    """The chain of rules; further ones can be given per resource."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        mutating: Mapping[str, Sequence[Rule]] | None = None,
+        checking: Mapping[str, Sequence[Rule]] | None = None,
+    ) -> None:
+        settings = settings or Settings()
+        self._mutating = _joined(_MUTATING, mutating or {})
+        queue_rules = tuple(
+            partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)
+        )
+        self._checking = _joined({**_CHECKING, _QUEUES: queue_rules}, checking or {})
+
+    def mutate(self, request: Request, view: View) -> None:
+        """Complete ``request.object``.
+
+        Raises:
+            ApiError: the request is refused.
+
+        """
+        namespaces.check_live(request, view)
+        for rule in self._mutating.get(request.kind.resource, ()):
+            rule(request, view)
+
+    def check(self, request: Request, view: View) -> None:
+        """Refuse what must not be.
+
+        Raises:
+            ApiError: the request is refused.
+
+        """
+        for rule in self._checking.get(request.kind.resource, ()):
+            rule(request, view)
+
+
+def _joined(own: Mapping[str, Sequence[Rule]], further: Mapping[str, Sequence[Rule]]) -> dict[str, tuple[Rule, ...]]:
+    resources = {*own, *further}
+    return {name: (*own.get(name, ()), *further.get(name, ())) for name in resources}

@@ -1,0 +1,45 @@
+"""PodGroups go into a queue that exists and is open."""
+
+from __future__ import annotations
+
+from unisono.api import field_error
+from unisono.api.kinds import NAMESPACES, QUEUES
+from unisono.api.scheduling import PodGroup
+from unisono.apiserver.admission.request import Request, View
+from unisono.apiserver.failures import invalid
+
+DEFAULT = "default"
+_QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+
+
+def queue_of_namespace(request: Request, view: View) -> None:
+    """A group in the default queue goes to the queue that its namespace names in an annotation."""
+    if request.operation != "CREATE":
+        return
+    group: PodGroup = request.object
+    if (group.spec.queue or DEFAULT) != DEFAULT:
+        return
+    namespace = view.find(NAMESPACES, request.namespace or "")
+    wanted = (namespace.metadata.annotations or {}).get(_QUEUE_NAME) if namespace else None
+    group.spec.queue = wanted or DEFAULT
+
+
+def check_queue(request: Request, view: View) -> None:
+    """Refuse a group whose queue cannot take it; the texts are Volcano's.
+
+    Raises:
+        Invalid: names ``spec.queue``.
+
+    """
+    if request.operation != "CREATE":
+        return
+    group: PodGroup = request.object
+    name = group.spec.queue or DEFAULT
+    queue = view.find(QUEUES, name)
+    if queue is None:
+        why = f'unable to find queue: queue.scheduling.volcano.sh "{name}" not found'
+    elif (state := queue.status.state or "Open") != "Open":
+        why = f"can only submit PodGroup to queue with state `Open`, queue `{name}` status is `{state}`"
+    else:
+        return
+    raise invalid(request.kind, request.name, [field_error.invalid("spec.queue", name, why)])

@@ -1,0 +1,125 @@
+"""Queues form a tree below ``root``: protected members, parents, and limits that hold down the tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api import field_error
+from unisono.api.field_error import FieldError
+from unisono.api.kinds import QUEUES
+from unisono.api.resources import resource_list
+from unisono.api.scheduling import Queue
+from unisono.apiserver.admission.queue_family import family_errors
+from unisono.apiserver.admission.request import Request, Settings, View
+from unisono.apiserver.failures import forbidden, invalid
+
+ROOT = "root"
+DEFAULT = "default"
+
+
+def protect(settings: Settings, request: Request, view: View) -> None:
+    """``default`` and ``root`` stay, and so does a queue with children; root keeps its resources and stays open.
+
+    Raises:
+        ApiError: 403 for a deletion, 422 for a change of root.
+
+    """
+    queue: Queue = request.object
+    if request.operation == "DELETE":
+        why = _keep(settings, queue, view)
+        if why:
+            raise forbidden(request.kind, request.name, why)
+        return
+    if request.name != ROOT or request.old is None:
+        return
+    errors: list[FieldError] = []
+    if queue.status.state in ("Closed", "Closing"):
+        errors.append(field_error.invalid("status.state", queue.status.state, "root queue can not be closed"))
+    if settings.enable_root_queue_protection and _amounts(queue) != _amounts(request.old):
+        why = "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+        errors.append(field_error.forbidden("spec", why))
+    if errors:
+        raise invalid(request.kind, request.name, errors)
+
+
+def _keep(settings: Settings, queue: Queue, view: View) -> str:
+    name = queue.metadata.name
+    if name in (DEFAULT, ROOT):
+        return f"`{name}` queue can not be deleted"
+    children = sorted(one.metadata.name for one in view.all(QUEUES) if one.spec.parent == name)
+    if children:
+        return f"queue {name} can not be deleted because it has {len(children)} child queues: {', '.join(children)}"
+    pods = _allocated_pods(queue)
+    if settings.enable_queue_allocated_pods_check and pods:
+        return f"queue {name} cannot be deleted because it has allocated Pods: {pods}"
+    return ""
+
+
+def check_parent(settings: Settings, request: Request, view: View) -> None:
+    """A parent exists, is not the queue itself or below it, is not too deep, and has no pods of its own.
+
+    Raises:
+        Invalid: names ``spec.parent``.
+
+    """
+    if request.operation == "DELETE" or request.subresource:
+        return
+    queue: Queue = request.object
+    parent = queue.spec.parent
+    if parent in (None, "", ROOT) or request.name == ROOT:
+        return
+    if request.old is not None and request.old.spec.parent == parent:
+        return
+    why = _refuse_parent(settings, request.name, parent or "", view)
+    if why:
+        raise invalid(request.kind, request.name, [field_error.invalid("spec.parent", parent, why)])
+
+
+def _refuse_parent(settings: Settings, name: str, parent: str, view: View) -> str:
+    if parent == name:
+        return f"queue {name} cannot use itself as parent"
+    queues = {one.metadata.name: one for one in view.all(QUEUES)}
+    if parent not in queues:
+        return f'failed to get parent queue of {name}: queue.scheduling.volcano.sh "{parent}" not found'
+    depth, at = 1, parent
+    while at not in (ROOT, "") and at in queues:
+        depth += 1
+        if at == name:
+            return f"queue {name} cannot have {parent} as parent because {parent} is below {name}"
+        if depth > settings.max_queue_depth:
+            return f"queue {name} exceeds the maximum allowed depth of {settings.max_queue_depth}"
+        at = queues[at].spec.parent or ""
+    is_leaf = not any(one.spec.parent == parent and one.metadata.name != name for one in queues.values())
+    pods = _allocated_pods(queues[parent])
+    if is_leaf and pods:
+        return f"queue {parent} cannot be the parent queue of queue {name} because it has allocated Pods: {pods}"
+    return ""
+
+
+def check_family(settings: Settings, request: Request, view: View) -> None:
+    """Capability, deserved and guarantee agree with those of ancestors, siblings and descendants.
+
+    Raises:
+        Invalid: names the field.
+
+    """
+    if request.operation == "DELETE" or request.subresource or request.name == ROOT:
+        return
+    queue: Queue = request.object
+    old: Queue | None = request.old
+    if old is not None and old.spec.parent == queue.spec.parent and _amounts(old) == _amounts(queue):
+        return
+    queues = {one.metadata.name: one for one in view.all(QUEUES)}
+    queues[request.name] = queue
+    errors = family_errors(queue, queues)
+    if errors:
+        raise invalid(request.kind, request.name, errors)
+
+
+def _amounts(queue: Queue) -> tuple[Any, ...]:
+    guarantee = queue.spec.guarantee.resource if queue.spec.guarantee else None
+    return tuple(resource_list(one) for one in (queue.spec.capability, queue.spec.deserved, guarantee))
+
+
+def _allocated_pods(queue: Queue) -> int:
+    return resource_list(queue.status.allocated).get("pods", 0)

@@ -1,0 +1,65 @@
+"""What a rule sees: the request, and the objects of the store as the next write must see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+
+T = TypeVar("T", bound=Object)
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+class View(Protocol):
+    """Typed reads; objects are copies."""
+
+    def find(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
+        """One object, or None."""
+        ...
+
+    def all(self, kind: Kind[T], namespace: str | None = None) -> Iterable[T]:
+        """All objects, of one namespace or of all, in no order."""
+        ...
+
+
+@dataclass(slots=True)
+class Request:
+    """One write.
+
+    Attributes:
+        object: the object to be stored; for DELETE the one to be deleted.
+        old: the object before an UPDATE, else None.
+        subresource: ``status`` or empty.
+
+    """
+
+    operation: Operation
+    kind: Kind[Any]
+    namespace: str | None
+    name: str
+    object: Any
+    old: Any = None
+    subresource: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Volcano's switches of the same names, with its defaults.
+
+    Attributes:
+        enable_queue_allocated_pods_check: refuse to delete a queue while pods are allocated from it.
+        enable_root_queue_protection: refuse to change the root queue's resources.
+        max_queue_depth: how many queues may lie on the way from a queue up to (excluding) root.
+
+    """
+
+    enable_queue_allocated_pods_check: bool = False
+    enable_root_queue_protection: bool = True
+    max_queue_depth: int = 5
+
+
+Rule = Callable[[Request, View], None]

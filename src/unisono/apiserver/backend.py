@@ -1,0 +1,85 @@
+"""The embedded API without its HTTP surface: store, service, garbage collector and the other housekeepers, together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from unisono.apiserver.admission import Admission
+from unisono.apiserver.bootstrap import bootstrap
+from unisono.apiserver.context import random_suffix, random_uid
+from unisono.apiserver.database import MEMORY
+from unisono.apiserver.expiry import EventExpiry
+from unisono.apiserver.gc import GarbageCollector
+from unisono.apiserver.history import Retention
+from unisono.apiserver.local import LocalClient
+from unisono.apiserver.namespace_controller import NamespaceController
+from unisono.apiserver.service import ObjectService
+from unisono.apiserver.store import Store
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+
+
+class Backend:
+    """Open with ``Backend.open``; ``service`` is what HTTP and local clients use."""
+
+    def __init__(self, service: ObjectService, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.service, self.store = service, service.store
+        self._collector = GarbageCollector(service.context, clock=clock)
+        self._namespaces = NamespaceController(service.context, clock=clock)
+        self._expiry = EventExpiry(service.context, clock=clock)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path | str = MEMORY,
+        *,
+        admission: Admission | None = None,
+        clock: Callable[[], float] = time.time,
+        timers: Clock = SYSTEM_CLOCK,
+        new_uid: Callable[[], str] = random_uid,
+        new_suffix: Callable[[], str] = random_suffix,
+        retention: Retention | None = None,
+    ) -> Backend:
+        """Open or create the data file, create what every cluster has, and start housekeeping.
+
+        Raises:
+            StoreError: the file is foreign, damaged or in use.
+        """
+        store = await Store.open(path, clock=clock, retention=retention)
+        try:
+            service = ObjectService(store, admission=admission, clock=clock, new_uid=new_uid, new_suffix=new_suffix)
+            await bootstrap(service.context)
+            backend = cls(service, clock=timers)
+            backend._start()
+        except BaseException:
+            await store.close()
+            raise
+        return backend
+
+    def client(self, user: str = "system:admin", field_manager: str = "unisono") -> LocalClient:
+        """A client in this process."""
+        return LocalClient(self.service, user=user, field_manager=field_manager)
+
+    @property
+    def idle(self) -> bool:
+        """Housekeeping has nothing to do."""
+        return self._collector.idle and self._namespaces.idle
+
+    async def settle(self) -> None:
+        """Wait until housekeeping has nothing left to do and every queued write is visible."""
+        while not self.idle or self.store.statistics()["pending"]:
+            await asyncio.sleep(0.001)
+
+    async def close(self) -> None:
+        """End housekeeping and watches, finish queued writes, close the file."""
+        await self._collector.stop()
+        await self._namespaces.stop()
+        await self._expiry.stop()
+        await self.store.close()
+
+    def _start(self) -> None:
+        self._collector.start()
+        self._namespaces.start()
+        self._expiry.start()

@@ -1,0 +1,84 @@
+"""What every cluster has from the first moment: namespaces, priority classes, definitions, and the first queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.core import Namespace, PriorityClass
+from unisono.api.crds import crd_manifests
+from unisono.api.decode import decode
+from unisono.api.defaulting import apply_defaults
+from unisono.api.kind import Kind
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
+from unisono.api.scheduling import Queue, QueueSpec
+from unisono.apiserver import codec, metadata, strategy
+from unisono.apiserver.admission.priority import SYSTEM
+from unisono.apiserver.context import Context
+
+DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+async def bootstrap(context: Context) -> None:
+    """Create what is missing, and bring the definitions of the served kinds up to date.
+
+    Raises:
+        Unavailable: the disk refuses.
+    """
+    objects: list[tuple[Kind[Any], Object]] = [
+        (NAMESPACES, Namespace(metadata=ObjectMeta(name=name))) for name in DEFAULT_NAMESPACES
+    ]
+    objects += [
+        (PRIORITY_CLASSES, PriorityClass(metadata=ObjectMeta(name=name), value=value)) for name, value in SYSTEM.items()
+    ]
+    # Jobs may arrive before the first scheduling cycle, and admission needs the queue that they go to.
+    objects += [
+        (QUEUES, Queue(metadata=ObjectMeta(name="root"), spec=QueueSpec(weight=1, reclaimable=False))),
+        (QUEUES, Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1, parent="root"))),
+    ]
+    changes = [change for kind, obj in objects if (change := _missing(context, kind, obj))]
+    changes += [change for manifest in crd_manifests() if (change := _definition(context, manifest))]
+    if changes:
+        await context.commit(NAMESPACES, changes)
+
+
+def _missing(context: Context, kind: Kind[Any], obj: Object) -> Any:
+    if context.store.latest(context.key(kind, None, obj.metadata.name)) is not None:
+        return None
+    _begin(context, kind, obj)
+    strategy.begin_status(obj, kind)
+    return context.change(kind, obj, 0)
+
+
+def _begin(context: Context, kind: Kind[Any], obj: Object) -> None:
+    obj.api_version, obj.kind = kind.api_version, kind.kind
+    metadata.begin(obj, kind, uid=context.new_uid(), now=context.now(), suffix="")
+    apply_defaults(kind, obj)
+
+
+def _definition(context: Context, manifest: dict[str, Any]) -> Any:
+    """The definition of a served kind, established; None when the stored one is equal."""
+    kind = CUSTOM_RESOURCE_DEFINITIONS
+    names = manifest["spec"]["names"]
+    stored = [one["name"] for one in manifest["spec"]["versions"] if one["storage"]]
+    now = context.now()
+    conditions = [
+        {"type": name, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+        for name, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    ]
+    status = {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
+    wanted = decode(kind, {**manifest, "status": status}).obj
+    entry = context.store.latest(context.key(kind, None, wanted.metadata.name))
+    if entry is None:
+        _begin(context, kind, wanted)
+        return context.change(kind, wanted, 0)
+    present = codec.read(kind, entry.data)
+    apply_defaults(kind, wanted)
+    if present.spec == wanted.spec:
+        return None
+    present.spec = wanted.spec
+    present.metadata.generation = (present.metadata.generation or 0) + 1
+    return context.change(kind, present, entry.revision)

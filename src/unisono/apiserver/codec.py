@@ -1,0 +1,103 @@
+"""Between bytes, JSON values and structs, and between the versions of a kind."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from unisono.api.base import Object
+from unisono.api.decode import decode, encode
+from unisono.api.kind import Kind
+from unisono.apiserver.failures import bad_request, invalid
+from unisono.apiserver.types import WriteOptions
+
+T = TypeVar("T", bound=Object)
+
+json_value = msgspec.json.Decoder().decode
+
+
+@lru_cache(maxsize=256)
+def _decoder(struct: type[Object]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(struct)
+
+
+def read(kind: Kind[T], data: bytes) -> T:
+    """The struct of stored bytes."""
+    obj: T = _decoder(kind.struct).decode(data)
+    return obj
+
+
+def write(obj: Object, revision: int) -> bytes:
+    """Stored bytes of ``obj`` under ``revision``; sets ``metadata.resourceVersion``."""
+    obj.metadata.resource_version = str(revision)
+    return encode(obj)
+
+
+def render(obj: Object) -> bytes:
+    """The bytes of an object that is answered but not stored."""
+    return encode(obj)
+
+
+def accept(
+    kind: Kind[T], stored: Kind[T], body: dict[str, Any], options: WriteOptions, name: str
+) -> tuple[T, list[str]]:
+    """Turn a request's body into a struct of the stored version, with warnings about unknown fields.
+
+    Args:
+        kind: as the URL names it (an alias version, perhaps).
+        stored: the kind under its stored version.
+        body: decoded JSON object.
+        options: says how strict to be.
+        name: of the object, for the message of a 422.
+
+    Raises:
+        ApiError: 400 for a foreign kind or apiVersion, or unknown fields under Strict.
+        Invalid: a field has the wrong type.
+
+    """
+    _check_type(kind, body)
+    decoded = decode(stored, body)
+    if decoded.unknown_fields and options.field_validation == "Strict":
+        listed = ", ".join(f'unknown field "{path}"' for path in decoded.unknown_fields)
+        raise bad_request(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+            f"strict decoding error: {listed}"
+        )
+    if decoded.type_errors:
+        raise invalid(stored, name, decoded.type_errors)
+    obj = decoded.obj
+    obj.api_version, obj.kind = stored.api_version, stored.kind
+    if options.field_validation == "Ignore":
+        return obj, []
+    return obj, [f'unknown field "{path}"' for path in decoded.unknown_fields]
+
+
+def _check_type(kind: Kind[Any], body: dict[str, Any]) -> None:
+    found = body.get("apiVersion")
+    if found != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({found or ''}) does not match the expected API version ({kind.api_version})"
+        )
+    if body.get("kind") != kind.kind:
+        raise bad_request(
+            f"the kind in the data ({body.get('kind') or ''}) does not match the expected kind ({kind.kind})"
+        )
+
+
+def as_version(data: bytes, stored: Kind[Any], asked: Kind[Any]) -> bytes:
+    """Stored bytes as the version that was asked for shows them; the fields of all versions of a kind are equal."""
+    if asked.version == stored.version:
+        return data
+    # The encoder writes apiVersion first, so the first occurrence is the object's own.
+    old = f'"apiVersion":"{stored.api_version}"'.encode()
+    return data.replace(old, f'"apiVersion":"{asked.api_version}"'.encode(), 1)
+
+
+def bookmark(kind: Kind[Any], revision: int, annotations: dict[str, str] | None = None) -> bytes:
+    """The object of a BOOKMARK event."""
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if annotations:
+        metadata["annotations"] = annotations
+    return msgspec.json.encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})

@@ -1,0 +1,121 @@
+"""What every operation needs: the store, the kinds, the clock, sources of uids, and typed reads."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.api.kinds import ALL_KINDS
+from unisono.api.times import rfc3339
+from unisono.apiserver import codec, failures
+from unisono.apiserver.admission import Admission
+from unisono.apiserver.entry import Entry, Key
+from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
+from unisono.apiserver.store import Change, StaleWriteError, Store
+from unisono.errors import NotFound
+
+T = TypeVar("T", bound=Object)
+
+
+def random_suffix() -> str:
+    """Characters that ``generateName`` appends."""
+    return "".join(random.SystemRandom().choices(SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
+
+
+def random_uid() -> str:
+    """A version 4 UUID."""
+    return str(uuid.uuid4())
+
+
+@dataclass(slots=True)
+class Context:
+    """Shared by all operations of one service.
+
+    Attributes:
+        clock: wall clock, seconds since 1970.
+        new_uid: gives uids; new_suffix: gives the random part of generated names.
+        kinds: served kinds by ``Kind.resource``, under their stored version.
+
+    """
+
+    store: Store
+    admission: Admission
+    clock: Callable[[], float] = time.time
+    new_uid: Callable[[], str] = random_uid
+    new_suffix: Callable[[], str] = random_suffix
+    kinds: dict[str, Kind[Any]] = field(default_factory=lambda: {kind.resource: kind for kind in ALL_KINDS})
+
+    def now(self) -> str:
+        """The time as objects carry it."""
+        return rfc3339(self.clock())
+
+    def stored_kind(self, kind: Kind[T]) -> Kind[T]:
+        """The kind under its stored version.
+
+        Raises:
+            NotFound: the server does not serve the kind.
+
+        """
+        found = self.kinds.get(kind.resource)
+        if found is None:
+            raise NotFound("the server could not find the requested resource")
+        return found
+
+    @staticmethod
+    def key(kind: Kind[Any], namespace: str | None, name: str) -> Key:
+        """Where an object is stored."""
+        return kind.resource, (namespace or "") if kind.namespaced else "", name
+
+    def current(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[Entry, T]:
+        """The object that a write must start from.
+
+        Raises:
+            NotFound: it does not exist.
+
+        """
+        entry = self.store.latest(self.key(kind, namespace, name))
+        if entry is None:
+            raise failures.not_found(kind, name)
+        return entry, codec.read(kind, entry.data)
+
+    def find(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
+        """An object for admission to look at, or None."""
+        entry = self.store.latest(self.key(kind, namespace, name))
+        return codec.read(kind, entry.data) if entry else None
+
+    def all(self, kind: Kind[T], namespace: str | None = None) -> Iterator[T]:
+        """Objects for admission to look at."""
+        return (codec.read(kind, entry.data) for entry in self.store.scan_latest(kind.resource, namespace))
+
+    def put(self, kind: Kind[Any], obj: Object, expected: int) -> Awaitable[list[Entry]]:
+        """Queue an object that was prepared from revision ``expected`` (0: new); answered when it is on disk.
+
+        Raises:
+            Conflict: the object has another revision by now.
+
+        """
+        return self.commit(kind, [self.change(kind, obj, expected)])
+
+    def change(self, kind: Kind[Any], obj: Object, expected: int, *, delete: bool = False) -> Change:
+        """A change of one object."""
+        key = self.key(kind, obj.metadata.namespace, obj.metadata.name)
+        return Change(key, expected, lambda revision: codec.write(obj, revision), delete)
+
+    def commit(self, kind: Kind[Any], changes: Iterable[Change]) -> Awaitable[list[Entry]]:
+        """Queue changes that belong together.
+
+        Raises:
+            Conflict: an object has another revision by now.
+
+        """
+        queued = list(changes)
+        try:
+            return self.store.write(queued)
+        except StaleWriteError:
+            raise failures.conflict(kind, queued[0].key[2]) from None

@@ -1,0 +1,52 @@
+"""Delete one object or a collection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from unisono.api.kind import Kind
+from unisono.apiserver import codec, deletion, failures
+from unisono.apiserver.admission import Request
+from unisono.apiserver.context import Context
+from unisono.apiserver.entry import Entry
+from unisono.apiserver.types import Deleted, DeleteOptions
+from unisono.errors import NotFound
+
+
+async def delete(
+    context: Context, kind: Kind[Any], namespace: str | None, name: str, options: DeleteOptions
+) -> Deleted:
+    """Delete an object, or mark it; see ``ObjectService.delete``."""
+    stored = context.stored_kind(kind)
+    entry, obj = context.current(stored, namespace, name)
+    deletion.check_preconditions(obj, stored, options)
+    before = entry.data
+    request = Request("DELETE", stored, obj.metadata.namespace, name, obj, user=options.user)
+    context.admission.check(request, context)
+    gone = deletion.mark(obj, stored, options, context.clock())
+    if options.dry_run:
+        data = codec.render(obj)
+    elif not gone and codec.render(obj) == before:
+        data = before  # it is already on its way out, and this delete changes nothing
+    else:
+        change = context.change(stored, obj, entry.revision, delete=gone)
+        data = (await context.commit(stored, [change]))[0].data
+    if gone and stored.resource not in deletion.ANSWER_WITH_OBJECT:
+        return Deleted(details=failures.deleted_details(stored, name, obj.metadata.uid))
+    return Deleted(object=codec.as_version(data, stored, kind))
+
+
+async def delete_all(context: Context, kind: Kind[Any], entries: Iterable[Entry], options: DeleteOptions) -> None:
+    """Delete what a list found; what has gone meanwhile is fine.
+
+    Raises:
+        ApiError: the first failure; the other objects have been handled.
+
+    """
+    requests = [delete(context, kind, entry.namespace or None, entry.name, options) for entry in entries]
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, NotFound):
+            raise result

@@ -1,0 +1,93 @@
+"""What a delete does to an object: remove it now, or mark it and wait for grace and finalizers. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.base import Object
+from unisono.api.core import Namespace, Pod
+from unisono.api.kind import Kind
+from unisono.api.times import rfc3339
+from unisono.apiserver.failures import bad_request, conflict
+from unisono.apiserver.metadata import has_generation
+from unisono.apiserver.types import DeleteOptions
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+DEFAULT_GRACE = 30
+_POLICIES = {"Background": None, "Foreground": FOREGROUND, "Orphan": ORPHAN}
+# These answer a delete with the object itself instead of a Status.
+ANSWER_WITH_OBJECT = frozenset({"pods", "services", "serviceaccounts", "persistentvolumeclaims", "namespaces"})
+
+
+def check_preconditions(obj: Object, kind: Kind[Any], options: DeleteOptions) -> None:
+    """Compare uid and resourceVersion with what the writer expects.
+
+    Raises:
+        Conflict: they differ.
+        ApiError: 400 for an unknown propagation policy or a negative grace period.
+
+    """
+    meta = obj.metadata
+    if options.propagation_policy not in (None, *_POLICIES):
+        raise bad_request(
+            f'propagationPolicy: Unsupported value: "{options.propagation_policy}": supported values: '
+            '"Background", "Foreground", "Orphan"'
+        )
+    for word, meta_word, wanted, found in (
+        ("UID", "UID", options.uid, meta.uid),
+        ("ResourceVersion", "ResourceVersion", options.resource_version, meta.resource_version),
+    ):
+        if wanted is not None and wanted != found:
+            why = f"Precondition failed: {word} in precondition: {wanted}, {meta_word} in object meta: {found}"
+            raise conflict(kind, meta.name, why)
+
+
+def mark(obj: Object, kind: Kind[Any], options: DeleteOptions, now: float) -> bool:
+    """Change ``obj`` as the delete asks; True when it can be removed at once.
+
+    A pod that is bound and still running gets its grace period; the node's agent ends it and deletes it again with
+    grace 0. A second delete can shorten the period, never lengthen it. ``now`` is in seconds since 1970.
+
+    """
+    _set_policy(obj, options.propagation_policy)
+    meta = obj.metadata
+    grace = _grace(obj, options)
+    if meta.deletion_timestamp is None:
+        meta.deletion_timestamp = rfc3339(now + grace)
+        meta.deletion_grace_period_seconds = grace
+        if has_generation(kind) and not (grace == 0 and removable(obj)):
+            meta.generation = (meta.generation or 0) + 1
+    elif grace < (meta.deletion_grace_period_seconds or 0):
+        meta.deletion_timestamp = rfc3339(now + grace)
+        meta.deletion_grace_period_seconds = grace
+    if isinstance(obj, Namespace):
+        obj.status.phase = "Terminating"
+    return removable(obj)
+
+
+def removable(obj: Object) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    meta = obj.metadata
+    if meta.deletion_timestamp is None or meta.finalizers or meta.deletion_grace_period_seconds:
+        return False
+    return not (isinstance(obj, Namespace) and obj.spec.finalizers)
+
+
+def _set_policy(obj: Object, policy: str | None) -> None:
+    if policy is None:
+        return
+    kept = [one for one in obj.metadata.finalizers or () if one not in (FOREGROUND, ORPHAN)]
+    wanted = _POLICIES[policy]
+    obj.metadata.finalizers = ([*kept, wanted] if wanted else kept) or None
+
+
+def _grace(obj: Object, options: DeleteOptions) -> int:
+    if not isinstance(obj, Pod) or not obj.spec.node_name or obj.status.phase in ("Succeeded", "Failed"):
+        return 0
+    grace = options.grace_period_seconds
+    if grace is None:
+        grace = obj.spec.termination_grace_period_seconds
+    if grace is None:
+        return DEFAULT_GRACE
+    return grace if grace >= 0 else 1

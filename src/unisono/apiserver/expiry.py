@@ -1,0 +1,69 @@
+"""Events live for an hour after they were last seen."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from unisono.api.core import Event
+from unisono.api.kinds import EVENTS
+from unisono.api.times import parse_time
+from unisono.apiserver import codec, deletes
+from unisono.apiserver.context import Context
+from unisono.apiserver.types import DeleteOptions
+from unisono.errors import ApiError
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+
+EVENT_SECONDS = 3600.0
+PERIOD_SECONDS = 60.0
+_log = structlog.get_logger(__name__)
+
+
+class EventExpiry:
+    """Deletes old events once a minute."""
+
+    def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._context, self._clock = context, clock
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start."""
+        self._task = asyncio.create_task(self._run(), name="event expiry")
+
+    async def stop(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def sweep(self) -> int:
+        """Delete what is too old; answers how many."""
+        oldest = self._context.clock() - EVENT_SECONDS
+        entries = self._context.store.scan(EVENTS.resource)
+        old = [entry for entry in entries if last_seen(codec.read(EVENTS, entry.data)) < oldest]
+        await deletes.delete_all(self._context, EVENTS, old, DeleteOptions())
+        return len(old)
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(PERIOD_SECONDS)
+            try:
+                await self.sweep()
+            except ApiError as error:
+                _log.warning("old events remain, will retry", error=error.message)
+
+
+def last_seen(event: Event) -> float:
+    """When an event happened last, in seconds since 1970; 0 when it does not say."""
+    series = event.series.last_observed_time if event.series else None
+    texts = (event.last_timestamp, event.event_time, series, event.metadata.creation_timestamp)
+    return max((_seconds(text) for text in texts if text), default=0.0)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,103 @@
+"""What the server itself decides about ``metadata``: names, uids, times, generations, and what an update keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api import field_error
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.apiserver.failures import MODIFIED, bad_request, conflict, invalid
+
+_GENERATE_BASE = 58
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+_BUILT_IN_WITH_GENERATION = frozenset(
+    {"pods", "priorityclasses.scheduling.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"}
+)
+
+
+def is_custom(kind: Kind[Any]) -> bool:
+    """Whether a real cluster serves the kind from a CRD; only Kubernetes' own groups end in ``.k8s.io``."""
+    return "." in kind.group and not kind.group.endswith(".k8s.io")
+
+
+def has_generation(kind: Kind[Any]) -> bool:
+    """Whether ``metadata.generation`` counts changes of the kind's specification."""
+    return is_custom(kind) or kind.resource in _BUILT_IN_WITH_GENERATION
+
+
+def check_place(obj: Object, kind: Kind[Any], namespace: str | None, name: str | None) -> None:
+    """Compare a body's name and namespace with the URL's.
+
+    Raises:
+        ApiError: 400 when they differ.
+
+    """
+    found = obj.metadata.namespace
+    if kind.namespaced and not namespace:
+        raise bad_request("an empty namespace may not be set during creation")
+    if kind.namespaced and found and found != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if name is not None and obj.metadata.name and obj.metadata.name != name:
+        raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})")
+    obj.metadata.namespace = namespace if kind.namespaced else None
+
+
+def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, suffix: str) -> None:
+    """Fill the metadata of a new object; ``now`` is an RFC 3339 time, ``suffix`` completes ``generateName``.
+
+    Raises:
+        ApiError: 400 when the body carries a resourceVersion.
+
+    """
+    meta = obj.metadata
+    if meta.resource_version:
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    if not meta.name and meta.generate_name:
+        meta.name = generated_name(meta.generate_name, suffix)
+    meta.uid, meta.creation_timestamp = uid, now
+    meta.generation = 1 if has_generation(kind) else None
+    meta.deletion_timestamp = meta.deletion_grace_period_seconds = None
+    meta.self_link = meta.managed_fields = meta.resource_version = None
+
+
+def generated_name(base: str, suffix: str) -> str:
+    """A name from ``generateName``: the base is cut so that the whole has at most 63 characters."""
+    return base[:_GENERATE_BASE] + suffix
+
+
+def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bool) -> None:
+    """Keep what an update cannot change, and check that it was made from the current object.
+
+    Raises:
+        Conflict: the body names another uid or an older resourceVersion.
+        Invalid: the body names no resourceVersion and ``require_version`` asks for one.
+
+    """
+    meta, before = new.metadata, old.metadata
+    if meta.uid and meta.uid != before.uid:
+        raise conflict(
+            kind,
+            before.name,
+            f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {before.uid}",
+        )
+    if require_version and not meta.resource_version:
+        error = field_error.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(kind, before.name, [error])
+    if meta.resource_version and meta.resource_version != before.resource_version:
+        raise conflict(kind, before.name, MODIFIED)
+    meta.name, meta.namespace, meta.uid = before.name, before.namespace, before.uid
+    meta.resource_version, meta.generation = before.resource_version, before.generation
+    meta.creation_timestamp = before.creation_timestamp
+    meta.deletion_timestamp = before.deletion_timestamp
+    meta.deletion_grace_period_seconds = before.deletion_grace_period_seconds
+    meta.self_link = meta.managed_fields = None
+    if meta.generate_name is None:
+        meta.generate_name = before.generate_name
+
+
+def specification_changed(new: Object, old: Object) -> bool:
+    """Whether anything outside metadata and status differs."""
+    ignored = ("api_version", "kind", "metadata", "status")
+    return any(getattr(new, field) != getattr(old, field) for field in new.__struct_fields__ if field not in ignored)

@@ -1,0 +1,91 @@
+"""The pod subresources that act: binding and eviction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api import field_error
+from unisono.api.core import Pod, PodCondition
+from unisono.api.kinds import PODS
+from unisono.apiserver import codec, deletion, failures
+from unisono.apiserver.context import Context
+from unisono.apiserver.types import DeleteOptions, WriteOptions
+
+_EVICTED = "Eviction API: evicting"
+
+
+async def bind(context: Context, namespace: str, name: str, binding: dict[str, Any], options: WriteOptions) -> None:
+    """Assign a pod to a node; see ``ObjectService.bind``."""
+    node, uid, annotations = _read_binding(name, binding)
+    entry, pod = context.current(PODS, namespace, name)
+    if uid and uid != pod.metadata.uid:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {pod.metadata.uid}"
+        raise failures.conflict(PODS, name, why, subresource="binding")
+    if pod.metadata.deletion_timestamp:
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+        raise failures.conflict(PODS, name, why, subresource="binding")
+    if pod.spec.node_name:
+        why = f'pod {name} is already assigned to node "{pod.spec.node_name}"'
+        raise failures.conflict(PODS, name, why, subresource="binding")
+    if pod.spec.scheduling_gates:
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+        raise failures.conflict(PODS, name, why, subresource="binding")
+    pod.spec.node_name = node
+    if annotations:
+        pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
+    pod.metadata.generation = (pod.metadata.generation or 0) + 1
+    set_condition(pod, PodCondition(type="PodScheduled", status="True"), context.now())
+    if not options.dry_run:
+        await context.put(PODS, pod, entry.revision)
+
+
+async def evict(context: Context, namespace: str, name: str, eviction: dict[str, Any], options: WriteOptions) -> None:
+    """Delete a pod on behalf of somebody who needs its node; see ``ObjectService.evict``."""
+    wanted = DeleteOptions.from_body(eviction.get("deleteOptions"), dry_run=options.dry_run, user=options.user)
+    entry, pod = context.current(PODS, namespace, name)
+    deletion.check_preconditions(pod, PODS, wanted)
+    terminating = pod.metadata.deletion_timestamp is not None
+    if not terminating:
+        message = _EVICTED
+        condition = PodCondition(
+            type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI", message=message
+        )
+        set_condition(pod, condition, context.now())
+    gone = deletion.mark(pod, PODS, wanted, context.clock())
+    if wanted.dry_run or (terminating and not gone and codec.render(pod) == entry.data):
+        return
+    await context.commit(PODS, [context.change(PODS, pod, entry.revision, delete=gone)])
+
+
+def set_condition(pod: Pod, condition: PodCondition, now: str) -> None:
+    """Add or replace the condition of that type; the transition time moves only when the status changes."""
+    conditions = list(pod.status.conditions or ())
+    at = next((i for i, one in enumerate(conditions) if one.type == condition.type), None)
+    if at is None:
+        condition.last_transition_time = now
+        conditions.append(condition)
+    else:
+        same = conditions[at].status == condition.status
+        condition.last_transition_time = conditions[at].last_transition_time if same else now
+        conditions[at] = condition
+    pod.status.conditions = conditions
+
+
+def _read_binding(name: str, binding: dict[str, Any]) -> tuple[str, str | None, dict[str, str]]:
+    target, meta = binding.get("target"), binding.get("metadata") or {}
+    node = target.get("name") if isinstance(target, dict) else None
+    if not isinstance(target, dict) or not isinstance(node, str) or not node:
+        raise failures.invalid(PODS, name, [field_error.required("target.name")])
+    if target.get("kind") not in (None, "", "Node", "Minion"):
+        error = field_error.not_supported("target.kind", target["kind"], ["Node", "Minion", "<empty>"])
+        raise failures.invalid(PODS, name, [error])
+    annotations = meta.get("annotations") or {} if isinstance(meta, dict) else {}
+    texts = isinstance(annotations, dict) and all(isinstance(one, str) for one in annotations.values())
+    uid = meta.get("uid") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or not texts or not isinstance(uid, str | None):
+        raise failures.bad_request("the metadata of a Binding must be an object with text annotations")
+    if meta.get("name") not in (None, "", name):
+        raise failures.bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
+    return node, uid, annotations

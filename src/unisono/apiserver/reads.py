@@ -1,0 +1,172 @@
+"""Get and list: selection, paging over one snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import bisect
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from unisono.api.kind import Kind
+from unisono.apiserver import codec, failures
+from unisono.apiserver.context import Context
+from unisono.apiserver.entry import Entry
+from unisono.apiserver.field_selector import parse_field_selector, selected_name
+from unisono.apiserver.label_selector import parse_label_selector
+from unisono.apiserver.types import Page
+
+Selector = Callable[[Entry], bool]
+_WAIT_FOR_REVISION = 3.0
+_SNAPSHOTS = 32
+_SNAPSHOT_SECONDS = 300.0
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+    query: str
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    entries: Sequence[Entry]
+    born: float
+
+
+class Snapshots:
+    """The unread rest of lists that are being paged: the newest few, for five minutes.
+
+    Entries are shared with the store, so that a snapshot holds only what has changed since.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, int], _Snapshot] = OrderedDict()
+
+    def keep(self, query: str, revision: int, entries: Sequence[Entry]) -> None:
+        """Remember what a list found."""
+        self._kept.setdefault((query, revision), _Snapshot(entries, self._clock()))
+        self._kept.move_to_end((query, revision))
+        while len(self._kept) > _SNAPSHOTS:
+            self._kept.popitem(last=False)
+
+    def find(self, query: str, revision: int) -> Sequence[Entry] | None:
+        """What the list found, if it is still known."""
+        now = self._clock()
+        for key in [key for key, kept in self._kept.items() if now - kept.born > _SNAPSHOT_SECONDS]:
+            del self._kept[key]
+        found = self._kept.get((query, revision))
+        return found.entries if found else None
+
+
+def parse_revision(text: str) -> int | None:
+    """A resourceVersion parameter; None when absent.
+
+    Raises:
+        ApiError: 400 when it is no number.
+
+    """
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise failures.bad_request(f'resourceVersion: Invalid value: "{text}": must be an unsigned integer')
+    return int(text)
+
+
+def selector(kind: Kind[Any], labels: str, fields: str) -> Selector | None:
+    """Both selectors as one function; None when everything is selected.
+
+    Raises:
+        ApiError: 400 for a syntax error or an unknown field.
+
+    """
+    by_label = parse_label_selector(labels)
+    by_field = parse_field_selector(fields, kind.resource)
+    if by_label is None:
+        return by_field
+    if by_field is None:
+        return lambda entry: by_label(entry.labels)
+    return lambda entry: by_field(entry) and by_label(entry.labels)
+
+
+def select(context: Context, kind: Kind[Any], namespace: str | None, labels: str, fields: str) -> Sequence[Entry]:
+    """Committed objects that match, by namespace and name."""
+    matches = selector(kind, labels, fields)
+    name = selected_name(fields)
+    if name is not None and (namespace or not kind.namespaced):
+        one = context.store.get(context.key(kind, namespace, name))
+        found: Sequence[Entry] = (one,) if one else ()
+    else:
+        found = context.store.scan(kind.resource, namespace if kind.namespaced else None)
+    return found if matches is None else [entry for entry in found if matches(entry)]
+
+
+async def list_page(
+    context: Context,
+    snapshots: Snapshots,
+    kind: Kind[Any],
+    namespace: str | None,
+    *,
+    labels: str,
+    fields: str,
+    limit: int,
+    continue_token: str,
+    resource_version: str,
+) -> Page:
+    """One page; see ``ObjectService.list``."""
+    stored = context.stored_kind(kind)
+    query = "\0".join((stored.resource, namespace or "", labels, fields))
+    if continue_token:
+        token = _read_token(continue_token, query)
+        entries = snapshots.find(query, token.rv)
+        if entries is None:
+            raise failures.continue_expired()
+        revision, start = token.rv, _start(entries, token.start)
+    else:
+        await _reach(context, parse_revision(resource_version))
+        entries, revision, start = select(context, stored, namespace, labels, fields), context.store.revision, 0
+    end = min(len(entries), start + limit) if limit > 0 else len(entries)
+    items = [codec.as_version(entry.data, stored, kind) for entry in entries[start:end]]
+    if end == len(entries):
+        return Page(items, revision)
+    snapshots.keep(query, revision, entries)
+    token = _Token("meta.k8s.io/v1", revision, "/".join(entries[end].key[1:]), query)
+    text = base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
+    return Page(items, revision, text, None if labels or fields else len(entries) - end)
+
+
+def _start(entries: Sequence[Entry], wanted: str) -> int:
+    namespace, _, name = wanted.partition("/")
+    return bisect.bisect_left(entries, (namespace, name), key=lambda entry: entry.key[1:])
+
+
+def _read_token(text: str, query: str) -> _Token:
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        token = msgspec.json.decode(raw, type=_Token)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise failures.bad_request(f"invalid continue token: {error}") from None
+    if token.query != query:
+        raise failures.bad_request("invalid continue token: it belongs to another list")
+    return token
+
+
+async def _reach(context: Context, revision: int | None) -> None:
+    """A list that is "not older than" waits for that revision a while, as a real server does."""
+    store = context.store
+    if revision is None or revision <= store.revision:
+        return
+    deadline = asyncio.get_running_loop().time() + _WAIT_FOR_REVISION
+    while store.revision < revision:
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0 or store.closed:
+            raise failures.too_large_version(revision, store.revision)
+        await asyncio.wait({store.any_change()}, timeout=left)

@@ -1,0 +1,271 @@
+"""The store: every object in memory, every change on disk before it is visible, one counter for all versions.
+
+A writer reads ``latest`` (which includes changes that are on their way to the disk), prepares the new object and calls
+``write`` without giving up the event loop in between; compare-and-set therefore happens in one order. Readers see
+committed objects only. A change becomes visible, and its future resolves, after the disk has it.
+
+When a transaction fails, every change that was prepared on top of it fails with it, and the store goes on from the
+last committed state. A store belongs to the event loop that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from unisono.apiserver import failures
+from unisono.apiserver.collection import Collection
+from unisono.apiserver.database import MEMORY, Database, Loaded
+from unisono.apiserver.entry import Entry, Event, Key
+from unisono.apiserver.history import History, Retention
+from unisono.apiserver.writer import Commit, Disk, Writer
+from unisono.errors import UnisonoError
+
+_log = structlog.get_logger(__name__)
+
+
+class StaleWriteError(UnisonoError):
+    """Compare-and-set failed: the object is not at the expected revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to make.
+
+    Attributes:
+        key: ``(resource, namespace, name)``.
+        expected: revision of the object that the change was prepared from; 0: there must be none.
+        encode: gives the stored bytes for the revision that the change gets; for a deletion the last state.
+        delete: remove the object.
+
+    """
+
+    key: Key
+    expected: int
+    encode: Callable[[int], bytes]
+    delete: bool = False
+
+
+class Store:
+    """Objects by ``(resource, namespace, name)``; open with ``Store.open``."""
+
+    def __init__(self, disk: Disk, clock: Callable[[], float], retention: Retention) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock, self._retention = clock, retention
+        self._collections: dict[str, Collection] = {}
+        self._pending: dict[Key, Event] = {}
+        self._listeners: list[Callable[[Event], None]] = []
+        self._revision = self._assigned = self._compacted = 0
+        self._any_change: asyncio.Future[None] | None = None
+        self._epoch = 0
+        self._closed = False
+        self._batches = self._failures = self._largest = 0
+        self._writer = Writer(disk, self._post, self._on_batch, keep_events=retention.events)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path | str = MEMORY,
+        *,
+        clock: Callable[[], float] = time.time,
+        retention: Retention | None = None,
+        disk: Disk | None = None,
+    ) -> Store:
+        """Open or create the data file at ``path``; ``:memory:`` keeps nothing.
+
+        Raises:
+            StoreError: the file is foreign, damaged or in use.
+
+        """
+        store = cls(disk or Database(path), clock, retention or Retention())
+        store._adopt(await asyncio.wrap_future(store._writer.start()))
+        return store
+
+    @property
+    def revision(self) -> int:
+        """Revision of the newest committed change."""
+        return self._revision
+
+    def get(self, key: Key) -> Entry | None:
+        """The committed object."""
+        collection = self._collections.get(key[0])
+        return collection.get(key) if collection else None
+
+    def latest(self, key: Key) -> Entry | None:
+        """The object as the next write must see it: committed or on its way to the disk."""
+        pending = self._pending.get(key)
+        if pending is not None:
+            return None if pending.type == "DELETED" else pending.entry
+        return self.get(key)
+
+    def scan(self, resource: str, namespace: str | None = None) -> Sequence[Entry]:
+        """Committed objects of a resource, sorted by namespace and name."""
+        collection = self._collections.get(resource)
+        return collection.sorted(namespace) if collection else ()
+
+    def scan_latest(self, resource: str, namespace: str | None = None) -> Iterator[Entry]:
+        """Objects as the next write must see them, in no order."""
+        for entry in self.scan(resource, namespace):
+            if entry.key not in self._pending:
+                yield entry
+        for key, event in self._pending.items():
+            if key[0] == resource and namespace in (None, key[1]) and event.type != "DELETED":
+                yield event.entry
+
+    def resources(self) -> list[str]:
+        """Resources that have, or had, objects."""
+        return list(self._collections)
+
+    def history(self, resource: str) -> History:
+        """Recent events of a resource."""
+        return self._collection(resource).history
+
+    def changed(self, resource: str) -> asyncio.Future[None]:
+        """A future that resolves at the next change of the resource, or when the store closes; do not cancel it."""
+        return self._collection(resource).changed()
+
+    def any_change(self) -> asyncio.Future[None]:
+        """A future that resolves at the next change of anything; do not cancel it."""
+        if self._any_change is None:
+            self._any_change = self._loop.create_future()
+        return self._any_change
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call ``listener`` with every committed event from now on; it must be quick and must not raise."""
+        self._listeners.append(listener)
+
+    def write(self, changes: Sequence[Change]) -> asyncio.Future[list[Entry]]:
+        """Queue changes that are stored together or not at all.
+
+        Returns:
+            A future of the entries as stored (for deletions the last state). It fails with ``Unavailable`` when
+            the disk refuses; then nothing of ``changes`` is visible.
+
+        Raises:
+            StaleWriteError: an object is not at its expected revision; nothing was queued.
+
+        """
+        if self._closed:
+            raise failures.storage_failed("the server is stopping")
+        for change in changes:
+            current = self.latest(change.key)
+            if (current.revision if current else 0) != change.expected:
+                raise StaleWriteError(f"{'/'.join(change.key)} changed")
+        events = [self._event(change) for change in changes]
+        self._pending.update({event.entry.key: event for event in events})
+        future: asyncio.Future[list[Entry]] = self._loop.create_future()
+        entries = [event.entry for event in events]
+
+        def done(error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(entries)
+            else:
+                future.set_exception(failures.storage_failed(str(error)))
+
+        self._writer.submit(Commit(self._epoch, events, done))
+        return future
+
+    async def close(self) -> None:
+        """Finish queued writes, close the file and end all watches."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._writer.stop)
+        await asyncio.sleep(0)  # results of the last batch are handed over by the loop
+        for collection in self._collections.values():
+            collection.wake()
+        self._wake_any()
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    def statistics(self) -> dict[str, int]:
+        """Counters for metrics and tests."""
+        return {
+            "revision": self._revision,
+            "objects": sum(len(collection) for collection in self._collections.values()),
+            "pending": len(self._pending),
+            "batches": self._batches,
+            "largest_batch": self._largest,
+            "failed_batches": self._failures,
+            "history": sum(len(collection.history) for collection in self._collections.values()),
+        }
+
+    def _event(self, change: Change) -> Event:
+        self._assigned += 1
+        entry = Entry(*change.key, self._assigned, change.encode(self._assigned))
+        previous = self.latest(change.key)
+        if change.delete:
+            return Event("DELETED", entry, previous, self._clock())
+        return Event("MODIFIED" if previous else "ADDED", entry, previous, self._clock())
+
+    def _collection(self, resource: str) -> Collection:
+        collection = self._collections.get(resource)
+        if collection is None:
+            collection = self._collections[resource] = Collection(History(self._retention, self._compacted), self._loop)
+        return collection
+
+    def _adopt(self, loaded: Loaded) -> None:
+        self._revision = self._assigned = loaded.revision
+        self._compacted = loaded.compacted
+        for entry in loaded.objects:
+            self._collection(entry.resource).put(entry)
+        for event in loaded.events:
+            self._collection(event.entry.resource).history.append(event)
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        # A loop that has been closed has nobody left who waits for the answer.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
+    def _on_batch(self, commits: list[Commit], error: Exception | None) -> None:
+        if error is not None:
+            self._fail(commits, error)
+            return
+        self._batches += 1
+        self._largest = max(self._largest, len(commits))
+        for commit in commits:
+            for event in commit.events:
+                self._publish(event)
+            commit.done(None)
+        self._wake_any()
+
+    def _publish(self, event: Event) -> None:
+        key = event.entry.key
+        if self._pending.get(key) is event:
+            del self._pending[key]
+        self._revision = event.entry.revision
+        collection = self._collection(key[0])
+        if event.type == "DELETED":
+            collection.remove(key)
+        else:
+            collection.put(event.entry)
+        collection.history.append(event)
+        collection.wake()
+        for listener in self._listeners:
+            listener(event)
+
+    def _wake_any(self) -> None:
+        if self._any_change is not None:
+            self._any_change.set_result(None)
+            self._any_change = None
+
+    def _fail(self, commits: list[Commit], error: Exception) -> None:
+        if commits[-1].epoch >= self._epoch:
+            # Whatever is pending was prepared on top of the lost changes, and the writer refuses it too.
+            self._epoch = commits[-1].epoch + 1
+            self._pending.clear()
+            self._failures += 1
+            _log.error("write failed", error=str(error), requests=len(commits))
+        for commit in commits:
+            commit.done(error)

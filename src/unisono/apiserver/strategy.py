@@ -1,0 +1,56 @@
+"""What single kinds do differently when they are stored: the status they start with, and what updates keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.base import Object
+from unisono.api.core import Namespace, PersistentVolumeClaim, Pod
+from unisono.api.kind import Kind
+from unisono.api.qos import qos_class
+
+NAMESPACE_FINALIZER = "kubernetes"
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def begin_status(obj: Object, kind: Kind[Any]) -> None:
+    """Give a new object the status that the server decides; what the writer sent is dropped.
+
+    Nodes keep theirs: a node registers itself with its capacity.
+    """
+    if isinstance(obj, Pod):
+        obj.status = type(obj.status)(phase="Pending", qos_class=qos_class(obj.spec))
+    elif isinstance(obj, Namespace):
+        obj.status = type(obj.status)(phase="Active")
+        obj.spec.finalizers = [NAMESPACE_FINALIZER]
+        obj.metadata.labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
+    elif isinstance(obj, PersistentVolumeClaim):
+        obj.status = type(obj.status)(phase="Pending")
+    elif kind.status_subresource and kind.resource != "nodes":
+        status = getattr(obj, "status", None)
+        if status is not None:
+            obj.status = type(status)()  # type: ignore[attr-defined]
+
+
+def confine(new: Object, old: Object, kind: Kind[Any], subresource: str, *, custom: bool) -> None:
+    """Keep what this door cannot change: the status on the main resource, everything else on ``status``.
+
+    Labels and annotations of ``custom`` resources cannot be changed through ``status``; those of built-in kinds can.
+
+    """
+    if subresource == "status":
+        for field in new.__struct_fields__:
+            if field not in ("status", "metadata"):
+                setattr(new, field, getattr(old, field))
+        kept = old.metadata
+        if custom:
+            new.metadata = kept
+        else:
+            new.metadata.owner_references, new.metadata.finalizers = kept.owner_references, kept.finalizers
+        return
+    if kind.status_subresource:
+        new.status = old.status  # type: ignore[attr-defined]
+    if isinstance(new, Namespace) and isinstance(old, Namespace):
+        # Only the namespace controller takes the finalizer away, when the namespace is empty.
+        new.spec.finalizers = old.spec.finalizers
+        new.metadata.labels = {**(new.metadata.labels or {}), _NAME_LABEL: old.metadata.name}

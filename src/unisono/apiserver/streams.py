@@ -1,0 +1,134 @@
+"""Watch: committed events in order, selectors applied, bookmarks in between.
+
+A stream holds a position in the shared history and nothing else; a reader that is slower than the history is kept gets
+``Gone`` and lists again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.api.kind import Kind
+from unisono.apiserver import codec, failures
+from unisono.apiserver.context import Context
+from unisono.apiserver.entry import Entry, Event
+from unisono.apiserver.reads import Selector
+from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
+
+BOOKMARK_SECONDS = 60.0
+_CHUNK = 256
+
+
+@dataclass(slots=True)
+class Watch:
+    """One watch request.
+
+    Attributes:
+        kind: as asked; stored: under its stored version.
+        since: changes after this revision; None: the present objects first, then changes.
+        timeout: seconds until the stream ends; None never.
+        bookmarks: tell the revision reached once a minute and just before the end.
+        mark_initial: end the present objects with a bookmark that says so.
+
+    """
+
+    context: Context
+    kind: Kind[Any]
+    stored: Kind[Any]
+    namespace: str | None
+    matches: Selector | None
+    since: int | None
+    timeout: float | None
+    bookmarks: bool
+    mark_initial: bool
+    present: Iterable[Entry] = ()
+    revision: int = 0
+
+    async def events(self) -> AsyncIterator[StoreEvent]:
+        """The stream.
+
+        Raises:
+            Gone: the history up to ``since`` is no longer kept.
+
+        """
+        loop, store = asyncio.get_running_loop(), self.context.store
+        end = None if self.timeout is None else loop.time() + self.timeout
+        history = store.history(self.stored.resource)
+        since = self.revision if self.since is None else self.since
+        position = history.position_after(since)
+        if position is None:
+            raise failures.too_old(since, history.compacted)
+        for event in self._initial():
+            yield event
+        marked, reached = loop.time(), since
+        while True:
+            changed = store.changed(self.stored.resource)
+            chunk = history.read(position, _CHUNK)
+            if chunk is None:
+                raise failures.too_old(reached, history.compacted)
+            position += len(chunk)
+            for event in self._shown(chunk, since):
+                reached = event.resource_version
+                yield event
+            if chunk:
+                # A busy history must not keep others from running, nor this stream from ending.
+                await asyncio.sleep(0)
+            now = loop.time()
+            ending = end is not None and now >= end
+            caught_up = position >= history.end
+            if self.bookmarks and caught_up and (ending or now - marked >= BOOKMARK_SECONDS):
+                marked = now
+                yield self._bookmark(max(store.revision, since))
+            if ending or (store.closed and caught_up):
+                return
+            if caught_up:
+                await asyncio.wait({changed}, timeout=_pause(now, end, marked if self.bookmarks else None))
+
+    def _initial(self) -> Iterator[StoreEvent]:
+        for entry in self.present:
+            yield self._event("ADDED", entry)
+        if self.mark_initial:
+            yield self._bookmark(self.revision, {INITIAL_EVENTS_END: "true"})
+
+    def _shown(self, events: Iterable[Event], since: int) -> Iterator[StoreEvent]:
+        for event in events:
+            entry = event.entry
+            if entry.revision <= since or (self.namespace and entry.namespace != self.namespace):
+                continue
+            kind = self._type(event)
+            if kind is not None:
+                yield self._event(kind, entry)
+
+    def _type(self, event: Event) -> EventType | None:
+        """How the change looks through the selectors: objects appear when they begin to match."""
+        matches = self.matches
+        if matches is None:
+            return event.type
+        if event.type == "DELETED":
+            return "DELETED" if matches(event.previous or event.entry) else None
+        now = matches(event.entry)
+        if not event.complete:
+            # What the object was before is not known after a restart; a DELETED too many harms nobody.
+            return "MODIFIED" if now else "DELETED"
+        before = event.previous is not None and matches(event.previous)
+        if now:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+    def _event(self, kind: EventType, entry: Entry) -> StoreEvent:
+        return StoreEvent(kind, codec.as_version(entry.data, self.stored, self.kind), entry.revision)
+
+    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> StoreEvent:
+        return StoreEvent("BOOKMARK", codec.bookmark(self.kind, revision, annotations), revision)
+
+
+def _pause(now: float, end: float | None, marked: float | None) -> float | None:
+    waits = []
+    if end is not None:
+        waits.append(max(0.0, end - now))
+    if marked is not None:
+        waits.append(max(0.0, marked + BOOKMARK_SECONDS - now))
+    return min(waits) if waits else None

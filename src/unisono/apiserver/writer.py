@@ -1,0 +1,141 @@
+"""The one thread that writes: requests that arrive during a sync are committed together by the next one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from unisono.apiserver.database import Loaded
+from unisono.apiserver.entry import Event
+
+MAX_BATCH = 2_000
+COMPACT_EVERY = 2_000
+
+
+class Disk(Protocol):
+    """What the writer needs of a database."""
+
+    def open(self) -> None:
+        """Open or create."""
+        ...
+
+    def load(self) -> Loaded:
+        """Read everything."""
+        ...
+
+    def apply(self, events: Sequence[Event], *, compact_to: int = 0) -> None:
+        """Store durably, all or none; raises on failure."""
+        ...
+
+    def close(self) -> None:
+        """Close."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Commit:
+    """Changes of one request: they become visible together.
+
+    Attributes:
+        epoch: counts failures; a commit that was prepared before a failure may build on lost changes and fails too.
+        events: the changes, in the order of their revisions.
+        done: called by ``Writer`` through ``post``; takes the error, or None.
+
+    """
+
+    epoch: int
+    events: list[Event]
+    done: Callable[[Exception | None], None]
+
+
+class Writer:
+    """Commits in the order of ``submit``; results come back through ``post`` (``loop.call_soon_threadsafe``).
+
+    ``on_batch(commits, error)`` runs once per transaction, on the other side of ``post``.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        post: Callable[[Callable[[], None]], None],
+        on_batch: Callable[[list[Commit], Exception | None], None],
+        *,
+        keep_events: int,
+    ) -> None:
+        self._disk, self._post, self._on_batch = disk, post, on_batch
+        self._keep_events = keep_events
+        self._queue: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
+        self._loaded: Future[Loaded] = Future()
+        self._failed_epoch = -1
+        self._since_compaction = 0
+        self._thread = threading.Thread(target=self._run, name="unisono-store", daemon=True)
+
+    def start(self) -> Future[Loaded]:
+        """Start the thread; the future gives the file's contents or the ``StoreError``."""
+        self._thread.start()
+        return self._loaded
+
+    def submit(self, commit: Commit) -> None:
+        """Queue a commit."""
+        self._queue.put(commit)
+
+    def stop(self) -> None:
+        """Commit what is queued, close the file and end the thread; blocks until then."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._disk.open()
+            loaded = self._disk.load()
+        except Exception as error:  # whatever it is, the opener must learn of it instead of waiting for ever
+            self._disk.close()
+            self._loaded.set_exception(error)
+            return
+        self._loaded.set_result(loaded)
+        while self._commit(self._take()):
+            pass
+        self._disk.close()
+
+    def _take(self) -> list[Commit | None]:
+        batch = [self._queue.get()]
+        size = 0
+        while size < MAX_BATCH and batch[-1] is not None:
+            size += len(batch[-1].events)
+            try:
+                batch.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+        return batch
+
+    def _commit(self, batch: list[Commit | None]) -> bool:
+        commits = [commit for commit in batch if commit is not None]
+        lost = [commit for commit in commits if commit.epoch <= self._failed_epoch]
+        good = [commit for commit in commits if commit.epoch > self._failed_epoch]
+        if lost:
+            self._report(lost, RuntimeError("an earlier write failed"))
+        if good:
+            self._report(good, self._store(good))
+        return batch[-1] is not None
+
+    def _store(self, commits: list[Commit]) -> Exception | None:
+        events = [event for commit in commits for event in commit.events]
+        self._since_compaction += len(events)
+        compact_to = 0
+        if self._since_compaction >= COMPACT_EVERY:
+            compact_to = max(0, events[0].entry.revision - self._keep_events)
+        try:
+            self._disk.apply(events, compact_to=compact_to)
+        except Exception as error:  # the thread must outlive a full disk; the requests get the error
+            self._failed_epoch = commits[-1].epoch
+            return error
+        if compact_to or self._since_compaction >= COMPACT_EVERY:
+            self._since_compaction = 0
+        return None
+
+    def _report(self, commits: list[Commit], error: Exception | None) -> None:
+        self._post(lambda: self._on_batch(commits, error))

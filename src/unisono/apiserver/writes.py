@@ -1,0 +1,148 @@
+"""Create, update and patch: decode, default, admit, validate, store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api import field_error
+from unisono.api.base import Object
+from unisono.api.defaulting import apply_defaults
+from unisono.api.kind import Kind
+from unisono.api.validation import validate
+from unisono.apiserver import codec, failures, metadata, strategy
+from unisono.apiserver.admission import Request
+from unisono.apiserver.context import Context
+from unisono.apiserver.deletion import removable
+from unisono.apiserver.entry import Entry
+from unisono.apiserver.patches import apply_patch
+from unisono.apiserver.types import PatchType, WriteOptions, Written
+from unisono.errors import NotFound
+
+_NAME_ATTEMPTS = 8
+
+
+async def create(
+    context: Context, kind: Kind[Any], namespace: str | None, body: dict[str, Any], options: WriteOptions
+) -> Written:
+    """Store a new object; see ``ObjectService.create``."""
+    stored = context.stored_kind(kind)
+    obj, warnings = codec.accept(kind, stored, body, options, _name_in(body))
+    metadata.check_place(obj, stored, namespace, None)
+    generated = not obj.metadata.name and bool(obj.metadata.generate_name)
+    metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), suffix=context.new_suffix())
+    name = obj.metadata.name
+    if not name:
+        error = field_error.required("metadata.name", "name or generateName is required")
+        raise failures.invalid(stored, "", [error])
+    strategy.begin_status(obj, stored)
+    request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user)
+    _admit(context, request)
+    _make_unique(context, stored, obj, generated=generated)
+    data = codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
+    return Written(codec.as_version(data, stored, kind), True, warnings)
+
+
+async def update(
+    context: Context,
+    kind: Kind[Any],
+    namespace: str | None,
+    name: str,
+    body: dict[str, Any],
+    options: WriteOptions,
+    subresource: str,
+) -> Written:
+    """Replace an object or its status; see ``ObjectService.update``."""
+    stored = context.stored_kind(kind)
+    _check_subresource(stored, subresource)
+    entry, old = context.current(stored, namespace, name)
+    new, warnings = codec.accept(kind, stored, body, options, name)
+    metadata.check_place(new, stored, namespace, name)
+    metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored))
+    data = await _replace(context, stored, entry, old, new, options, subresource)
+    return Written(codec.as_version(data, stored, kind), False, warnings)
+
+
+async def patch(
+    context: Context,
+    kind: Kind[Any],
+    namespace: str | None,
+    name: str,
+    change: Any,
+    patch_type: PatchType,
+    options: WriteOptions,
+    subresource: str,
+) -> Written:
+    """Patch an object or its status; see ``ObjectService.patch``."""
+    stored = context.stored_kind(kind)
+    _check_subresource(stored, subresource)
+    entry, old = context.current(stored, namespace, name)
+    current = codec.json_value(codec.as_version(entry.data, stored, kind))
+    body = apply_patch(stored, current, change, patch_type)
+    new, warnings = codec.accept(kind, stored, body, options, name)
+    metadata.check_place(new, stored, namespace, name)
+    metadata.carry_over(new, old, stored, require_version=False)
+    data = await _replace(context, stored, entry, old, new, options, subresource)
+    return Written(codec.as_version(data, stored, kind), False, warnings)
+
+
+async def _replace(
+    context: Context,
+    stored: Kind[Any],
+    entry: Entry,
+    old: Any,
+    new: Any,
+    options: WriteOptions,
+    subresource: str,
+) -> bytes:
+    _check_finalizers(stored, old, new)
+    strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
+    request = Request("UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user)
+    _admit(context, request)
+    if metadata.has_generation(stored) and metadata.specification_changed(new, old):
+        new.metadata.generation = (old.metadata.generation or 0) + 1
+    if new == old:
+        return entry.data
+    if options.dry_run:
+        return codec.render(new)
+    change = context.change(stored, new, entry.revision, delete=removable(new))
+    return (await context.commit(stored, [change]))[0].data
+
+
+def _admit(context: Context, request: Request) -> None:
+    apply_defaults(request.kind, request.object)
+    context.admission.mutate(request, context)
+    errors = validate(request.kind, request.object, request.old)
+    if errors:
+        raise failures.invalid(request.kind, request.name, errors)
+    context.admission.check(request, context)
+
+
+def _make_unique(context: Context, stored: Kind[Any], obj: Object, *, generated: bool) -> None:
+    meta = obj.metadata
+    for _ in range(_NAME_ATTEMPTS):
+        if context.store.latest(context.key(stored, meta.namespace, meta.name)) is None:
+            return
+        if not generated:
+            break
+        meta.name = metadata.generated_name(meta.generate_name or "", context.new_suffix())
+    raise failures.already_exists(stored, meta.name)
+
+
+def _check_finalizers(stored: Kind[Any], old: Object, new: Object) -> None:
+    if old.metadata.deletion_timestamp is None:
+        return
+    added = sorted(set(new.metadata.finalizers or ()) - set(old.metadata.finalizers or ()))
+    if added:
+        why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+        raise failures.invalid(stored, old.metadata.name, [field_error.forbidden("metadata.finalizers", why)])
+
+
+def _check_subresource(stored: Kind[Any], subresource: str) -> None:
+    if subresource and not (subresource == "status" and stored.status_subresource):
+        raise NotFound("the server could not find the requested resource")
+
+
+def _name_in(body: dict[str, Any]) -> str:
+    meta = body.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else ""
