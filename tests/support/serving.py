@@ -41,7 +41,11 @@ class WebClient:
 
     def open(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         """The request as a context manager, for answers that stream."""
-        headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Accept-Encoding": "identity",
+            **options.pop("headers", {}),
+        }
         if "accept" in options:
             headers["Accept"] = options.pop("accept")
         if "type" in options:
