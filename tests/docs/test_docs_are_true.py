@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from support.plane import REPOSITORY
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults

@@ -1,0 +1,76 @@
+"""Reading what users write, and what run adds to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unisono.cli.manifests import read
+from unisono.cli.workloads import is_workload, mark_working_directory
+from unisono.errors import ConfigError
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
+JOB = """
+apiVersion: batch.volcano.sh/v1beta1
+kind: Job
+metadata: {name: j}
+spec:
+  tasks:
+    - {name: t, replicas: 1, template: {spec: {containers: [{name: c, image: i}]}}}
+    - {name: u, template: {metadata: {annotations: {unisono.io/working-directory: /own}}, spec: {containers: []}}}
+"""
+
+
+def written(folder: Path, text: str, name: str = "x.yaml") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_documents_lists_and_folders_are_read_in_order(tmp_path: Path) -> None:
+    written(tmp_path, f"{POD}---\n---\n# nothing\n---\n{JOB}", "b.yaml")
+    written(
+        tmp_path, '{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Queue"}]}', "a.json"
+    )
+    written(tmp_path, "not a manifest", "notes.txt")
+    assert [item.kind for item in read([str(tmp_path)])] == ["Queue", "Pod", "Job"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", r"x\.yaml:\d+"),
+        ("kind: Pod\n", "has no apiVersion"),
+        ("apiVersion: v1\n", "has no kind"),
+        ("- 3\n", "no Kubernetes object"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: 3\n", "metadata must be a mapping"),
+        ("", "there is no object"),
+    ],
+)
+def test_what_is_no_manifest_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read([written(tmp_path, text)])
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        read(["/nowhere/x.yaml"])
+
+
+def test_jobs_and_pods_are_followed_and_nothing_else(tmp_path: Path) -> None:
+    queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
+    assert [is_workload(item) for item in read([written(tmp_path, f"{POD}---\n{JOB}\n---\n{queue}")])] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_every_pod_template_learns_the_folder_unless_it_names_one(tmp_path: Path) -> None:
+    pod, job = read([written(tmp_path, f"{POD}---\n{JOB}")])
+    for manifest in (pod, job):
+        mark_working_directory(manifest)
+    key = "unisono.io/working-directory"
+    assert pod.metadata["annotations"][key] == str(tmp_path)
+    first, second = (task["template"]["metadata"]["annotations"][key] for task in job.value["spec"]["tasks"])
+    assert (first, second) == (str(tmp_path), "/own")
