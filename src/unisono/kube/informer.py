@@ -139,7 +139,7 @@ class Informer(Generic[T]):
             # Deleted and created again between two lists: controllers must see both.
             self._remove(key, old)
             old = None
-        if old is not None and not _newer(obj, old):
+        if old is not None and not is_newer(obj, old):
             return
         if old is not None:
             self._unindex(key, old)
@@ -188,7 +188,7 @@ class Informer(Generic[T]):
             return ()
 
 
-def _newer(new: Object, old: Object) -> bool:
+def is_newer(new: Object, old: Object) -> bool:
     """Whether ``new`` is a later state of the same object; duplicates and late repeats are not.
 
     resourceVersions of one kind are comparable numbers on every known server (and by contract since

@@ -1,0 +1,232 @@
+"""Carries decided binds to the API server: assume, write, confirm.
+
+A decided bind is *assumed* at once: its resources are taken in the cluster state while the write is on its way. The
+watch event that shows the node confirms it. What the API server says is the truth: a pod that is bound already stays
+where it is, and a write with an unknown outcome is looked up before anything else happens to its resources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import structlog
+
+from unisono.api.core import ObjectReference
+from unisono.api.kinds import PODS
+from unisono.api.times import parse_time
+from unisono.cluster.status import TaskStatus
+from unisono.engine.decisions import Bind
+from unisono.errors import ApiError, Conflict, NotFound, Unavailable
+from unisono.kube.backoff import Backoff
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+from unisono.kube.events import EventRecorder
+from unisono.kube.leader import LeadershipLost
+from unisono.scheduler.feed import Feed
+from unisono.scheduler.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+
+class Outcome(Enum):
+    """How a bind ended."""
+
+    BOUND = "bound"
+    GONE = "gone"
+    """The pod does not exist any more, or is being deleted."""
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class _Hold:
+    """A job whose binds failed waits until ``until`` (monotonic seconds)."""
+
+    failures: int
+    until: float
+
+
+class Binder:
+    """Binds the pods of jobs; each job's binds start together, all within one bound on concurrency."""
+
+    def __init__(
+        self,
+        client: Client,
+        feed: Feed,
+        events: EventRecorder,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        concurrency: int = 64,
+        attempts: int = 4,
+    ) -> None:
+        """``concurrency`` bounds the binds under way, ``attempts`` the writes for one pod before its job waits."""
+        self._client, self._feed, self._events, self._metrics, self._clock = client, feed, events, metrics, clock
+        self._slots = asyncio.Semaphore(concurrency)
+        self._attempts = attempts
+        self._retry = Backoff(base=0.1, cap=5.0)
+        self._back_off = Backoff(base=1.0, cap=30.0)
+        self._holds: dict[str, _Hold] = {}
+        self._under_way: dict[str, int] = defaultdict(int)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, binds: Iterable[Bind]) -> list[Bind]:
+        """Assume and send the binds of a cycle; returns those that were sent.
+
+        Left out are whole jobs: those that wait after a failure, and those for which the cluster changed while the
+            cycle ran (a pod or a node of theirs is gone), because half a gang must not start.
+        """
+        jobs: dict[str, list[Bind]] = defaultdict(list)
+        for bind in binds:
+            jobs[bind.job or f"{bind.namespace}/{bind.pod}"].append(bind)
+        sent: list[Bind] = []
+        for job, members in jobs.items():
+            if self.held(job) or not all(self._stands(bind) for bind in members):
+                continue
+            for bind in members:
+                self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node)
+            self._under_way[job] += 1
+            task = asyncio.get_running_loop().create_task(self._bind_job(job, members))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            sent.extend(members)
+        return sent
+
+    def held(self, job: str) -> bool:
+        """Whether the job waits after a failed bind."""
+        hold = self._holds.get(job)
+        return hold is not None and hold.until > self._clock.monotonic()
+
+    def hold(self, job: str) -> None:
+        """Let the job wait: not at all after its first failure, then longer each time."""
+        hold = self._holds.setdefault(job, _Hold(0, 0.0))
+        hold.failures += 1
+        wait = self._back_off.delay(hold.failures - 1) if hold.failures > 1 else 0.0
+        hold.until = self._clock.monotonic() + wait
+
+    def next_release(self) -> float | None:
+        """Monotonic time at which the next waiting job may go on."""
+        now = self._clock.monotonic()
+        return min((hold.until for hold in self._holds.values() if hold.until > now), default=None)
+
+    def busy(self, job: str) -> bool:
+        """Whether binds of the job are under way."""
+        return job in self._under_way
+
+    def forget_job(self, job: str) -> None:
+        """The job is gone."""
+        self._holds.pop(job, None)
+
+    async def drain(self) -> None:
+        """Wait for the binds under way."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop; binds under way are cancelled and show up by their watch events, if they were done."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _stands(self, bind: Bind) -> bool:
+        task = self._feed.state.tasks.get(f"{bind.namespace}/{bind.pod}")
+        return (
+            task is not None
+            and task.uid == bind.uid
+            and task.status is TaskStatus.PENDING
+            and bind.node in self._feed.nodes
+        )
+
+    async def _bind_job(self, job: str, binds: Sequence[Bind]) -> None:
+        self._metrics.binds_in_flight.inc(len(binds))
+        try:
+            outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+        finally:
+            self._metrics.binds_in_flight.dec(len(binds))
+            self._under_way[job] -= 1
+            if not self._under_way[job]:
+                del self._under_way[job]
+        if Outcome.FAILED in outcomes:
+            self.hold(job)
+            _log.warning("bind.failed", job=job, failed=outcomes.count(Outcome.FAILED), of=len(binds))
+        else:
+            self._holds.pop(job, None)
+
+    async def _bind(self, bind: Bind) -> Outcome:
+        async with self._slots:
+            started = self._clock.monotonic()
+            try:
+                outcome, why = await self._write(bind)
+            except LeadershipLost as error:
+                outcome, why = Outcome.FAILED, str(error)
+            except Exception as error:
+                _log.exception("bind.broken", pod=f"{bind.namespace}/{bind.pod}")
+                outcome, why = Outcome.FAILED, repr(error)
+            self._finish(bind, outcome, why, started)
+            return outcome
+
+    async def _write(self, bind: Bind) -> tuple[Outcome, str]:
+        why = ""
+        for attempt in range(1, self._attempts + 1):
+            try:
+                await self._client.bind(bind.namespace, bind.pod, bind.node, uid=bind.uid)
+            except (NotFound, Conflict) as error:
+                why = str(error)
+                wait = 0.0
+            except (Unavailable, OSError, TimeoutError) as error:
+                why = str(error)
+                wait = getattr(error, "retry_after", None) or self._retry.delay(attempt)
+            except ApiError as error:
+                return Outcome.FAILED, str(error)
+            else:
+                return Outcome.BOUND, ""
+            await self._clock.sleep(wait)
+            truth = await self._look(bind)
+            if truth is not None:
+                return truth, why
+        return Outcome.FAILED, why
+
+    async def _look(self, bind: Bind) -> Outcome | None:
+        """What became of the pod; None when it still waits for a bind. Asks until the server answers.
+
+        The resources stay taken meanwhile: a bind whose answer was lost may have been done.
+        """
+        tries = 0
+        while True:
+            try:
+                pod = await self._client.get(PODS, bind.pod, bind.namespace)
+            except NotFound:
+                return Outcome.GONE
+            except (Unavailable, OSError, TimeoutError):
+                tries += 1
+                await self._clock.sleep(self._retry.delay(tries))
+            else:
+                if pod.metadata.uid != bind.uid or pod.metadata.deletion_timestamp:
+                    return Outcome.GONE
+                return Outcome.BOUND if pod.spec.node_name else None
+
+    def _finish(self, bind: Bind, outcome: Outcome, why: str, started: float) -> None:
+        key = f"{bind.namespace}/{bind.pod}"
+        pod = ObjectReference(api_version="v1", kind="Pod", namespace=bind.namespace, name=bind.pod, uid=bind.uid)
+        self._metrics.bind.observe((self._clock.monotonic() - started) * 1000)
+        if outcome is Outcome.BOUND:
+            self._metrics.scheduled.inc()
+            self._observe_ages(bind, key)
+            self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {bind.node}")
+            return
+        self._feed.do(lambda: self._feed.state.forget(key))
+        if outcome is Outcome.FAILED:
+            self._metrics.failed.inc()
+            self._events.event(pod, "Warning", "FailedScheduling", f"failed to bind to node {bind.node}: {why}")
+
+    def _observe_ages(self, bind: Bind, key: str) -> None:
+        now = self._clock.time()
+        record, group = self._feed.pods.get(key), self._feed.groups.get(bind.job)
+        if record is not None and record.created:
+            self._metrics.task_bound.observe(max(0.0, now - parse_time(record.created)) * 1000)
+        if group is not None and group.metadata.creation_timestamp:
+            age = now - parse_time(group.metadata.creation_timestamp)
+            self._metrics.job_latency.observe(max(0.0, age) * 1000)

@@ -1,0 +1,109 @@
+"""Removes pods that the engine, or a half-bound gang, gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+import structlog
+
+from unisono.api.core import ObjectReference, Pod
+from unisono.api.kinds import PODS
+from unisono.api.times import rfc3339
+from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+from unisono.kube.events import EventRecorder
+from unisono.scheduler.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+# An eviction that was sent is not sent again while its deletion makes its way through the API server.
+_REPEAT_SECONDS = 30.0
+
+
+class Evictor:
+    """Marks pods as disrupted, then deletes exactly that incarnation."""
+
+    def __init__(
+        self, client: Client, events: EventRecorder, metrics: Metrics, clock: Clock, *, concurrency: int = 16
+    ) -> None:
+        self._client, self._events, self._metrics, self._clock = client, events, metrics, clock
+        self._slots = asyncio.Semaphore(concurrency)
+        self._sent: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, victims: Iterable[tuple[str, str, str]], action: str, why: str) -> int:
+        """Evict pods in the background.
+
+        Args:
+            victims: (namespace, name, uid).
+            action: who decided, such as ``preempt``; a metric label.
+            why: sentence for the pod's event and condition.
+
+        Returns:
+            how many evictions were sent; pods that are on their way out already are left alone.
+        """
+        now = self._clock.monotonic()
+        self._sent = {uid: until for uid, until in self._sent.items() if until > now}
+        count = 0
+        for namespace, name, uid in victims:
+            if uid in self._sent:
+                continue
+            self._sent[uid] = now + _REPEAT_SECONDS
+            task = asyncio.get_running_loop().create_task(self._evict(namespace, name, uid, action, why))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            count += 1
+        return count
+
+    async def drain(self) -> None:
+        """Wait for the evictions under way."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop; evictions under way are cancelled."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _evict(self, namespace: str, name: str, uid: str, action: str, why: str) -> None:
+        async with self._slots:
+            try:
+                pod = await self._client.get(PODS, name, namespace)
+                if pod.metadata.uid != uid:
+                    return
+                await self._mark(pod, why)
+                await self._client.delete(PODS, name, namespace, uid=uid)
+            except (NotFound, Conflict):
+                return
+            except (UnisonoError, OSError, TimeoutError) as error:
+                # The victim still stands: a later cycle decides again.
+                self._sent.pop(uid, None)
+                _log.warning("evict.failed", pod=f"{namespace}/{name}", error=str(error))
+                return
+        self._metrics.evicted(action)
+        reference = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
+        self._events.event(reference, "Normal", "Evict", f"Pod is evicted, because of {why}")
+
+    async def _mark(self, pod: Pod, why: str) -> None:
+        """Condition DisruptionTarget, by which controllers tell an eviction from a failure; best effort."""
+        others = [c for c in pod.status.conditions or () if c.type != "DisruptionTarget"]
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": why,
+            "lastTransitionTime": rfc3339(self._clock.time()),
+        }
+        patch = {
+            "metadata": {"resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": [*msgspec.to_builtins(others), condition]},
+        }
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        try:
+            await self._client.patch(PODS, name, patch, namespace=namespace, subresource="status")
+        except ApiError as error:
+            _log.debug("evict.unmarked", pod=pod.key, error=str(error))

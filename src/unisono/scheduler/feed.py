@@ -1,0 +1,225 @@
+"""Watch events into the cluster state, never while a cycle reads it.
+
+The engine works on a view of `ClusterState` in another thread. Meanwhile every change waits here in order and is
+applied when the cycle is over; so are assumptions and their ends. What writers need of an object and the state does not
+keep (resourceVersion, conditions with their times, annotations) is kept here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from unisono.api.annotations import VERDICT
+from unisono.api.base import Object
+from unisono.api.core import Pod, PodCondition
+from unisono.api.kind import Kind
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.scheduling import PodGroup, Queue
+from unisono.cluster.state import ClusterState
+from unisono.kube.client import EventType
+from unisono.kube.informer import is_newer
+from unisono.kube.reflector import Sink
+
+KINDS: tuple[Kind[Any], ...] = (NODES, PRIORITY_CLASSES, QUEUES, POD_GROUPS, PODS)
+"""What scheduling reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """What a writer needs of a pod that has no node yet."""
+
+    uid: str
+    version: str
+    created: str
+    conditions: tuple[PodCondition, ...]
+    nominated_node: str
+
+    @property
+    def scheduled_condition(self) -> PodCondition | None:
+        """Its condition PodScheduled."""
+        return next((condition for condition in self.conditions if condition.type == "PodScheduled"), None)
+
+
+class _Records(Protocol):
+    def put(self, obj: Any) -> None: ...
+
+    def remove(self, key: str) -> None: ...
+
+    def known_keys(self) -> list[str]: ...
+
+
+class _Kept(dict[str, Any]):
+    """Whole objects by key."""
+
+    def put(self, obj: Object) -> None:
+        self[obj.key] = obj
+
+    def remove(self, key: str) -> None:
+        self.pop(key, None)
+
+    def known_keys(self) -> list[str]:
+        return list(self)
+
+
+class _PendingPods(dict[str, PendingPod]):
+    """Slim records of pods without a node."""
+
+    def put(self, pod: Pod) -> None:
+        meta, status = pod.metadata, pod.status
+        if pod.spec.node_name or status.phase in ("Succeeded", "Failed"):
+            self.pop(pod.key, None)
+            return
+        self[pod.key] = PendingPod(
+            uid=meta.uid or "",
+            version=meta.resource_version or "",
+            created=meta.creation_timestamp or "",
+            conditions=tuple(status.conditions or ()),
+            nominated_node=status.nominated_node_name or "",
+        )
+
+    def remove(self, key: str) -> None:
+        self.pop(key, None)
+
+    def known_keys(self) -> list[str]:
+        return list(self)
+
+
+class _Names(set[str]):
+    """Keys alone."""
+
+    def put(self, obj: Object) -> None:
+        self.add(obj.key)
+
+    def remove(self, key: str) -> None:
+        self.discard(key)
+
+    def known_keys(self) -> list[str]:
+        return list(self)
+
+
+class Feed:
+    """The one way into a `ClusterState`.
+
+    Attributes:
+        state: the cluster.
+        groups, queues: latest PodGroups and Queues by key.
+        pods: pods without a node by key.
+        nodes: names of the nodes.
+        explained: keys of PodGroups that carry a verdict.
+        events: changes taken in since the start.
+
+    """
+
+    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
+        """``changed`` is called after every change, also while changes wait."""
+        self.state = state
+        groups, queues, pods, nodes = _Kept(), _Kept(), _PendingPods(), _Names()
+        self.groups: dict[str, PodGroup] = groups
+        self.queues: dict[str, Queue] = queues
+        self.pods: dict[str, PendingPod] = pods
+        self.nodes: set[str] = nodes
+        self.explained: set[str] = set()
+        self.events = 0
+        self._changed = changed
+        self._records: dict[str, _Records] = {
+            POD_GROUPS.kind: groups,
+            QUEUES.kind: queues,
+            PODS.kind: pods,
+            NODES.kind: nodes,
+        }
+        self._held: deque[Callable[[], None]] | None = None
+
+    def sink(self, kind: Kind[Any]) -> Sink[Any]:
+        """Where a reflector of ``kind`` puts what it reads."""
+        return _Sink(self, kind)
+
+    def do(self, change: Callable[[], None]) -> None:
+        """Run ``change`` now, or after the cycle that is reading the state."""
+        if self._held is None:
+            change()
+        else:
+            self._held.append(change)
+        self._changed()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """While inside, changes wait; at the end they are applied in order."""
+        if self._held is not None:
+            raise RuntimeError("a cycle is reading the state already")
+        self._held = deque()
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for change in held:
+                change()
+
+    def learn(self, kind: Kind[Any], obj: Object) -> None:
+        """Take in the answer to one's own write before its watch event comes."""
+
+        def change() -> None:
+            known = self._known(kind, obj.key)
+            if known is not None and known.metadata.uid == obj.metadata.uid:
+                self.take(kind, "MODIFIED", obj)
+
+        self.do(change)
+
+    def take(self, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
+        """Apply one change now (called through `do`)."""
+        self.events += 1
+        records = self._records.get(kind.kind)
+        if records is not None:
+            if event_type == "DELETED":
+                records.remove(obj.key)
+            else:
+                known = self._known(kind, obj.key)
+                if known is not None and known.metadata.uid == obj.metadata.uid and not is_newer(obj, known):
+                    return
+                records.put(obj)
+            self._note_verdict(kind, obj.key)
+        self.state.apply(event_type, kind, obj)
+
+    def take_all(self, kind: Kind[Any], objects: Sequence[Object]) -> None:
+        """Apply a complete list now (called through `do`)."""
+        self.events += len(objects)
+        records = self._records.get(kind.kind)
+        if records is not None:
+            listed = {obj.key for obj in objects}
+            for key in records.known_keys():
+                if key not in listed:
+                    records.remove(key)
+                    self._note_verdict(kind, key)
+            for obj in objects:
+                records.put(obj)
+                self._note_verdict(kind, obj.key)
+        self.state.replace(kind, objects)
+
+    def _known(self, kind: Kind[Any], key: str) -> Object | None:
+        if kind.kind == POD_GROUPS.kind:
+            return self.groups.get(key)
+        return self.queues.get(key) if kind.kind == QUEUES.kind else None
+
+    def _note_verdict(self, kind: Kind[Any], key: str) -> None:
+        if kind.kind != POD_GROUPS.kind:
+            return
+        group = self.groups.get(key)
+        if group is not None and VERDICT in (group.metadata.annotations or {}):
+            self.explained.add(key)
+        else:
+            self.explained.discard(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    feed: Feed
+    kind: Kind[Any]
+
+    def replace(self, objects: Sequence[Object]) -> None:
+        self.feed.do(lambda: self.feed.take_all(self.kind, objects))
+
+    def apply(self, event_type: EventType, obj: Object) -> None:
+        self.feed.do(lambda: self.feed.take(self.kind, event_type, obj))

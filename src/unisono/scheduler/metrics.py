@@ -1,0 +1,139 @@
+"""Prometheus metrics of the scheduler: Volcano's names where they apply, ``unisono_`` for what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from unisono.api.resources import resource_list
+
+
+def _exponential(low: float, high: float, count: int) -> tuple[float, ...]:
+    """``count`` bucket bounds that grow by one factor from ``low`` to ``high``."""
+    factor = (high / low) ** (1 / (count - 1))
+    return tuple(round(low * factor**index, 4) for index in range(count))
+
+
+class Metrics:
+    """All metrics of one scheduler, in the registry given."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry or CollectorRegistry()
+        self.registry = registry
+        self.cycle = Histogram(
+            "volcano_e2e_scheduling_latency_milliseconds",
+            "Time of a whole scheduling cycle.",
+            buckets=_exponential(1, 5000, 20),
+            registry=registry,
+        )
+        self.open_session = Histogram(
+            "volcano_open_session_duration_milliseconds",
+            "Time to take the snapshot.",
+            buckets=_exponential(1, 5000, 20),
+            registry=registry,
+        )
+        self.job_latency = Histogram(
+            "volcano_e2e_job_scheduling_latency_milliseconds",
+            "Age of the job when one of its tasks was bound.",
+            buckets=_exponential(100, 120000, 30),
+            registry=registry,
+        )
+        stages = Histogram(
+            "volcano_task_scheduling_latency_milliseconds",
+            "Age of the pod at a stage of its scheduling.",
+            ["stage"],
+            buckets=_exponential(50, 60000, 30),
+            registry=registry,
+        )
+        self.task_assumed, self.task_bound = stages.labels("Assumed"), stages.labels("Bound")
+        durations = Histogram(
+            "volcano_scheduling_stage_duration_milliseconds",
+            "Time of one stage for one pod.",
+            ["stage"],
+            buckets=_exponential(0.1, 500, 20),
+            registry=registry,
+        )
+        self.bind = durations.labels("Bind")
+        attempts = Counter(
+            "volcano_schedule_attempts", "Attempts to place a pod, by result.", ["result"], registry=registry
+        )
+        self.scheduled, self.unschedulable, self.failed = (
+            attempts.labels(result) for result in ("scheduled", "unschedulable", "error")
+        )
+        self._evictions = Counter(
+            "volcano_eviction_transactions", "Evictions by the action that chose them.", ["action"], registry=registry
+        )
+        self.unschedulable_jobs = Gauge("volcano_unschedule_job_count", "Jobs that wait.", registry=registry)
+        self._unschedulable_tasks = Gauge(
+            "volcano_unschedule_task_count", "Tasks of a job that wait.", ["job_id"], registry=registry
+        )
+        self._retries = Counter(
+            "volcano_job_retry_counts", "Cycles in which a job waited.", ["job_id"], registry=registry
+        )
+        self._queue_cpu = Gauge(
+            "volcano_queue_allocated_milli_cpu", "CPU that a queue uses.", ["queue_name"], registry=registry
+        )
+        self._queue_memory = Gauge(
+            "volcano_queue_allocated_memory_bytes", "Memory that a queue uses.", ["queue_name"], registry=registry
+        )
+        self._queue_scalar = Gauge(
+            "volcano_queue_allocated_scalar_resources",
+            "Other resources that a queue uses, in thousandths.",
+            ["queue_name", "resource"],
+            registry=registry,
+        )
+        cycles = Counter("unisono_scheduler_cycles", "Cycles by outcome.", ["outcome"], registry=registry)
+        self.cycles_run, self.cycles_idle, self.cycles_failed = (
+            cycles.labels(outcome) for outcome in ("run", "idle", "failed")
+        )
+        self.violations = Counter(
+            "unisono_scheduler_violations", "Decisions dropped for a broken invariant.", registry=registry
+        )
+        self.config_errors = Counter(
+            "unisono_scheduler_config_errors", "Configurations that were rejected.", registry=registry
+        )
+        self.gangs_released = Counter(
+            "unisono_scheduler_partial_gangs_released", "Gangs whose bound part was given up.", registry=registry
+        )
+        writes = Counter("unisono_scheduler_writes", "Status writes by outcome.", ["outcome"], registry=registry)
+        self.writes_done, self.writes_conflict, self.writes_failed = (
+            writes.labels(outcome) for outcome in ("done", "conflict", "failed")
+        )
+        self.binds_in_flight = Gauge("unisono_scheduler_binds_in_flight", "Binds on their way.", registry=registry)
+        self._jobs: set[str] = set()
+        self._scalars: dict[str, set[str]] = {}
+
+    def evicted(self, action: str) -> None:
+        """Count one eviction."""
+        self._evictions.labels(action).inc()
+
+    def waiting(self, tasks: Mapping[str, int]) -> None:
+        """Jobs that wait (name to number of tasks that found no place); series of others are removed."""
+        self.unschedulable_jobs.set(len(tasks))
+        for name in self._jobs - tasks.keys():
+            self._unschedulable_tasks.remove(name)
+            self._retries.remove(name)
+        self._jobs = set(tasks)
+        for name, count in tasks.items():
+            self._unschedulable_tasks.labels(name).set(count)
+            self._retries.labels(name).inc()
+
+    def queue(self, name: str, allocated: Mapping[str, str]) -> None:
+        """What a queue uses, wire form; a resource that it uses no more is set to 0."""
+        amounts = resource_list(dict(allocated))
+        self._queue_cpu.labels(name).set(amounts.pop("cpu", 0))
+        self._queue_memory.labels(name).set(amounts.pop("memory", 0))
+        known = self._scalars.setdefault(name, set())
+        known.update(amounts)
+        for resource in known:
+            self._queue_scalar.labels(name, resource).set(amounts.get(resource, 0))
+
+    def forget_queue(self, name: str) -> None:
+        """Remove the series of a queue that is gone."""
+        if name not in self._scalars:
+            return
+        self._queue_cpu.remove(name)
+        self._queue_memory.remove(name)
+        for resource in self._scalars.pop(name):
+            self._queue_scalar.remove(name, resource)

@@ -1,0 +1,122 @@
+"""Writes of the latest wish per object: newer wishes replace older ones, unimportant ones wait a little.
+
+A cycle says what the status of objects should be; many cycles may say it before one write is done. Only the latest
+counts. A conflict means that the object changed: the wish is compared again with what came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
+from unisono.kube.backoff import Backoff
+from unisono.kube.clock import Clock
+from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.scheduler.metrics import Metrics
+
+W = TypeVar("W")
+
+_log = structlog.get_logger(__name__)
+
+_CONFLICTS = 5
+
+
+class Outbox(Generic[W]):
+    """Wishes by key, written by ``write`` with bounded concurrency.
+
+    ``write`` compares a wish with what is known of the object and answers False when there is nothing to do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        write: Callable[[str, W], Awaitable[bool]],
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        interval: float,
+        workers: int = 8,
+    ) -> None:
+        """``interval`` is the time in seconds that unimportant changes of one object keep between them."""
+        self.name = name
+        self._write, self._clock, self._metrics = write, clock, metrics
+        self._interval, self._worker_count = interval, workers
+        self._queue = WorkQueue(clock, Backoff(base=0.2, cap=30.0))
+        self._wishes: dict[str, W] = {}
+        self._written_at: dict[str, float] = {}
+
+    def put(self, key: str, wish: W, *, urgent: bool = True) -> None:
+        """Replace the wish for ``key``; not ``urgent`` ones wait until ``interval`` after the last write."""
+        self._wishes[key] = wish
+        wait = 0.0 if urgent else self._written_at.get(key, float("-inf")) + self._interval - self._clock.monotonic()
+        self._queue.add_after(key, wait)
+
+    def discard(self, key: str) -> None:
+        """Forget the wish for ``key``; a write under way is not stopped."""
+        self._wishes.pop(key, None)
+
+    def forget(self, key: str) -> None:
+        """The object is gone."""
+        self.discard(key)
+        self._written_at.pop(key, None)
+
+    def __len__(self) -> int:
+        """Wishes that wait."""
+        return len(self._wishes)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._worker_count):
+                    group.create_task(self._work())
+        finally:
+            self._queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self._queue.get()
+            except QueueClosed:
+                return
+            try:
+                if key in self._wishes:
+                    await self._once(key, self._wishes.pop(key))
+            finally:
+                self._queue.done(key)
+
+    async def _once(self, key: str, wish: W) -> None:
+        try:
+            if await self._write(key, wish):
+                self._metrics.writes_done.inc()
+                self._written_at[key] = self._clock.monotonic()
+        except Conflict:
+            self._metrics.writes_conflict.inc()
+            self._again(key, wish, self._queue.failures(key) < _CONFLICTS)
+            return
+        except NotFound:
+            self._written_at.pop(key, None)
+        except (Unavailable, OSError, TimeoutError) as error:
+            self._metrics.writes_failed.inc()
+            if not self._queue.failures(key):
+                _log.warning("status.write_failed", writer=self.name, key=key, error=str(error))
+            self._again(key, wish, True)
+            return
+        except (ApiError, UnisonoError) as error:
+            self._metrics.writes_failed.inc()
+            _log.warning("status.write_refused", writer=self.name, key=key, error=str(error))
+        except Exception:
+            self._metrics.writes_failed.inc()
+            _log.exception("status.write_broken", writer=self.name, key=key)
+        self._queue.forget(key)
+
+    def _again(self, key: str, wish: W, allowed: bool) -> None:
+        if not allowed:
+            self._queue.forget(key)
+            return
+        self._wishes.setdefault(key, wish)
+        self._queue.add_rate_limited(key)

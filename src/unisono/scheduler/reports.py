@@ -1,0 +1,246 @@
+"""Writes what a cycle found out: PodGroup status and verdict, pod conditions, queue status, and their events.
+
+Nothing is written that the API server says already. A change of phase or reason goes out at once; changed numbers wait
+a little, so that thousands of waiting jobs do not cost a write each per cycle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from unisono.api.annotations import VERDICT
+from unisono.api.core import ObjectReference
+from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
+from unisono.api.scheduling import PodGroup, PodGroupStatus
+from unisono.api.times import rfc3339
+from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+from unisono.kube.events import EventRecorder
+from unisono.scheduler.explain import VerdictBook, material
+from unisono.scheduler.feed import Feed
+from unisono.scheduler.metrics import Metrics
+from unisono.scheduler.outbox import Outbox
+
+_GROUP_SECONDS = 2.0
+_POD_SECONDS = 10.0
+_QUEUE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupWish:
+    """What a PodGroup should say; no update means that its status is right."""
+
+    update: PodGroupUpdate | None
+    verdict: str | None
+    cycle: str
+
+
+class Reports:
+    """Turns decisions into status writes and events."""
+
+    def __init__(
+        self, client: Client, feed: Feed, verdicts: VerdictBook, events: EventRecorder, metrics: Metrics, clock: Clock
+    ) -> None:
+        self._client, self._feed, self._verdicts = client, feed, verdicts
+        self._events, self._metrics, self._clock = events, metrics, clock
+        self._groups: Outbox[_GroupWish] = Outbox(
+            "pod groups", self._write_group, clock, metrics, interval=_GROUP_SECONDS
+        )
+        self._pods: Outbox[PodCondition] = Outbox(
+            "pod conditions", self._write_pod, clock, metrics, interval=_POD_SECONDS
+        )
+        self._queues: Outbox[QueueUpdate] = Outbox(
+            "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, workers=2
+        )
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for outbox in (self._groups, self._pods, self._queues):
+                group.create_task(outbox.run())
+
+    def take(self, decisions: Decisions) -> None:
+        """Take in the decisions of a cycle; `VerdictBook` has its verdicts already."""
+        self._take_groups(decisions)
+        for condition in decisions.pod_conditions:
+            self._take_pod(condition)
+        for queue in decisions.queues:
+            known = self._feed.queues.get(queue.name)
+            if known is not None and dict(known.status.allocated or {}) != dict(queue.allocated):
+                self._queues.put(queue.name, queue, urgent=False)
+            self._metrics.queue(queue.name, queue.allocated)
+
+    def bound(self, pods: Iterable[str]) -> None:
+        """These pods get a node now: what their conditions should have said is void."""
+        for key in pods:
+            self._pods.discard(key)
+
+    def waiting(self) -> int:
+        """Writes that wait."""
+        return len(self._groups) + len(self._pods) + len(self._queues)
+
+    def _take_groups(self, decisions: Decisions) -> None:
+        updates = {update.key: update for update in decisions.pod_groups}
+        for key in {*updates, *self._verdicts.jobs(), *self._feed.explained}:
+            group = self._feed.groups.get(key)
+            if group is None:
+                continue
+            update, text = updates.get(key), self._verdicts.text(key)
+            known = (group.metadata.annotations or {}).get(VERDICT)
+            if update is not None and update.uid and update.uid != group.metadata.uid:
+                continue
+            if update is None and text == known:
+                self._groups.discard(key)
+                continue
+            urgent = material(text) != material(known) or (update is not None and _is_material(group.status, update))
+            self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent)
+
+    def _take_pod(self, wish: PodCondition) -> None:
+        key = f"{wish.namespace}/{wish.pod}"
+        pod = self._feed.pods.get(key)
+        if pod is None or pod.uid != wish.uid:
+            return
+        condition = pod.scheduled_condition
+        if condition is None or condition.status != "False":
+            urgent = True
+        elif (condition.reason, condition.message) != (wish.reason, wish.message):
+            urgent = condition.reason != wish.reason
+        elif wish.nominated_node and wish.nominated_node != pod.nominated_node:
+            urgent = True
+        else:
+            self._pods.discard(key)
+            return
+        self._pods.put(key, wish, urgent=urgent)
+
+    async def _write_group(self, key: str, wish: _GroupWish) -> bool:
+        group = self._feed.groups.get(key)
+        if group is None:
+            return False
+        patch: dict[str, Any] = {"metadata": {"resourceVersion": group.metadata.resource_version}}
+        known = (group.metadata.annotations or {}).get(VERDICT)
+        if wish.verdict != known:
+            patch["metadata"]["annotations"] = {VERDICT: wish.verdict}
+        update = wish.update
+        if update is not None and (not update.uid or update.uid == group.metadata.uid):
+            status = self._group_status(group, update, wish.cycle)
+            if status is not None:
+                patch["status"] = status
+        if len(patch) == 1 and "annotations" not in patch["metadata"]:
+            return False
+        written = await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
+        self._feed.learn(POD_GROUPS, written)
+        if update is not None and "status" in patch:
+            for event_type, reason, message in update.events:
+                self._events.event(written, "Warning" if event_type == "Warning" else "Normal", reason, message)
+        return True
+
+    def _group_status(self, group: PodGroup, update: PodGroupUpdate, cycle: str) -> dict[str, Any] | None:
+        """The status to write, None when it stands already."""
+        status = group.status
+        if _group_facts(status) == _update_facts(update):
+            return None
+        now = rfc3339(self._clock.time())
+        old = {condition.type: condition for condition in status.conditions or ()}
+        conditions = []
+        for condition in update.conditions:
+            before = old.get(condition.type)
+            same = before is not None and (before.status, before.reason) == (condition.status, condition.reason)
+            since = before.last_transition_time if before is not None and same else None
+            conditions.append(
+                {
+                    "type": condition.type,
+                    "status": condition.status,
+                    "reason": condition.reason,
+                    "message": condition.message,
+                    "lastTransitionTime": since or now,
+                    "transitionID": cycle,
+                }
+            )
+        # Zeros are removed as the API leaves them out.
+        return {
+            "phase": update.phase,
+            "running": update.running or None,
+            "succeeded": update.succeeded or None,
+            "failed": update.failed or None,
+            "conditions": conditions or None,
+        }
+
+    async def _write_pod(self, key: str, wish: PodCondition) -> bool:
+        pod = self._feed.pods.get(key)
+        if pod is None or pod.uid != wish.uid:
+            return False
+        before = pod.scheduled_condition
+        since = before.last_transition_time if before is not None and before.status == "False" else None
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": wish.reason,
+            "message": wish.message,
+            "lastTransitionTime": since or rfc3339(self._clock.time()),
+        }
+        others = msgspec.to_builtins([item for item in pod.conditions if item.type != "PodScheduled"])
+        status: dict[str, Any] = {"conditions": [*others, condition]}
+        if wish.nominated_node:
+            status["nominatedNodeName"] = wish.nominated_node
+        patch = {"metadata": {"resourceVersion": pod.version}, "status": status}
+        written = await self._client.patch(PODS, wish.pod, patch, namespace=wish.namespace, subresource="status")
+        self._events.event(
+            ObjectReference(
+                api_version="v1",
+                kind="Pod",
+                namespace=wish.namespace,
+                name=wish.pod,
+                uid=wish.uid,
+                resource_version=written.metadata.resource_version,
+            ),
+            "Warning",
+            "FailedScheduling",
+            wish.message,
+        )
+        self._metrics.unschedulable.inc()
+        return True
+
+    async def _write_queue(self, key: str, wish: QueueUpdate) -> bool:
+        queue = self._feed.queues.get(key)
+        if queue is None:
+            return False
+        known = dict(queue.status.allocated or {})
+        if known == dict(wish.allocated):
+            return False
+        allocated: Mapping[str, str | None] = {**dict.fromkeys(known), **wish.allocated}
+        patch = {
+            "metadata": {"resourceVersion": queue.metadata.resource_version},
+            "status": {"allocated": allocated},
+        }
+        written = await self._client.patch(QUEUES, key, patch, subresource="status")
+        self._feed.learn(QUEUES, written)
+        return True
+
+
+def _group_facts(status: PodGroupStatus) -> tuple[Any, ...]:
+    return (
+        status.phase or "Pending",
+        (status.running or 0, status.succeeded or 0, status.failed or 0),
+        {(c.type, c.status, c.reason, c.message) for c in status.conditions or ()},
+    )
+
+
+def _update_facts(update: PodGroupUpdate) -> tuple[Any, ...]:
+    return (
+        update.phase,
+        (update.running, update.succeeded, update.failed),
+        {(c.type, c.status, c.reason, c.message) for c in update.conditions},
+    )
+
+
+def _is_material(status: PodGroupStatus, update: PodGroupUpdate) -> bool:
+    """Whether more than the text of a condition differs."""
+    conditions = {(c.type, c.status, c.reason) for c in status.conditions or ()}
+    wanted = {(c.type, c.status, c.reason) for c in update.conditions}
+    return _group_facts(status)[:2] != _update_facts(update)[:2] or conditions != wanted

@@ -1,0 +1,308 @@
+"""The running scheduler: watches feed the cluster state, the engine decides, writers carry it out.
+
+::
+
+    reflectors ──► Feed ──► ClusterState ──snapshot──► engine.run (thread) ──► Decisions
+                     ▲                                                            │
+                     └── assume / forget ◄── Binder, Evictor, Reports ◄───────────┘
+
+No cycle runs before every list has been handled. A cycle runs when something changed (a little later, to take in what
+comes together), when the configuration changed, or when a waiting time ends; otherwise nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.state import ClusterState
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.decisions import Decisions, Eviction
+from unisono.engine.verdict import Verdict
+from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.events import EventRecorder
+from unisono.kube.reflector import Reflector
+from unisono.scheduler.binder import Binder
+from unisono.scheduler.evictor import Evictor
+from unisono.scheduler.explain import VerdictBook
+from unisono.scheduler.feed import KINDS, Feed
+from unisono.scheduler.gangs import PartialGangs, Release
+from unisono.scheduler.metrics import Metrics
+from unisono.scheduler.reports import Reports
+from unisono.scheduler.settings import ConfigSource, FixedConfig
+
+_log = structlog.get_logger(__name__)
+
+# Every waiting job is looked at again after this time even if no event came: a missed event must not be for ever.
+_RECHECK_SECONDS = 30.0
+_ERROR_SECONDS = 1.0
+
+
+class Decide(Protocol):
+    """The engine: one cycle's decisions from a snapshot; pure."""
+
+    def __call__(self, snapshot: Snapshot, config: SchedulerConfig, now: float, seed: int = 0) -> Decisions:
+        """Decide; ``now`` is seconds since the epoch."""
+        ...
+
+
+Runner = Callable[[Callable[[], Decisions]], Awaitable[Decisions]]
+"""Runs the engine off the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStatistics:
+    """What a scheduler did and holds.
+
+    Attributes:
+        cycles: cycles in which the engine ran.
+        idle: wake-ups with nothing to do.
+        failures: cycles that raised.
+        binds: binds sent.
+        waiting_jobs: jobs with a verdict.
+        waiting_writes: status writes that wait.
+        last_cycle_seconds: duration of the latest cycle's decision.
+        config_error: what is wrong with the newest configuration, or empty.
+    """
+
+    cycles: int
+    idle: int
+    failures: int
+    binds: int
+    waiting_jobs: int
+    waiting_writes: int
+    last_cycle_seconds: float
+    config_error: str
+
+
+class Scheduler:
+    """Schedules the pods of ``scheduler_names`` until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        config_source: ConfigSource | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        registry: CollectorRegistry | None = None,
+        scheduler_names: Sequence[str] = ("volcano", "unisono"),
+        default_queue: str = "default",
+        period: float = 1.0,
+        debounce: float = 0.02,
+        gang_patience: float = 60.0,
+        bind_concurrency: int = 64,
+        decide: Decide | None = None,
+        runner: Runner | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Make a scheduler.
+
+        Args:
+            client: of the API server; with leader election the fenced one.
+            config_source: configuration, None for the default.
+            clock: time.
+            registry: where metrics are registered, None for an own registry.
+            scheduler_names: pods that name one of these are ours.
+            default_queue: queue of PodGroups that name none.
+            period: longest time in seconds between two looks at the state.
+            debounce: time in seconds between the first change and the cycle.
+            gang_patience: longest time in seconds that a gang may stay partly bound.
+            bind_concurrency: binds under way at a time.
+            decide: the engine; None for the real one.
+            runner: how the engine is run off the event loop; None for a thread.
+            seed: of the engine's tie-breaking randomness.
+        """
+        self._clock, self._period, self._debounce, self._seed = clock, period, debounce, seed
+        self._source = config_source or FixedConfig()
+        self._decide = decide or _engine()
+        self._runner = runner or asyncio.to_thread
+        self.metrics = Metrics(registry)
+        self.events = EventRecorder(client, "unisono-scheduler", clock=clock)
+        self.verdicts = VerdictBook()
+        self._wake = asyncio.Event()
+        self.ready = asyncio.Event()
+        state = ClusterState(scheduler_names, default_queue)
+        self.feed = Feed(state, self._wake.set)
+        self._binder = Binder(client, self.feed, self.events, self.metrics, clock, concurrency=bind_concurrency)
+        self._evictor = Evictor(client, self.events, self.metrics, clock)
+        self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock)
+        self._gangs = PartialGangs(gang_patience)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(client, kind, self.feed.sink(kind), clock=clock) for kind in KINDS
+        ]
+        self._seen_version = -1
+        self._seen_config: SchedulerConfig | None = None
+        self._config_error = ""
+        self._due_at = 0.0
+        self._cycles = self._idle = self._failures = self._binds = 0
+        self._last_seconds = 0.0
+
+    async def run(self) -> None:
+        """Watch, decide and write until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for reflector in self._reflectors:
+                    group.create_task(reflector.run())
+                group.create_task(self._reports.run())
+                for reflector in self._reflectors:
+                    await reflector.synced.wait()
+                _log.info("scheduler.ready", events=self.feed.events)
+                self.ready.set()
+                await self._loop()
+        finally:
+            await self._binder.close()
+            await self._evictor.close()
+            await self.events.close()
+
+    def verdict(self, job: str) -> Verdict | None:
+        """Latest verdict of a PodGroup (``namespace/name``), None when it does not wait."""
+        return self.verdicts.get(job)
+
+    def statistics(self) -> SchedulerStatistics:
+        """What happened so far."""
+        return SchedulerStatistics(
+            cycles=self._cycles,
+            idle=self._idle,
+            failures=self._failures,
+            binds=self._binds,
+            waiting_jobs=len(self.verdicts),
+            waiting_writes=self._reports.waiting(),
+            last_cycle_seconds=self._last_seconds,
+            config_error=self._source.error,
+        )
+
+    async def _loop(self) -> None:
+        while True:
+            try:
+                await self.cycle()
+            except Exception:
+                # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
+                self._failures += 1
+                self._seen_version = -1
+                self.metrics.cycles_failed.inc()
+                _log.exception("cycle.failed")
+                await self._clock.sleep(_ERROR_SECONDS)
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        """Until something changes, a waiting time ends, or the period is over; then a moment more."""
+        now = self._clock.monotonic()
+        wait = min(self._period, max(0.0, self._due_at - now))
+        timer = self._clock.call_later(wait, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+        await self._clock.sleep(self._debounce)
+        self._wake.clear()
+
+    async def cycle(self) -> bool:
+        """One look at the state; answers whether the engine ran."""
+        config = self._source.poll()
+        self._note_config_error()
+        now = self._clock.monotonic()
+        changed = self.feed.state.version != self._seen_version or config is not self._seen_config
+        if not changed and now < self._due_at:
+            self._idle += 1
+            self.metrics.cycles_idle.inc()
+            return False
+        decisions, version = await self._decide_on(config)
+        self._cycles += 1
+        self.metrics.cycles_run.inc()
+        self._carry_out(decisions)
+        self._seen_version, self._seen_config = version, config
+        self._release_gangs()
+        self._due_at = self._next_due()
+        return True
+
+    async def _decide_on(self, config: SchedulerConfig) -> tuple[Decisions, int]:
+        started = self._clock.monotonic()
+        now = self._clock.time()
+        with self.feed.hold():
+            snapshot = self.feed.state.snapshot()
+            opened = self._clock.monotonic()
+            version = self.feed.state.version
+            decisions = await self._runner(lambda: self._decide(snapshot, config, now, self._seed))
+        self._last_seconds = self._clock.monotonic() - started
+        self.metrics.open_session.observe((opened - started) * 1000)
+        self.metrics.cycle.observe(self._last_seconds * 1000)
+        return decisions, version
+
+    def _carry_out(self, decisions: Decisions) -> None:
+        for violation in decisions.violations:
+            self.metrics.violations.inc()
+            _log.error("cycle.violation", subject=violation.subject, error=violation.message)
+        self._evict(decisions.evictions)
+        sent = self._binder.submit(decisions.binds)
+        self._binds += len(sent)
+        self._reports.bound(f"{bind.namespace}/{bind.pod}" for bind in sent)
+        self.verdicts.replace(decisions.verdicts)
+        self._reports.take(decisions)
+        self._count_waiting(decisions)
+        if sent or decisions.evictions:
+            _log.info(
+                "cycle.decided",
+                binds=len(sent),
+                jobs=len({bind.job for bind in sent}),
+                evictions=len(decisions.evictions),
+                waiting=len(decisions.verdicts),
+                milliseconds=round(self._last_seconds * 1000, 1),
+            )
+
+    def _evict(self, evictions: Sequence[Eviction]) -> None:
+        groups: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
+        for eviction in evictions:
+            victim = (eviction.namespace, eviction.pod, eviction.uid)
+            groups[eviction.reason, eviction.beneficiary].append(victim)
+        for (reason, beneficiary), victims in groups.items():
+            self._evictor.submit(victims, reason, f"{reason} for {beneficiary}")
+
+    def _release_gangs(self) -> None:
+        state = self.feed.state
+        now = self._clock.monotonic()
+        for release in self._gangs.observe(state.book.jobs, state.book.active, now, self._binder.busy):
+            self._give_back(release)
+
+    def _give_back(self, release: Release) -> None:
+        why = (
+            f"gang {release.job} was bound only in part for {self._gangs.patience:.0f} s "
+            f"({release.ready} of {release.min_member} members)"
+        )
+        _log.warning("gang.released", job=release.job, pods=len(release.pods), ready=release.ready)
+        self.metrics.gangs_released.inc()
+        self._binder.hold(release.job)
+        self._evictor.submit([(task.namespace, task.name, task.uid) for task in release.pods], "release", why)
+        group = self.feed.groups.get(release.job)
+        if group is not None:
+            self.events.event(group, "Warning", "GangReleased", f"{len(release.pods)} pods are removed: {why}")
+
+    def _next_due(self) -> float:
+        """When to run the engine again even if nothing changes."""
+        times = [self._clock.monotonic() + _RECHECK_SECONDS]
+        times += [when for when in (self._binder.next_release(), self._gangs.next_due()) if when is not None]
+        return min(times)
+
+    def _count_waiting(self, decisions: Decisions) -> None:
+        tasks: Counter[str] = Counter()
+        for key, verdict in decisions.verdicts.items():
+            tasks[key.partition("/")[2]] += max(0, verdict.tasks_needed - verdict.tasks_placeable)
+        self.metrics.waiting(tasks)
+
+    def _note_config_error(self) -> None:
+        if self._source.error and self._source.error != self._config_error:
+            self.metrics.config_errors.inc()
+        self._config_error = self._source.error
+
+
+def _engine() -> Decide:
+    from unisono.engine import run
+
+    return run
