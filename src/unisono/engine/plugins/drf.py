@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import aligned, dominant_share, usable_total
@@ -29,6 +30,14 @@ class DrfPlugin(Plugin):
 
     name = "drf"
     known_arguments: tuple[Argument, ...] = ()
+
+    def __new__(cls, config: PluginConfig) -> Self:
+        """With ``enableHierarchy`` the plug-in that also orders queues."""
+        from unisono.engine.plugins.drf_hierarchy import HierarchicalDrfPlugin
+
+        chosen: type = HierarchicalDrfPlugin if cls is DrfPlugin and config.flags.hierarchy else cls
+        made: Self = object.__new__(chosen)
+        return made
 
     def open(self, session: Session) -> None:
         """Measure the cluster once."""
