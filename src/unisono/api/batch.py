@@ -22,45 +22,34 @@ from unisono.api.fields import (
 )
 from unisono.api.topology import NetworkTopologySpec
 
-PolicyEvent = Annotated[
-    str,
-    Meta(
-        extra_json_schema={
-            "enum": [
-                "*",
-                "PodPending",
-                "PodRunning",
-                "PodFailed",
-                "PodEvicted",
-                "Unknown",
-                "TaskCompleted",
-                "OutOfSync",
-                "CommandIssued",
-                "JobUpdated",
-                "TaskFailed",
-            ]
-        }
-    ),
-]
-JobPhase = Annotated[
-    str,
-    Meta(
-        extra_json_schema={
-            "enum": [
-                "Pending",
-                "Aborting",
-                "Aborted",
-                "Running",
-                "Restarting",
-                "Completing",
-                "Completed",
-                "Terminating",
-                "Terminated",
-                "Failed",
-            ]
-        }
-    ),
-]
+POLICY_EVENTS = (
+    "*",
+    "PodPending",
+    "PodRunning",
+    "PodFailed",
+    "PodEvicted",
+    "Unknown",
+    "TaskCompleted",
+    "OutOfSync",
+    "CommandIssued",
+    "JobUpdated",
+    "TaskFailed",
+)
+JOB_PHASES = (
+    "Pending",
+    "Aborting",
+    "Aborted",
+    "Running",
+    "Restarting",
+    "Completing",
+    "Completed",
+    "Terminating",
+    "Terminated",
+    "Failed",
+)
+PolicyEvent = Annotated[str, Meta(extra_json_schema={"enum": list(POLICY_EVENTS)})]
+JobPhase = Annotated[str, Meta(extra_json_schema={"enum": list(JOB_PHASES)})]
+QueueName = Annotated[str, Meta(extra_json_schema={"maxLength": 253, "pattern": NAME_PATTERN, "default": "default"})]
 
 
 class VolumeSpec(Base):
@@ -190,8 +179,8 @@ class JobSpec(Base):
     policies: list[LifecyclePolicy] | None = None
     plugins: dict[str, list[str]] | None = None
     running_estimate: str | None = None
-    queue: ObjectName | None = None
-    max_retry: Natural | None = None
+    queue: QueueName | None = None
+    max_retry: Annotated[int, Meta(extra_json_schema={"format": "int32", "minimum": 0, "default": 3})] | None = None
     ttl_seconds_after_finished: Natural | None = None
     priority_class_name: ObjectName | None = None
     min_success: Positive | None = None
@@ -216,7 +205,7 @@ class TaskState(Base):
 class JobCondition(Base):
     """A phase that the job went through; one entry per phase."""
 
-    status: JobPhase = ""
+    status: Annotated[str, Meta(extra_json_schema={"enum": list(JOB_PHASES)}, extra={"required": True})] = ""
     last_transition_time: Time | None = None
 
 

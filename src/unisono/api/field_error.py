@@ -17,6 +17,7 @@ Reason = Literal[
     "FieldValueTypeInvalid",
     "FieldValueTooLong",
     "FieldValueTooMany",
+    "FieldValueNotFound",
 ]
 _TITLES: dict[Reason, str] = {
     "FieldValueRequired": "Required value",
@@ -27,6 +28,7 @@ _TITLES: dict[Reason, str] = {
     "FieldValueTypeInvalid": "Invalid value",
     "FieldValueTooLong": "Too long",
     "FieldValueTooMany": "Too many",
+    "FieldValueNotFound": "Not found",
 }
 _WITHOUT_VALUE = frozenset(("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "FieldValueTooMany"))
 
@@ -78,9 +80,14 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(path, "FieldValueInvalid", value, detail)
 
 
-def duplicate(path: str, value: Any) -> FieldError:
+def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
     """The value must be unique and is not."""
-    return FieldError(path, "FieldValueDuplicate", value)
+    return FieldError(path, "FieldValueDuplicate", value, detail)
+
+
+def not_found(path: str, value: Any) -> FieldError:
+    """The value names something that is not there."""
+    return FieldError(path, "FieldValueNotFound", value)
 
 
 def forbidden(path: str, detail: str) -> FieldError:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from unisono.api.base import Base, Object
-from unisono.api.fields import Int32, LongName, Natural, ObjectName, Positive, ResourceList, Time
+from unisono.api.fields import NAME_PATTERN, Int32, LongName, Natural, ObjectName, Positive, ResourceList, Time
 from unisono.api.meta import LabelSelector
 from unisono.api.topology import NetworkTopologySpec
 
@@ -55,7 +55,9 @@ class PodGroupSpec(Base):
 
     min_member: Natural | None = None
     min_task_member: dict[str, Int32] | None = None
-    queue: ObjectName | None = None
+    queue: (
+        Annotated[str, Meta(extra_json_schema={"maxLength": 253, "pattern": NAME_PATTERN, "default": "default"})] | None
+    ) = None
     priority_class_name: LongName | None = None
     min_resources: ResourceList | None = None
     network_topology: NetworkTopologySpec | None = None

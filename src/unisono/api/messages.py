@@ -1,0 +1,62 @@
+"""Texts of refusals that name other objects: Volcano's and Kubernetes' words, in one place for all who use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+UPDATE_SCOPE = (
+    "job updates may not change fields other than "
+    "`minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
+)
+TOPOLOGY_EXCLUSIVE = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+
+
+def queue_not_found(queue: str) -> str:
+    """A job names a queue that does not exist."""
+    return f'unable to find job queue: queue.scheduling.volcano.sh "{queue}" not found'
+
+
+def queue_not_open(queue: str, state: str, *, what: str = "job") -> str:
+    """A job or PodGroup goes to a queue that is closed or closing."""
+    return f"can only submit {what} to queue with state `Open`, queue `{queue}` status is `{state}`"
+
+
+def queue_is_root() -> str:
+    """A job goes to the root queue."""
+    return "can not submit job to root queue"
+
+
+def queue_has_children(queue: str, children: int) -> str:
+    """A job goes to a queue that has queues below it."""
+    return f"can only submit job to leaf queue, queue `{queue}` has {children} child queues"
+
+
+def pod_group_queue_not_found(queue: str) -> str:
+    """A PodGroup names a queue that does not exist."""
+    return f'unable to find queue: queue.scheduling.volcano.sh "{queue}" not found'
+
+
+def priority_class_not_found(name: str) -> str:
+    """A pod names a PriorityClass that does not exist."""
+    return f"no PriorityClass with name {name} was found"
+
+
+def protected_queue(queue: str) -> str:
+    """``default`` and ``root`` stay."""
+    return f"`{queue}` queue can not be deleted"
+
+
+def queue_has_child_queues(queue: str, children: Iterable[str]) -> str:
+    """A queue with queues below it stays."""
+    names = sorted(children)
+    return f"queue {queue} can not be deleted because it has {len(names)} child queues: {', '.join(names)}"
+
+
+def queue_has_pods(queue: str, pods: str) -> str:
+    """A queue with running pods stays, where the server is told so."""
+    return f"queue {queue} cannot be deleted because it has allocated Pods: {pods}"
+
+
+def unknown_field(path: str) -> str:
+    """Strict field validation found a field that the kind does not have."""
+    return f'unknown field "{path}"'

@@ -1,0 +1,61 @@
+"""What makes an object invalid, as far as the object itself tells; rules in view of other objects are admission's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from unisono.api import kinds
+from unisono.api.base import Object
+from unisono.api.field_error import FieldError
+from unisono.api.kind import Kind
+from unisono.api.shape import shape_of
+from unisono.api.validation import cluster, config, job, pod, scheduling, service
+from unisono.api.validation.constraints import validate_shape
+from unisono.api.validation.meta import validate_meta, validate_meta_update
+
+__all__ = ["FieldError", "validate"]
+
+T = TypeVar("T", bound=Object)
+Rules = Callable[[Any, Any], Iterator[FieldError]]
+
+_RULES: dict[Kind[Any], Rules] = {
+    kinds.PODS: pod.validate_pod,
+    kinds.NODES: cluster.validate_node,
+    kinds.EVENTS: cluster.validate_event,
+    kinds.CONFIG_MAPS: config.validate_config_map,
+    kinds.SECRETS: config.validate_secret,
+    kinds.SERVICES: service.validate_service,
+    kinds.SERVICE_ACCOUNTS: cluster.validate_service_account,
+    kinds.PERSISTENT_VOLUME_CLAIMS: cluster.validate_claim,
+    kinds.PRIORITY_CLASSES: cluster.validate_priority_class,
+    kinds.LEASES: cluster.validate_lease,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS: cluster.validate_crd,
+    kinds.JOBS: job.validate_job,
+    kinds.POD_GROUPS: scheduling.validate_pod_group,
+    kinds.QUEUES: scheduling.validate_queue,
+}
+
+
+def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
+    """Everything that is wrong with ``obj``, each error once, in the order of the fields; empty when it is valid.
+
+    Args:
+        kind: the kind.
+        obj: the object after ``apply_defaults``.
+        old: the stored object on an update, else None.
+    """
+    errors = [*validate_meta(kind, obj.metadata)]
+    if old is not None:
+        errors += validate_meta_update(obj.metadata, old.metadata)
+    shape = shape_of(kind.struct)
+    if kind in kinds.CUSTOM_KINDS and shape.constrained:
+        errors += validate_shape(shape, obj)
+    rules = _RULES.get(kind)
+    if rules is not None:
+        errors += rules(obj, old)
+    return _once(errors)
+
+
+def _once(errors: list[FieldError]) -> list[FieldError]:
+    return list({error.message(): error for error in errors}.values())

@@ -1,0 +1,150 @@
+"""Rules of nodes, events, priority classes, leases, claims and CustomResourceDefinitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from unisono.api import names
+from unisono.api.core.cluster import Lease, PriorityClass
+from unisono.api.core.config import ServiceAccount
+from unisono.api.core.crd import CustomResourceDefinition
+from unisono.api.core.event import Event
+from unisono.api.core.node import Node
+from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
+from unisono.api.field_error import FieldError, forbidden, invalid, required
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.validation.affinity import validate_taints
+from unisono.api.validation.meta import by, named, one_of, validate_selector
+from unisono.api.validation.quantities import validate_resource_map
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+
+
+def validate_node(node: Node, old: Node | None) -> Iterator[FieldError]:
+    """Taints and amounts; a provider ID stays once it is set."""
+    yield from validate_taints(node.spec.taints, "spec.taints")
+    yield from validate_resource_map(node.status.capacity, "status.capacity")
+    yield from validate_resource_map(node.status.allocatable, "status.allocatable")
+    before = old.spec.provider_id if old is not None else None
+    if before and node.spec.provider_id != before:
+        yield forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
+
+
+def validate_event(event: Event, old: Event | None) -> Iterator[FieldError]:
+    """An event stands in the namespace of its object; those of cluster-scoped objects stand in any."""
+    namespace = event.involved_object.namespace
+    if namespace and event.metadata.namespace and namespace != event.metadata.namespace:
+        yield invalid("involvedObject.namespace", namespace, "does not match event.namespace")
+
+
+def validate_service_account(account: ServiceAccount, old: ServiceAccount | None) -> Iterator[FieldError]:
+    """References need names."""
+    yield from named("imagePullSecrets", account.image_pull_secrets)
+
+
+def validate_priority_class(new: PriorityClass, old: PriorityClass | None) -> Iterator[FieldError]:
+    """Values of users stay below the system's, and nothing that pods copied changes."""
+    name, value = new.metadata.name, new.value or 0
+    if name.startswith("system-"):
+        if SYSTEM_PRIORITIES.get(name) != value:
+            detail = "priority class names with 'system-' prefix are reserved for system use only"
+            yield forbidden("metadata.name", detail)
+    elif value > HIGHEST_USER_PRIORITY:
+        yield forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}")
+    yield from one_of("preemptionPolicy", new.preemption_policy, ("PreemptLowerPriority", "Never"))
+    if old is not None:
+        if value != (old.value or 0):
+            yield forbidden("value", "may not be changed in an update.")
+        if new.preemption_policy != old.preemption_policy:
+            yield invalid("preemptionPolicy", new.preemption_policy, "field is immutable")
+
+
+def validate_lease(lease: Lease, old: Lease | None) -> Iterator[FieldError]:
+    """Durations are positive."""
+    spec = lease.spec
+    if spec.lease_duration_seconds is not None and spec.lease_duration_seconds <= 0:
+        yield invalid("spec.leaseDurationSeconds", spec.lease_duration_seconds, "must be greater than 0")
+    if spec.lease_transitions is not None and spec.lease_transitions < 0:
+        yield invalid("spec.leaseTransitions", spec.lease_transitions, "must be greater than or equal to 0")
+    if spec.holder_identity == "":
+        yield invalid("spec.holderIdentity", "", "must not be empty")
+
+
+def validate_claim(claim: PersistentVolumeClaim, old: PersistentVolumeClaim | None) -> Iterator[FieldError]:
+    """Access modes and a positive amount of storage; afterwards only the amount may grow."""
+    yield from validate_claim_spec(claim.spec, "spec")
+    if old is None:
+        return
+    kept = msgspec.structs.replace
+    before, after = old.spec, claim.spec
+    same = kept(after, resources=before.resources, volume_name=before.volume_name or after.volume_name)
+    allowed = kept(before, volume_name=before.volume_name or after.volume_name)
+    allowed.volume_attributes_class_name = same.volume_attributes_class_name
+    if same != allowed:
+        detail = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        yield forbidden("spec", detail)
+
+
+def validate_claim_spec(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[FieldError]:
+    """Rules of a claim, also within jobs and templates."""
+    if not spec.access_modes:
+        yield required(f"{path}.accessModes", "at least 1 access mode is required")
+    for mode in spec.access_modes or ():
+        yield from one_of(f"{path}.accessModes", mode, _ACCESS_MODES)
+    yield from validate_selector(spec.selector, f"{path}.selector")
+    yield from one_of(f"{path}.volumeMode", spec.volume_mode, ("Block", "Filesystem"))
+    storage = (spec.resources.requests or {}).get("storage")
+    if storage is None:
+        yield required(f"{path}.resources[storage]")
+        return
+    try:
+        if parse_quantity(storage) <= 0:
+            yield invalid(f"{path}.resources[storage]", storage, "must be greater than zero")
+    except QuantityError as error:
+        yield invalid(f"{path}.resources[storage]", storage, str(error))
+
+
+def validate_crd(definition: CustomResourceDefinition, old: CustomResourceDefinition | None) -> Iterator[FieldError]:
+    """Names agree, and exactly one version is stored."""
+    spec, kind_names = definition.spec, definition.spec.names
+    for path, value in (
+        ("spec.group", spec.group),
+        ("spec.names.plural", kind_names.plural),
+        ("spec.names.kind", kind_names.kind),
+    ):
+        if not value:
+            yield required(path)
+    if spec.group:
+        yield from by(names.dns_subdomain, "spec.group", spec.group)
+    if not spec.scope:
+        yield required("spec.scope")
+    else:
+        yield from one_of("spec.scope", spec.scope, ("Cluster", "Namespaced"))
+    if definition.metadata.name != f"{kind_names.plural}.{spec.group}":
+        yield invalid("metadata.name", definition.metadata.name, 'must be spec.names.plural+"."+spec.group')
+    versions = spec.versions or []
+    if sum(1 for version in versions if version.storage) != 1:
+        yield invalid(
+            "spec.versions",
+            [version.name for version in versions],
+            "must have exactly one version marked as storage version",
+        )
+    for index, version in enumerate(versions):
+        yield from by(names.dns_1035_label, f"spec.versions[{index}].name", version.name)
+        if version.schema is None or version.schema.open_apiv3_schema is None:
+            yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+    if old is not None:
+        for path, after, before in (
+            ("spec.group", spec.group, old.spec.group),
+            ("spec.scope", spec.scope, old.spec.scope),
+            ("spec.names.kind", kind_names.kind, old.spec.names.kind),
+            ("spec.names.plural", kind_names.plural, old.spec.names.plural),
+        ):
+            if after != before:
+                yield invalid(path, after, "field is immutable")

@@ -1,0 +1,218 @@
+"""Rules of jobs, as Volcano's validating webhook checks them; the error names the field, the text is Volcano's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from unisono.api import names
+from unisono.api.batch import Job, JobSpec, TaskSpec, VolumeSpec
+from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.messages import TOPOLOGY_EXCLUSIVE, UPDATE_SCOPE
+from unisono.api.quantity import QuantityError, to_milli
+from unisono.api.times import parse_duration
+from unisono.api.topology import NetworkTopologySpec
+from unisono.api.validation.cluster import validate_claim_spec
+from unisono.api.validation.dag import is_acyclic
+from unisono.api.validation.meta import by
+from unisono.api.validation.pod import validate_template
+from unisono.api.validation.policies import validate_policies
+
+PLUGINS = ("env", "hcclrank", "jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
+
+
+def validate_job(job: Job, old: Job | None) -> Iterator[FieldError]:
+    """Rules of a job; on an update also what may change."""
+    name, spec = job.metadata.name, job.spec
+    yield from _sizes(name, spec)
+    yield from validate_topology(spec.network_topology, "spec.networkTopology")
+    if old is not None:
+        yield from _update(spec, old.spec)
+        return
+    for problem in names.qualified_name(name) if name else ():
+        yield invalid("metadata.name", name, f"create job with name {name} validate failed [{problem}]")
+    yield from _tasks(name, spec)
+    yield from validate_policies(spec.policies, "spec.policies")
+    for plugin in spec.plugins or {}:
+        if plugin not in PLUGINS:
+            detail = f"unable to find job plugin: {plugin}; plug-ins are {', '.join(PLUGINS)}"
+            yield invalid(f"spec.plugins[{plugin}]", plugin, detail)
+    if "mpi" in (spec.plugins or {}) and not _has_mpi_master(spec):
+        yield required("spec.tasks", "The specified mpi master task was not found")
+    yield from _volumes(spec.volumes)
+    if spec.running_estimate:
+        yield from _duration(spec.running_estimate, "spec.runningEstimate")
+
+
+def _sizes(name: str, spec: JobSpec) -> Iterator[FieldError]:
+    """Gang sizes against replicas; these hold after every update, too."""
+    tasks = spec.tasks or []
+    if not tasks:
+        yield required("spec.tasks", "No task specified in job spec")
+        return
+    for index, task in enumerate(tasks):
+        replicas = task.replicas or 0
+        if task.min_available is not None and task.min_available > replicas:
+            detail = f"'minAvailable' is greater than 'replicas' in task: {task.name}, job: {name}"
+            yield invalid(f"spec.tasks[{index}].minAvailable", task.min_available, detail)
+        yield from _partition(name, task, f"spec.tasks[{index}]")
+    total = sum(task.replicas or 0 for task in tasks)
+    if (spec.min_available or 0) > total:
+        detail = f"job 'minAvailable' should not be greater than total replicas in tasks ({total})"
+        yield invalid("spec.minAvailable", spec.min_available, detail)
+
+
+def _partition(name: str, task: TaskSpec, path: str) -> Iterator[FieldError]:
+    policy = task.partition_policy
+    if policy is None:
+        return
+    where = f"in task: {task.name}, job: {name}"
+    at = f"{path}.partitionPolicy"
+    if policy.total_partitions <= 0:
+        yield invalid(
+            f"{at}.totalPartitions", policy.total_partitions, f"'TotalPartitions' must be greater than 0 {where}"
+        )
+    if policy.partition_size <= 0:
+        yield invalid(f"{at}.partitionSize", policy.partition_size, f"'PartitionSize' must be greater than 0 {where}")
+    if (task.replicas or 0) != policy.total_partitions * policy.partition_size:
+        detail = f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+        yield invalid(f"{path}.replicas", task.replicas or 0, detail)
+    minimum = (policy.min_partitions or 0) * policy.partition_size
+    if policy.min_partitions and task.min_available is not None and task.min_available != minimum:
+        detail = f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+        yield invalid(f"{path}.minAvailable", task.min_available, detail)
+    yield from validate_topology(policy.network_topology, f"{at}.networkTopology")
+
+
+def validate_topology(topology: NetworkTopologySpec | None, path: str) -> Iterator[FieldError]:
+    """A tier is named by number or by name."""
+    if topology is not None and topology.highest_tier_allowed is not None and topology.highest_tier_name:
+        yield invalid(path, topology.highest_tier_name, TOPOLOGY_EXCLUSIVE)
+
+
+def _tasks(job: str, spec: JobSpec) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, task in enumerate(spec.tasks or ()):
+        path = f"spec.tasks[{index}]"
+        if task.name in seen:
+            yield duplicate(f"{path}.name", task.name, f"duplicated task name {task.name}")
+        seen.add(task.name)
+        yield from _pod_name(job, task, path)
+        yield from validate_policies(task.policies, f"{path}.policies")
+        yield from validate_template(task.template, f"{path}.template")
+        if task.topology_policy not in (None, "", "none"):
+            yield from _whole_cores(task, path)
+    yield from _dependencies(spec)
+
+
+def _pod_name(job: str, task: TaskSpec, path: str) -> Iterator[FieldError]:
+    """The pod with the longest name must have a valid one; Volcano looks at another pod and fails later."""
+    if not job or not task.name:
+        return
+    pod = f"{job}-{task.name}-{max((task.replicas or 0) - 1, 0)}"
+    # It becomes the pod's host name as well, so the stricter rule of labels counts.
+    for problem in names.dns_label(pod.replace(".", "-")):
+        yield invalid(f"{path}.name", task.name, f"create pod with name {pod} validate failed [{problem}]")
+
+
+def _whole_cores(task: TaskSpec, path: str) -> Iterator[FieldError]:
+    pod = task.template.spec
+    for index, container in enumerate((*(pod.init_containers or ()), *(pod.containers or ()))):
+        amounts = container.resources.requests or container.resources.limits or {}
+        try:
+            milli = to_milli(amounts.get("cpu", 0))
+        except QuantityError:
+            continue
+        if milli == 0 or milli % 1000:
+            detail = f"the cpu request isn't an integer in {path} container[{index}]."
+            yield invalid(f"{path}.template.spec", str(amounts.get("cpu", 0)), detail)
+
+
+def _dependencies(spec: JobSpec) -> Iterator[FieldError]:
+    tasks = spec.tasks or []
+    known = {task.name for task in tasks}
+    graph: dict[str, list[str]] = {}
+    for index, task in enumerate(tasks):
+        if task.depends_on is None:
+            continue
+        for wanted in task.depends_on.name or ():
+            if wanted not in known:
+                yield not_supported(f"spec.tasks[{index}].dependsOn.name", wanted, sorted(known))
+            graph.setdefault(task.name, []).append(wanted)
+        iteration = task.depends_on.iteration
+        if iteration not in (None, "", "any", "all"):
+            yield not_supported(f"spec.tasks[{index}].dependsOn.iteration", iteration, ("any", "all"))
+    if not is_acyclic(graph):
+        detail = "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)"
+        yield invalid("spec.tasks", sorted(graph), detail)
+
+
+def _has_mpi_master(spec: JobSpec) -> bool:
+    arguments = (spec.plugins or {}).get("mpi", [])
+    master = "master"
+    for position, argument in enumerate(arguments):
+        name, equals, value = argument.lstrip("-").partition("=")
+        if name == "master":
+            master = value if equals else next(iter(arguments[position + 1 :]), master)
+    return any(task.name == master for task in spec.tasks or ())
+
+
+def _volumes(volumes: list[VolumeSpec] | None) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, volume in enumerate(volumes or ()):
+        path = f"spec.volumes[{index}]"
+        # An empty mountPath is told by the schema's rules already.
+        if volume.mount_path and volume.mount_path in seen:
+            yield duplicate(f"{path}.mountPath", volume.mount_path, f"duplicated mountPath: {volume.mount_path}")
+        seen.add(volume.mount_path)
+        if volume.volume_claim is None and not volume.volume_claim_name:
+            yield required(path, "either VolumeClaim or VolumeClaimName must be specified")
+        elif volume.volume_claim is not None and volume.volume_claim_name:
+            detail = (
+                "conflict: If you want to use an existing PVC, just specify VolumeClaimName."
+                "If you want to create a new PVC, you do not need to specify VolumeClaimName"
+            )
+            yield invalid(f"{path}.volumeClaimName", volume.volume_claim_name, detail)
+        if volume.volume_claim_name:
+            yield from by(names.dns_subdomain, f"{path}.volumeClaimName", volume.volume_claim_name)
+        if volume.volume_claim is not None:
+            yield from validate_claim_spec(volume.volume_claim, f"{path}.volumeClaim")
+
+
+def _duration(text: str, path: str) -> Iterator[FieldError]:
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        yield invalid(path, text, f"{error}: write it as 90s, 5m or 1h30m")
+
+
+def _update(new: JobSpec, old: JobSpec) -> Iterator[FieldError]:
+    if len(new.tasks or ()) != len(old.tasks or ()):
+        yield forbidden("spec.tasks", "job updates may not add or remove tasks")
+        return
+    for index, (task, before) in enumerate(zip(new.tasks or (), old.tasks or (), strict=True)):
+        if before.partition_policy is not None and task.replicas != before.replicas:
+            yield forbidden(f"spec.tasks[{index}].replicas", "a task with a partition policy cannot be scaled")
+    if _frozen(new) != _frozen(old):
+        changed = ", ".join(_differences(_frozen(new), _frozen(old)))
+        yield forbidden("spec", f"{UPDATE_SCOPE}; changed: {changed}")
+
+
+def _frozen(spec: JobSpec) -> JobSpec:
+    """The spec without what an update may change."""
+    tasks = [msgspec.structs.replace(task, replicas=None, min_available=None) for task in spec.tasks or ()]
+    # The controller writes the generated claim name into volumes that ask for a claim.
+    volumes = [
+        volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name=None)
+        for volume in spec.volumes or ()
+    ]
+    return msgspec.structs.replace(spec, min_available=None, priority_class_name=None, tasks=tasks, volumes=volumes)
+
+
+def _differences(new: msgspec.Struct, old: msgspec.Struct) -> list[str]:
+    return [
+        field.encode_name
+        for field in msgspec.structs.fields(new)
+        if getattr(new, field.name) != getattr(old, field.name)
+    ]
