@@ -190,7 +190,7 @@ class App:
         task.add_done_callback(self._writes.discard)
         return await asyncio.shield(task)
 
-    async def _stream(self, exchange: Exchange, handler: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
+    async def _stream(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
         task = asyncio.current_task()
         if task is None:
             raise internal_error()
