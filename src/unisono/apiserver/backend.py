@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -64,13 +63,8 @@ class Backend:
 
     @property
     def idle(self) -> bool:
-        """Housekeeping has nothing to do."""
-        return self._collector.idle and self._namespaces.idle
-
-    async def settle(self) -> None:
-        """Wait until housekeeping has nothing left to do and every queued write is visible."""
-        while not self.idle or self.store.statistics()["pending"]:
-            await asyncio.sleep(0.001)
+        """Housekeeping has nothing to do, and every queued write is visible."""
+        return self._collector.idle and self._namespaces.idle and not self.store.statistics()["pending"]
 
     async def close(self) -> None:
         """End housekeeping and watches, finish queued writes, close the file."""

@@ -68,6 +68,8 @@ class Database:
             self._connection = self._connect()
         except sqlite3.Error as error:
             raise StoreError(self._explain(error)) from error
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be opened ({error.strerror}): check its directory") from error
 
     def load(self) -> Loaded:
         """Read everything.
@@ -109,6 +111,9 @@ class Database:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
+        if self.path != MEMORY:
+            # Secrets are inside; SQLite gives its log the mode of the file.
+            Path(self.path).touch(mode=0o600, exist_ok=True)
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=1.0, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -140,7 +145,7 @@ class Database:
             )
         problems = [row[0] for row in connection.execute("PRAGMA quick_check(3)") if row[0] != "ok"]
         if problems:
-            raise StoreError(self._damaged("; ".join(problems)))
+            raise StoreError(self._damaged("; ".join(" ".join(problem.split()) for problem in problems)))
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
         meta = dict(connection.execute("SELECT key, value FROM meta"))

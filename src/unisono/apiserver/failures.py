@@ -105,6 +105,11 @@ def too_large_version(requested: int, current: int) -> Unavailable:
     return error
 
 
+def stopping() -> Unavailable:
+    """503 while the server shuts down."""
+    return Unavailable("the server is stopping; try again when it is up", details={"retryAfterSeconds": 1})
+
+
 def storage_failed(why: str) -> Unavailable:
     """503 for a write that did not reach the disk; nothing of it is visible."""
     error = Unavailable(

@@ -113,7 +113,6 @@ class GarbageCollector:
         meta = read_meta(entry.data)
         if meta.uid != reference.uid:
             return "gone"
-        # Only an owner that this very reference blocks is worth waiting for; others keep their dependents until they go.
         return "waiting" if meta.deletion_timestamp and FOREGROUND in (meta.finalizers or ()) else "alive"
 
     async def _finish_foreground(self, key: Key, uid: str) -> None:

@@ -89,8 +89,8 @@ class LocalClient:
         patch_type: PatchType = "merge",
     ) -> T:
         """Patch; a ``metadata.resourceVersion`` in a merge patch makes it compare-and-set."""
-        # Through JSON's types: the patch may hold structs, tuples or other mappings.
-        change = msgspec.to_builtins(patch)
+        # Through JSON's types: the patch may hold structs and tuples.
+        change = msgspec.to_builtins(dict(patch) if isinstance(patch, Mapping) else list(patch))
         written = await self._service.patch(
             kind, namespace, name, change, patch_type, self._options(), subresource or ""
         )

@@ -97,7 +97,7 @@ def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bo
         meta.generate_name = before.generate_name
 
 
-def specification_changed(new: Object, old: Object) -> bool:
-    """Whether anything outside metadata and status differs."""
-    ignored = ("api_version", "kind", "metadata", "status")
+def specification_changed(new: Object, old: Object, kind: Kind[Any]) -> bool:
+    """Whether anything differs outside metadata and, where status is a subresource, status."""
+    ignored = ("api_version", "kind", "metadata", "status" if kind.status_subresource else "")
     return any(getattr(new, field) != getattr(old, field) for field in new.__struct_fields__ if field not in ignored)

@@ -152,7 +152,7 @@ class Store:
 
         """
         if self._closed:
-            raise failures.storage_failed("the server is stopping")
+            raise failures.stopping()
         for change in changes:
             current = self.latest(change.key)
             if (current.revision if current else 0) != change.expected:

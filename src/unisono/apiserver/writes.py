@@ -98,7 +98,7 @@ async def _replace(
     strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
     request = Request("UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user)
     _admit(context, request)
-    if metadata.has_generation(stored) and metadata.specification_changed(new, old):
+    if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
         new.metadata.generation = (old.metadata.generation or 0) + 1
     if new == old:
         return entry.data

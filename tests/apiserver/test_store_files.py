@@ -1,0 +1,172 @@
+"""The data file: what survives a restart, and what is said about files that cannot be used."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+
+import pytest
+
+from support.backends import drop, put
+from unisono.apiserver.database import APPLICATION_ID, StoreError
+from unisono.apiserver.history import Retention
+from unisono.apiserver.store import Store
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.db"
+
+
+async def filled(path, count=3):
+    store = await Store.open(path)
+    for i in range(count):
+        await store.write([put(f"n{i}")])
+    await store.close()
+
+
+async def test_objects_revisions_and_history_survive(path):
+    store = await Store.open(path)
+    await store.write([put("a")])
+    await store.write([put("a", 1, "second"), put("b")])
+    await store.write([drop("b", 3)])
+    await store.close()
+    store = await Store.open(path)
+    assert store.revision == 4
+    assert b"second" in store.get(("things", "ns", "a")).data
+    assert store.get(("things", "ns", "b")) is None
+    history = store.history("things")
+    events = history.read(history.position_after(0), 10)
+    assert [(e.type, e.entry.name, e.entry.revision) for e in events] == [
+        ("ADDED", "a", 1),
+        ("MODIFIED", "a", 2),
+        ("ADDED", "b", 3),
+        ("DELETED", "b", 4),
+    ]
+    assert events[1].previous.revision == 1
+    entry = (await store.write([put("c")]))[0]
+    assert entry.revision == 5
+    await store.close()
+
+
+async def test_the_counter_survives_when_everything_was_deleted(path):
+    store = await Store.open(path)
+    await store.write([put("a")])
+    await store.write([drop("a", 1)])
+    await store.close()
+    store = await Store.open(path)
+    assert (await store.write([put("a")]))[0].revision == 3
+    await store.close()
+
+
+async def test_only_the_owner_may_read_the_file(path):
+    store = await Store.open(path)
+    await store.write([put("secret")])
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    await store.close()
+    assert modes == {0o600}
+
+
+async def test_history_on_disk_is_trimmed(path):
+    keep = Retention(events=500, seconds=0)
+    store = await Store.open(path, retention=keep)
+    for _ in range(5):
+        await store.write([put(f"n{store.revision + i}") for i in range(1000)])
+    await store.close()
+    store = await Store.open(path, retention=keep)
+    history = store.history("things")
+    assert len(store.scan("things")) == 5000
+    assert len(history) < 5000
+    assert history.position_after(100) is None
+    assert history.position_after(5000) is not None
+    await store.close()
+
+
+def foreign_text(path):
+    path.write_text("this is my diary, " * 500)
+
+
+def foreign_database(path):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.commit()
+    connection.close()
+
+
+def newer(path):
+    connection = sqlite3.connect(path)
+    connection.executescript(f"CREATE TABLE t (x); PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 9")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (foreign_text, "is not a Unisono data file: choose another data directory"),
+        (foreign_database, "is not a Unisono data file: choose another data directory"),
+        (newer, "has schema version 9, this Unisono reads version 1: use the Unisono that wrote it"),
+    ],
+)
+async def test_a_file_that_is_not_ours_is_left_alone(path, make, message):
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=message):
+        await Store.open(path)
+    assert path.read_bytes() == before
+
+
+async def test_a_torn_file_is_reported(path):
+    await filled(path, 400)
+    data = bytearray(path.read_bytes())
+    assert len(data) > 40_000
+    data[8192:20480] = b"\xff" * 12288
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=r"is damaged \(.*\): move it away, or put back a copy that is whole"):
+        await Store.open(path)
+
+
+async def test_a_truncated_file_is_reported(path):
+    await filled(path, 400)
+    path.write_bytes(path.read_bytes()[:20_000])
+    with pytest.raises(StoreError, match="is damaged"):
+        await Store.open(path)
+
+
+async def test_a_torn_last_page_of_the_log_loses_only_what_was_not_complete(path):
+    """The log's checksums cut off a half-written transaction; everything before it stays."""
+    await filled(path)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA locking_mode = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    insert = "INSERT INTO objects VALUES ('things', 'ns', ?, ?, ?)"
+    for i in range(2):
+        connection.execute(insert, (f"w{i}", 10 + i, b'{"metadata":{}}'))
+        connection.commit()
+    log = path.with_name(path.name + "-wal").read_bytes()
+    copy = path.with_name("copy.db")
+    copy.write_bytes(path.read_bytes())
+    copy.with_name("copy.db-wal").write_bytes(log[:-1000] + b"\x00" * 1000)
+    connection.close()
+    store = await Store.open(copy)
+    assert [entry.name for entry in store.scan("things")] == ["n0", "n1", "n2", "w0"]
+    await store.close()
+
+
+async def test_a_second_server_on_the_same_file_is_refused(path):
+    store = await Store.open(path)
+    with pytest.raises(StoreError, match="is in use by another Unisono: stop that one"):
+        await Store.open(path)
+    await store.write([put("still-works")])
+    await store.close()
+
+
+async def test_a_missing_directory_is_named(tmp_path):
+    with pytest.raises(StoreError, match="cannot be opened"):
+        await Store.open(tmp_path / "nowhere" / "state.db")
+
+
+async def test_an_empty_file_is_a_new_one(path):
+    path.touch()
+    store = await Store.open(path)
+    assert store.revision == 0
+    await store.close()
