@@ -109,6 +109,7 @@ class JobBook:
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
         job.min_amounts = minimum
         job.phase = status.phase or "Pending"
+        job.reported_phase = status.phase or ""
         job.conditions = {
             c.type or "": (c.status or "", c.reason or "", c.message or "") for c in status.conditions or ()
         }
@@ -126,7 +127,7 @@ class JobBook:
             job.min_member,
             job.min_task_member,
             job.min_amounts,
-            job.phase,
+            job.reported_phase,
             job.conditions,
             job.totals,
             job.labels,

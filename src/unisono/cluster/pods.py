@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 
 from unisono.api.core import Pod
 from unisono.api.times import parse_time
@@ -15,6 +16,7 @@ TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 PREEMPTABLE = "volcano.sh/preemptable"
 
+_COMPARED = tuple(name for name in Task.__slots__ if name != "told")
 _NOTHING: Mapping[str, str] = {}
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FINISHED = {"Succeeded": TaskStatus.SUCCEEDED, "Failed": TaskStatus.FAILED, "Unknown": TaskStatus.UNKNOWN}
@@ -40,12 +42,15 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.nominated_node = status.nominated_node_name or ""
     task.owned = not spec.scheduler_name or spec.scheduler_name in scheduler_names
     task.labels, task.annotations = labels, annotations
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            task.told = (intern(condition.reason or ""), intern(condition.message or ""))
     return task
 
 
 def same_task(one: Task, other: Task) -> bool:
-    """Whether an event changed nothing that scheduling can see."""
-    return all(getattr(one, name) == getattr(other, name) for name in Task.__slots__)
+    """Whether an event changed nothing that decisions depend on; what the pod was told is not looked at."""
+    return all(getattr(one, name) == getattr(other, name) for name in _COMPARED)
 
 
 def _status(phase: str, node: str, *, deleting: bool) -> TaskStatus:

@@ -30,6 +30,7 @@ class Task:
         gated: it has scheduling gates and must not be placed.
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
+        told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
 
     """
@@ -53,6 +54,7 @@ class Task:
         "priority_class_name",
         "role",
         "status",
+        "told",
         "uid",
     )
 
@@ -76,6 +78,7 @@ class Task:
         self.owned = True
         self.labels: Mapping[str, str] = {}
         self.annotations: Mapping[str, str] = {}
+        self.told: tuple[str, str] = ("", "")
 
     @property
     def best_effort(self) -> bool:
@@ -96,7 +99,7 @@ class Job:
         min_member: gang size; 0 means always ready.
         min_task_member: minimum per role; ignored when ``min_member`` is below their sum.
         min_resources: ``[R]`` ``spec.minResources``, or None when absent; ``min_amounts`` the same by name.
-        phase: ``status.phase``, ``"Pending"`` when empty.
+        phase: ``status.phase``, ``"Pending"`` when empty; ``reported_phase`` is empty then.
         conditions: ``status.conditions`` as (type, status, reason, message), one per type.
         totals: status.running, succeeded and failed as last written.
         counts: pods by status, indexed by `TaskStatus`.
@@ -132,6 +135,7 @@ class Job:
         "priority_class",
         "queue",
         "releasing_on_node",
+        "reported_phase",
         "request",
         "role_counts",
         "tasks",
@@ -153,6 +157,7 @@ class Job:
         self.min_resources: Vector | None = None
         self.min_amounts: dict[str, int] | None = None
         self.phase = "Pending"
+        self.reported_phase = ""
         self.conditions: dict[str, tuple[str, str, str]] = {}
         self.totals = (0, 0, 0)
         self.labels: Mapping[str, str] = {}

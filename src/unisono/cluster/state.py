@@ -117,6 +117,7 @@ class ClusterState:
         old = self.tasks.get(task.key)
         if old is not None:
             if same_task(old, task):
+                old.told = task.told
                 return False
             self._take_out(old)
         self._put_in(task)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from unisono.engine.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Run ``pod`` on ``node``. The binds of one job stand together and leave together."""
 
     namespace: str
@@ -19,8 +20,7 @@ class Bind:
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(msgspec.Struct, frozen=True):
     """Stop a pod so that ``beneficiary`` (a PodGroup key) can start; ``reason`` is the action's name."""
 
     namespace: str
@@ -31,8 +31,7 @@ class Eviction:
     beneficiary: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pipelined:
+class Pipelined(msgspec.Struct, frozen=True):
     """A task that waits for resources being released on ``node``; nothing is written but the nomination."""
 
     namespace: str
@@ -42,8 +41,7 @@ class Pipelined:
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """A PodGroup condition to set; replaces the one of the same type."""
 
     type: str
@@ -52,8 +50,7 @@ class Condition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupUpdate:
+class PodGroupUpdate(msgspec.Struct, frozen=True):
     """New status of a PodGroup; only PodGroups whose status differs are listed.
 
     ``conditions`` is the complete list of conditions that shall stand, one per type. ``events`` are (type, reason,
@@ -76,8 +73,7 @@ class PodGroupUpdate:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class PodCondition:
+class PodCondition(msgspec.Struct, frozen=True):
     """Condition PodScheduled of a pod that was not bound (``status`` is always False); also the event's message."""
 
     namespace: str
@@ -88,16 +84,14 @@ class PodCondition:
     nominated_node: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueUpdate:
+class QueueUpdate(msgspec.Struct, frozen=True):
     """New ``status.allocated`` of a queue, wire form; only queues whose value differs are listed."""
 
     name: str
     allocated: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """A part of the decisions that broke an invariant, or a plug-in that raised, and was left out."""
 
     subject: str
@@ -110,7 +104,6 @@ class Decisions:
 
     Attributes:
         cycle: text that identifies the cycle (same snapshot, configuration and seed give the same), for transition ids.
-        placed: number of tasks that got a place from free resources; equals ``len(binds)``.
         seconds: nothing the engine measures; callers may add durations by stage here.
 
     """

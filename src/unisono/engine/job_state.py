@@ -48,6 +48,11 @@ class QueueState:
         """Only queues in state Open admit and place."""
         return self.record.state == "Open"
 
+    @property
+    def closed(self) -> bool:
+        """It is closed, or closing; a queue without a state is neither open nor closed."""
+        return self.record.state in ("Closed", "Closing")
+
     def __repr__(self) -> str:
         return f"QueueState({self.name})"
 

@@ -1,7 +1,7 @@
 """The contract of plug-ins.
 
-A plug-in is a subclass of `Plugin` that overrides the hooks it needs; every hook is optional. One instance lives for one
-session (one cycle). The engine asks only hooks that are overridden and whose switch in the configuration is on, tier by
+A plug-in is a subclass of `Plugin` that overrides the hooks it needs; every hook is optional. One instance lives for
+one session (one cycle). The engine asks only hooks that are overridden and whose switch in the configuration is on, tier by
 tier, and combines the answers as Volcano does:
 
 ====================  =====================================================  =========================================
@@ -107,7 +107,7 @@ class Plugin:
     def open(self, session: Session) -> None:
         """Called once before any other hook; keep ``session`` when later hooks need it.
 
-        At this point ``session.queues``, ``session.jobs`` and ``session.nodes`` hold the cluster as the snapshot has it.
+        At this point ``session.queues``, ``session.jobs`` and ``session.nodes`` hold the cluster as in the snapshot.
         """
 
     def close(self, session: Session) -> None:
@@ -218,8 +218,8 @@ class Plugin:
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
         """Points per column of ``nodes`` as if the task were placed there, weight included; None: not concerned.
 
-        ``nodes.used`` and ``nodes.nonzero`` do not contain the task itself. Use elementwise arithmetic only, so that the
-        answer for a node does not depend on which other nodes are in the view.
+        ``nodes.used`` and ``nodes.nonzero`` do not contain the task itself. Use elementwise arithmetic only, so that
+        the answer for a node does not depend on which other nodes are in the view.
         """
         raise NotImplementedError
 

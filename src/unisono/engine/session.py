@@ -7,14 +7,26 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import ResourceRegistry, Vector
+from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.view import NodeView
 
 __all__ = ["JobState", "QueueState", "Session"]
+
+
+def stack(table: NodeTable) -> Matrix:
+    """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column."""
+    rows = len(table.allocatable)
+    matrix = np.zeros((4 * rows + 2, len(table)), dtype=np.int64)
+    matrix[:rows] = table.allocatable
+    matrix[rows : 2 * rows] = table.used
+    matrix[2 * rows : 3 * rows] = table.releasing
+    matrix[4 * rows :] = table.nonzero
+    return matrix
 
 
 class Session:
@@ -30,6 +42,10 @@ class Session:
         total: ``[R]`` sum of allocatable over all nodes.
         usable_total: the same over nodes that are ready and not cordoned.
         subject: the job that is being placed, for plug-ins whose scope is QUEUE or JOB.
+        matrix: ``[4 R + 2, N]`` one column per node: allocatable, used, releasing, pipelined, nonzero. The arrays of
+            ``nodes`` are parts of it.
+        touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
+        pipelining, releasing: whether anything is pipelined, or was releasing, so far.
 
     """
 
@@ -38,35 +54,63 @@ class Session:
         self.now = now
         self.seed = seed
         self.registry: ResourceRegistry = snapshot.registry
+        self.rows = len(snapshot.registry)
         table = snapshot.nodes
-        rows, size = table.allocatable.shape
-        self.pipelined = np.zeros((rows, size), dtype=np.int64)
-        arrays = (
-            table.allocatable,
-            table.used.copy(),
-            table.releasing.copy(),
-            self.pipelined,
-            table.nonzero.copy(),
-        )
-        self.columns: npt.NDArray[np.intp] = np.arange(size, dtype=np.intp)
+        self.matrix = stack(table)
+        self.columns: npt.NDArray[np.intp] = np.arange(len(table), dtype=np.intp)
+        self.nodes = self.view(self.columns, self.matrix)
         self.ports: dict[int, list[PodClass]] = {}
-        self.nodes = NodeView(table, self.columns, arrays, self._port_conflicts)
+        self.touched: list[int] = []
+        self.pipelining = False
+        self.releasing = bool(table.releasing.any())
         self.queues: dict[str, QueueState] = {
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known
         }
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
 
+    # ---- nodes
+
+    def view(
+        self, columns: npt.NDArray[np.intp], matrix: Matrix, steps: npt.NDArray[np.intp] | None = None
+    ) -> NodeView:
+        """A view of ``matrix`` (laid out as `stack` does), whose columns stand for ``columns`` of the table."""
+        rows = self.rows
+        arrays = (
+            matrix[:rows],
+            matrix[rows : 2 * rows],
+            matrix[2 * rows : 3 * rows],
+            matrix[3 * rows : 4 * rows],
+            matrix[4 * rows :],
+        )
+        return NodeView(self.snapshot.nodes, columns, arrays, self._port_conflicts, steps)
+
+    def part(self, columns: npt.NDArray[np.intp]) -> NodeView:
+        """A copy of some columns."""
+        return self.view(columns, self.matrix[:, columns])
+
+    def change_of(self, pod_class: PodClass, *, pipelined: bool) -> Vector:
+        """What placing one task of the class adds to its node's column of the matrix."""
+        rows = self.rows
+        change = np.zeros(4 * rows + 2, dtype=np.int64)
+        if pipelined:
+            change[3 * rows : 4 * rows] = pod_class.vector
+        else:
+            change[rows : 2 * rows] = pod_class.vector
+            change[4 * rows :] = pod_class.nonzero
+        return change
+
     @property
     def total(self) -> Vector:
         """``[R]`` sum of allocatable over all nodes, unusable ones included (Volcano's total)."""
-        return self.nodes.allocatable.sum(axis=1)
+        return np.asarray(self.nodes.allocatable.sum(axis=1), dtype=np.int64)
 
     @property
     def usable_total(self) -> Vector:
         """``[R]`` sum of allocatable over nodes that are ready and not cordoned."""
         table = self.nodes.table
-        return self.nodes.allocatable[:, table.ready & ~table.unschedulable].sum(axis=1)
+        usable = table.ready & ~table.unschedulable
+        return np.asarray(self.nodes.allocatable[:, usable].sum(axis=1), dtype=np.int64)
 
     # ---- jobs
 
@@ -91,7 +135,7 @@ class Session:
         """Jobs with pending tasks or not yet running, in no particular order."""
         return (state for key in self.snapshot.active if (state := self.job(key)) is not None)
 
-    def touched(self) -> Mapping[str, JobState]:
+    def opened(self) -> Mapping[str, JobState]:
         """Jobs that somebody has asked for in this session."""
         return self._jobs
 
@@ -112,9 +156,7 @@ class Session:
 def _ports_clash(one: PodClass, other: PodClass) -> bool:
     """Same protocol and port, and the same address, an empty one meaning every address."""
     return any(
-        protocol == theirs
-        and port == their_port
-        and (address == their_address or not address or not their_address)
+        protocol == theirs and port == their_port and (address == their_address or not address or not their_address)
         for protocol, address, port in one.host_ports
         for theirs, their_address, their_port in other.host_ports
     )

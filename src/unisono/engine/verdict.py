@@ -39,8 +39,6 @@ class Cause(StrEnum):
     """Pods have scheduling gates."""
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """Places are chosen on resources that are being released."""
-    WAITING_FOR_BIND = "WaitingForBind"
-    """Places are chosen; the binds are on their way."""
     PLUGIN_FAILED = "PluginFailed"
     """A plug-in raised and was switched off for the cycle."""
     INVARIANT = "Invariant"

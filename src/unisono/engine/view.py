@@ -69,7 +69,8 @@ class NodeView:
     @property
     def pods(self) -> Vector:
         """``[M]`` number of pods on the node."""
-        return self.used[PODS]
+        row: Vector = self.used[PODS]
+        return row
 
     @property
     def facts(self) -> list[NodeFacts]:
@@ -94,7 +95,7 @@ class NodeView:
         return self.table.taint_codes[self.columns]
 
     def label_codes(self, key: str) -> Codes:
-        """``[M]`` codes of the label's values, -1 where absent; ``table.label_code(key, value)`` gives a value's code."""
+        """``[M]`` codes of the label's values, -1 where absent; ``table.label_code`` gives a value's code."""
         return self.table.label_column(key)[self.columns]
 
     def row(self, resource: str) -> int | None:

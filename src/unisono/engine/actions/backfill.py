@@ -1,0 +1,54 @@
+"""backfill: places pods that request nothing wherever the filters let them."""
+
+from __future__ import annotations
+
+from unisono.cluster.records import Task
+from unisono.engine.actions.enqueue import closed
+from unisono.engine.cycle import Cycle
+from unisono.engine.job_state import JobState
+from unisono.engine.reports import FitErrors
+
+
+def run(cycle: Cycle) -> None:
+    """Serve the queues one after the other, each to its end, in queue, job and task order.
+
+    Resources and shares are not asked about; a closed queue still gets nothing.
+    """
+    by_queue: dict[str, list[JobState]] = {}
+    for job in cycle.jobs:
+        if job.pending_best_effort and job.phase != "Pending" and cycle.valid(job):
+            by_queue.setdefault(job.queue.name, []).append(job)
+    queues = cycle.orders.queues(cycle.session.queues[name] for name in by_queue)
+    while len(queues):
+        queue = queues.pop()
+        refusal = closed(queue)
+        jobs = cycle.orders.jobs(by_queue[queue.name])
+        while len(jobs):
+            job = jobs.pop()
+            if refusal is not None:
+                cycle.report(job).gate = refusal
+            else:
+                _place(cycle, job)
+
+
+def _place(cycle: Cycle, job: JobState) -> None:
+    cycle.session.subject = job
+    mark = cycle.transaction.checkpoint()
+    for task in cycle.pending(job, best_effort=True):
+        reason = cycle.hooks.prefilter(task) if cycle.hooks.has("prefilter") else None
+        if reason is not None:
+            _fail(cycle, job, task, cycle.fits.refused(reason))
+            continue
+        table = cycle.tables.of(task.pod_class, checked=False)
+        if not cycle.transaction.place(job, [task], table):
+            _fail(cycle, job, task, cycle.fits.errors(task.pod_class, checked=False))
+    if cycle.hooks.ready(job):
+        cycle.commit(mark, job)
+    else:
+        cycle.report(job).discarded += cycle.transaction.rollback(mark)
+
+
+def _fail(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:
+    report = cycle.report(job)
+    if report.fit is None:
+        report.task, report.fit = task, errors

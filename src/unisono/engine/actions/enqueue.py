@@ -1,0 +1,52 @@
+"""enqueue: admits pending PodGroups, so that their pods are created and placed."""
+
+from __future__ import annotations
+
+from unisono.engine.answers import Refusal
+from unisono.engine.cycle import Cycle
+from unisono.engine.job_state import JobState, QueueState
+from unisono.engine.orders import Heap
+from unisono.engine.verdict import Cause
+
+
+def run(cycle: Cycle) -> None:
+    """Ask the gates about each Pending job, queue by queue and job by job in order.
+
+    A refused job is passed over; the next one of its queue is asked.
+    """
+    waiting: dict[str, list[JobState]] = {}
+    for job in cycle.jobs:
+        if job.phase == "Pending":
+            waiting.setdefault(job.queue.name, []).append(job)
+    heaps: dict[str, Heap[JobState]] = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items()}
+    queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
+    while len(queues):
+        queue = queues.pop()
+        jobs = heaps[queue.name]
+        while len(jobs):
+            _ask(cycle, jobs.pop())
+            if len(queues):
+                break
+        if len(jobs):
+            queues.push(queue)
+
+
+def _ask(cycle: Cycle, job: JobState) -> None:
+    refusal = closed(job.queue)
+    if refusal is None and job.min_resources is not None:
+        refusal = cycle.hooks.vote("enqueueable", job)
+    if refusal is not None:
+        cycle.report(job).gate = refusal
+        return
+    if job.min_resources is not None:
+        cycle.hooks.each("enqueued", job)
+    job.phase = "Inqueue"
+
+
+def closed(queue: QueueState) -> Refusal | None:
+    """A refusal when the queue is closed or closing."""
+    if not queue.closed:
+        return None
+    return Refusal(
+        f"queue {queue.name} is {queue.record.state}; only an open queue admits and places", Cause.QUEUE_CLOSED
+    )

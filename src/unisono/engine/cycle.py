@@ -1,0 +1,124 @@
+"""One scheduling cycle: open, run the actions, close."""
+
+from __future__ import annotations
+
+from unisono.cluster.records import Task
+from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.status import TaskStatus
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.decisions import Bind, Decisions, Eviction, Violation
+from unisono.engine.hooks import Hooks, Lookup
+from unisono.engine.job_state import JobState
+from unisono.engine.orders import Orders
+from unisono.engine.reports import FitReporter, JobReport
+from unisono.engine.session import Session
+from unisono.engine.static import StaticResults
+from unisono.engine.tables import Tables
+from unisono.engine.transaction import Placement, Transaction
+
+
+class Cycle:
+    """Everything that actions work with.
+
+    Attributes:
+        config: actions and plug-ins of this cycle.
+        session, hooks, orders, tables, transaction: see their modules.
+        jobs: jobs that the cycle looks at, in order of their keys: with pending tasks, not yet running, or changed.
+        reports: what went wrong, by job key; only for jobs with which something did.
+        decisions: collected so far.
+        bound: committed placements, from which binds are made.
+        evicted: committed evictions and the PodGroup that they are for.
+        action: name of the action that runs.
+
+    """
+
+    def __init__(self, snapshot: Snapshot, config: SchedulerConfig, now: float, seed: int, lookup: Lookup) -> None:
+        self.config = config
+        self.session = Session(snapshot, now, seed)
+        self.hooks = Hooks(config, lookup)
+        self.hooks.open(self.session)
+        static = StaticResults.of(self.session, config)
+        self.orders = Orders(self.hooks)
+        self.tables = Tables(self.session, self.hooks, static)
+        self.fits = FitReporter(self.session, self.hooks, static)
+        self.transaction = Transaction(self.session, self.hooks)
+        self.reports: dict[str, JobReport] = {}
+        self.decisions = Decisions(cycle=f"{snapshot.version}-{seed}")
+        self.action = ""
+        self.bound: list[Placement] = []
+        self.evicted: list[tuple[Placement, str]] = []
+        session_job = self.session.job
+        self.jobs: list[JobState] = [job for key in sorted(snapshot.active) if (job := session_job(key)) is not None]
+        self._valid: dict[str, bool] = {}
+
+    def report(self, job: JobState) -> JobReport:
+        """The job's report, new if it had none."""
+        found = self.reports.get(job.key)
+        if found is None:
+            found = self.reports[job.key] = JobReport()
+        return found
+
+    def valid(self, job: JobState) -> bool:
+        """Whether the job may be placed at all; asked once per cycle."""
+        known = self._valid.get(job.key)
+        if known is None:
+            refusal = self.hooks.first("valid", job)
+            known = self._valid[job.key] = refusal is None
+            if refusal is not None:
+                self.report(job).invalid = refusal
+        return known
+
+    def pending(self, job: JobState, *, best_effort: bool) -> list[Task]:
+        """Ungated pending tasks of a job in task order, those that request nothing or the others."""
+        places = job.places
+        tasks = [
+            task
+            for task in job.record.pending.values()
+            if not task.gated and task.owned and task.pod_class.best_effort is best_effort and task.key not in places
+        ]
+        return self.orders.tasks(tasks)
+
+    def commit(self, since: int, beneficiary: JobState) -> None:
+        """Let the transaction's placements after a checkpoint become decisions."""
+        committed = self.transaction.commit(since)
+        self.bound += committed.binds
+        self.evicted += [(placement, beneficiary.key) for placement in committed.evictions]
+
+    def write_out(self) -> None:
+        """Turn what was committed into binds and evictions."""
+        names = self.session.nodes.table.names
+        binds = self.decisions.binds
+        for placement in self.bound:
+            key = placement.job.key
+            for task, column in zip(placement.tasks, placement.columns, strict=True):
+                binds.append(Bind(task.namespace, task.name, task.uid, names[column], key))
+        for placement, beneficiary in self.evicted:
+            reason = placement.reason
+            self.decisions.evictions.extend(
+                Eviction(task.namespace, task.name, task.uid, names[column], reason, beneficiary)
+                for task, column in zip(placement.tasks, placement.columns, strict=True)
+            )
+
+    def run_action(self, name: str) -> None:
+        """Run one action; what it had not committed when it failed is taken back."""
+        from unisono.engine.actions import action
+
+        self.action = name
+        mark = self.transaction.checkpoint()
+        try:
+            action(name)(self)
+        except Exception as error:
+            self.transaction.rollback(min(mark, self.transaction.checkpoint()))
+            self.decisions.violations.append(
+                Violation(f"action {name}", f"action {name} failed: {type(error).__name__}: {error}")
+            )
+
+    def held_back(self) -> dict[str, list[tuple[Task, TaskStatus, int]]]:
+        """Tasks that keep a place for this session without being bound, by job key."""
+        held: dict[str, list[tuple[Task, TaskStatus, int]]] = {}
+        for placement in self.transaction.log:
+            held.setdefault(placement.job.key, []).extend(
+                (task, placement.status, column)
+                for task, column in zip(placement.tasks, placement.columns, strict=True)
+            )
+        return held

@@ -1,0 +1,220 @@
+"""Verdicts: what the cycle already knows about each waiting job, put into one structured answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from unisono.api.resources import to_wire
+from unisono.cluster.records import Job, Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import Refusal
+from unisono.engine.capacity import CapacityOf
+from unisono.engine.cycle import Cycle
+from unisono.engine.job_state import JobState
+from unisono.engine.reports import JobReport
+from unisono.engine.suggest import holders_of, suggest_for_fit, suggest_for_refusal
+from unisono.engine.verdict import Cause, Verdict
+
+_EMPTY = JobReport()
+
+
+def explain(cycle: Cycle) -> dict[str, Verdict]:
+    """A verdict for every job that waits: by PodGroup key, in order of keys."""
+    explainer = Explainer(cycle)
+    verdicts: dict[str, Verdict] = {}
+    for key in sorted(cycle.session.snapshot.active):
+        job = cycle.session.job(key)
+        if job is None:
+            record = cycle.session.snapshot.jobs.get(key)
+            if record is not None and record.known and record.phase != "Completed":
+                verdicts[key] = _missing_queue(record)
+            continue
+        verdict = explainer.verdict(job)
+        if verdict is not None:
+            verdicts[key] = verdict
+    return verdicts
+
+
+def _missing_queue(record: Job) -> Verdict:
+    return Verdict(
+        record.key,
+        Cause.QUEUE_MISSING,
+        f"queue {record.queue} does not exist",
+        tasks_needed=record.min_member,
+        suggestion=f"create queue {record.queue}, or name another one in spec.queue",
+        queue=record.queue,
+    )
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """``cpu 2, memory 4Gi``."""
+    return ", ".join(f"{name} {value}" for name, value in to_wire(amounts).items())
+
+
+class Explainer:
+    """Finds the first cause for one job after the other."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
+
+    def verdict(self, job: JobState) -> Verdict | None:
+        """None for jobs that do not wait."""
+        report = self.cycle.reports.get(job.key, _EMPTY)
+        if report.dropped:
+            return self._simple(job, Cause.INVARIANT, f"the decision was dropped: {report.dropped}")
+        pending = job.counts[TaskStatus.PENDING]
+        waiting = pending + job.counts[TaskStatus.PIPELINED] + job.counts[TaskStatus.ALLOCATED]
+        if job.phase != "Pending" and not waiting and (job.size or job.min_member == 0):
+            return None if job.counts[TaskStatus.BINDING] else self._short(job, report)
+        if report.gate is not None:
+            return self._refused(job, report, report.gate)
+        if report.invalid is not None or job.size == 0:
+            return self._invalid(job, report)
+        if job.counts[TaskStatus.PIPELINED]:
+            return self._waits_for_release(job)
+        if report.quota is not None:
+            return self._cluster_is_the_limit(job, report, report.quota) or self._refused(job, report, report.quota)
+        if report.fit is not None and report.task is not None:
+            return self._no_node(job, report, report.task)
+        if self._gated(job):
+            return self._simple(
+                job, Cause.GATED, f"{pending} pods have scheduling gates", "remove the gates of the pods"
+            )
+        if self.cycle.hooks.failed:
+            names = ", ".join(sorted(self.cycle.hooks.failed))
+            return self._simple(job, Cause.PLUGIN_FAILED, f"plug-in {names} failed and was off for this cycle")
+        return self._simple(job, Cause.NOT_TRIED, "the cycle ended before the job's turn")
+
+    # ---- causes
+
+    def _simple(self, job: JobState, cause: Cause, message: str, suggestion: str = "") -> Verdict:
+        return Verdict(
+            job.key,
+            cause,
+            message,
+            tasks_needed=job.min_member,
+            tasks_placeable=job.ready_count,
+            suggestion=suggestion,
+            queue=job.queue.name,
+        )
+
+    def _short(self, job: JobState, report: JobReport) -> Verdict | None:
+        """Nothing is pending; a gang below its minimum has lost pods, or never had enough."""
+        if job.phase in ("Running", "Completed") or job.is_ready or report.invalid is None:
+            return None
+        return self._invalid(job, report)
+
+    def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Verdict:
+        free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
+        message = refusal.message
+        if refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
+            message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
+        return Verdict(
+            job.key,
+            refusal.cause,
+            message,
+            need=dict(refusal.need),
+            have=free or dict(refusal.have),
+            tasks_placeable=job.ready_count + report.schedulable(),
+            tasks_needed=job.min_member,
+            holders=holders_of(self.cycle, refusal.need, exclude=""),
+            suggestion=suggest_for_refusal(job, refusal),
+            queue=job.queue.name,
+        )
+
+    def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Verdict | None:
+        """A share that is the whole cluster refuses what no other share would allow: speak of nodes, not of queues."""
+        if report.refused is None or refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
+            return None
+        session = self.cycle.session
+        short = [name for name in refusal.need if name in refusal.limit]
+        total = session.usable_total
+        if not short or any(refusal.limit[name] < total[session.registry.row(name)] for name in short):
+            return None
+        placeable = job.ready_count + report.schedulable()
+        missing = max(job.min_member - placeable, 1)
+        pod_class = report.refused.pod_class
+        empty = self.capacity.empty(pod_class)
+        too_large = empty.total < self._wanted(job, report.refused)
+        cause = Cause.TOO_LARGE if too_large else Cause.NODES_FULL
+        need = {name: pod_class.requests.get(name, 0) * missing for name in short}
+        free = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
+        return Verdict(
+            job.key,
+            cause,
+            f"{placeable} of {job.min_member} tasks can be placed: the cluster has {amounts_text(refusal.limit)} and "
+            f"{amounts_text({name: refusal.have.get(name, 0) for name in short})} of it is taken",
+            need=need,
+            have=free,
+            tasks_placeable=placeable,
+            tasks_needed=job.min_member,
+            holders=holders_of(self.cycle, need, exclude=job.key),
+            suggestion=suggest_for_fit(self.cycle, job, report.refused, cause, placeable, empty),
+            task=report.refused.key,
+            queue=job.queue.name,
+        )
+
+    def _invalid(self, job: JobState, report: JobReport) -> Verdict:
+        refusal = report.invalid
+        if job.size == 0:
+            text = f"the PodGroup has no pods yet; {job.min_member} are needed"
+            return self._simple(job, Cause.NO_PODS, text, "create pods that name this PodGroup")
+        assert refusal is not None
+        have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
+        return Verdict(
+            job.key,
+            refusal.cause,
+            refusal.message,
+            need=dict(refusal.need),
+            have=dict(refusal.have),
+            tasks_placeable=job.valid_count,
+            tasks_needed=job.min_member,
+            suggestion=f"create {need - have} more pods, or lower minAvailable to {have}" if need > have else "",
+            queue=job.queue.name,
+        )
+
+    def _waits_for_release(self, job: JobState) -> Verdict:
+        number = job.counts[TaskStatus.PIPELINED]
+        text = f"{number} of {job.size} pods have a place on resources that are being released"
+        return self._simple(job, Cause.WAITING_FOR_VICTIMS, text)
+
+    def _no_node(self, job: JobState, report: JobReport, task: Task) -> Verdict:
+        fit = report.fit
+        assert fit is not None
+        placeable = job.ready_count + report.schedulable()
+        lacking = [name for name in task.pod_class.requests if name in fit.lacking] or list(fit.lacking)
+        missing = max(job.min_member - placeable, 1)
+        need = {name: task.pod_class.requests[name] * missing for name in lacking if name in task.pod_class.requests}
+        empty = self.capacity.empty(task.pod_class)
+        cause = fit.cause
+        if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < self._wanted(job, task)):
+            cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
+        head = f"{placeable} of {job.min_member} tasks can be placed" if job.min_member > 1 else "no node takes it"
+        idle = self.cycle.session.nodes.idle
+        registry = self.cycle.session.registry
+        have = {name: max(int(idle[registry.row(name)].clip(min=0).sum()), 0) for name in lacking}
+        return Verdict(
+            job.key,
+            cause,
+            f"{head}: {fit.text}",
+            need=need,
+            have=have,
+            tasks_placeable=placeable,
+            tasks_needed=job.min_member,
+            reasons=dict(fit.counts),
+            nodes=fit.nodes,
+            holders=holders_of(self.cycle, need, exclude=job.key),
+            suggestion=suggest_for_fit(self.cycle, job, task, cause, placeable, empty),
+            task=task.key,
+            queue=job.queue.name,
+        )
+
+    @staticmethod
+    def _wanted(job: JobState, task: Task) -> int:
+        """How many tasks of this class the gang cannot do without."""
+        same = sum(1 for other in job.record.tasks.values() if other.pod_class is task.pod_class)
+        return min(job.min_member, same) if same == job.size else 1
+
+    def _gated(self, job: JobState) -> bool:
+        return any(task.gated for task in job.record.pending.values())

@@ -1,0 +1,268 @@
+"""The plug-ins of one session: which hooks are asked, in which order, and how their answers combine.
+
+A plug-in that raises is switched off for the rest of the cycle, and the question is asked again without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.engine.answers import BoolArray, Purpose, Reason, Refusal, Vote
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.decisions import Violation
+from unisono.engine.job_state import JobState, QueueState
+from unisono.engine.plugin import HOOK_FLAGS, VICTIM_FLAGS, Plugin, overrides
+from unisono.engine.session import Session
+
+Lookup = Callable[[str], type[Plugin] | None]
+Asked = list[tuple[Plugin, Callable[..., Any]]]
+
+
+class Hooks:
+    """Opened plug-ins by tier, and the combined answers.
+
+    Attributes:
+        tiers: plug-ins in configured order.
+        failures: plug-ins that could not be built or raised.
+        generation: moves when a plug-in is switched off, so that what was computed with it can be dropped.
+
+    """
+
+    def __init__(self, config: SchedulerConfig, lookup: Lookup) -> None:
+        self.failures: list[Violation] = []
+        self.failed: set[str] = set()
+        self.generation = 0
+        self.tiers: list[list[Plugin]] = []
+        for tier in config.tiers:
+            plugins: list[Plugin] = []
+            self.tiers.append(plugins)
+            for option in tier:
+                try:
+                    found = lookup(option.name)
+                    if found is not None:
+                        plugins.append(found(option))
+                        continue
+                except Exception as error:
+                    self._report(option.name, "could not be built", error)
+                    continue
+                self._report(option.name, "does not exist", None)
+        self._resolve()
+
+    def _resolve(self) -> None:
+        """Sort the hooks that are implemented and switched on."""
+        self.by_tier: dict[str, list[Asked]] = {}
+        self.flat: dict[str, Asked] = {}
+        for hook, flag in HOOK_FLAGS.items():
+            tiers: list[Asked] = [
+                [
+                    (plugin, getattr(plugin, hook))
+                    for plugin in tier
+                    if overrides(plugin, hook) and (not flag or getattr(plugin.config.flags, flag))
+                ]
+                for tier in self.tiers
+            ]
+            self.by_tier[hook] = [tier for tier in tiers if tier]
+            self.flat[hook] = [asked for tier in tiers for asked in tier]
+
+    def plugins(self) -> list[Plugin]:
+        """All plug-ins that are still on."""
+        return [plugin for tier in self.tiers for plugin in tier]
+
+    def has(self, hook: str) -> bool:
+        """Whether anybody answers ``hook``."""
+        return bool(self.flat[hook])
+
+    # ---- failures
+
+    def switch_off(self, plugin: Plugin, hook: str, error: Exception) -> None:
+        """Ask this plug-in nothing more in this cycle."""
+        self._report(plugin.name, f"failed in {hook}", error)
+        self.tiers = [[other for other in tier if other is not plugin] for tier in self.tiers]
+        self.generation += 1
+        self._resolve()
+
+    def _report(self, name: str, what: str, error: Exception | None) -> None:
+        self.failed.add(name)
+        detail = f": {type(error).__name__}: {error}" if error is not None else ""
+        self.failures.append(Violation(f"plug-in {name}", f"plug-in {name} {what} and is off for this cycle{detail}"))
+
+    def each(self, hook: str, *arguments: Any) -> None:
+        """Notify everybody."""
+        for plugin, method in self.flat[hook]:
+            try:
+                method(*arguments)
+            except Exception as error:
+                self.switch_off(plugin, hook, error)
+
+    def open(self, session: Session) -> None:
+        """Open every plug-in; one that fails is switched off."""
+        self._lifecycle("open", session)
+
+    def close(self, session: Session) -> None:
+        """Close every plug-in."""
+        self._lifecycle("close", session)
+
+    def _lifecycle(self, hook: str, session: Session) -> None:
+        for plugin in self.plugins():
+            try:
+                getattr(plugin, hook)(session)
+            except Exception as error:
+                self.switch_off(plugin, hook, error)
+
+    # ---- combinations
+
+    def first(self, hook: str, *arguments: Any) -> Any:
+        """First answer that is not None; None when all are."""
+        for plugin, method in self.flat[hook]:
+            try:
+                answer = method(*arguments)
+            except Exception as error:
+                self.switch_off(plugin, hook, error)
+                return self.first(hook, *arguments)
+            if answer is not None:
+                return answer
+        return None
+
+    def keys(self, hook: str, item: Any) -> tuple[Any, ...]:
+        """Keys of all plug-ins, in order."""
+        keys = []
+        for plugin, method in self.flat[hook]:
+            try:
+                keys.append(method(item))
+            except Exception as error:
+                self.switch_off(plugin, hook, error)
+                return self.keys(hook, item)
+        return tuple(keys)
+
+    def vote(self, hook: str, job: JobState) -> Refusal | None:
+        """A refusal at once; permitted after the first tier with a PERMIT, or when all abstain."""
+        for tier in self.by_tier[hook]:
+            permitted = False
+            for plugin, method in tier:
+                try:
+                    answer = method(job)
+                except Exception as error:
+                    self.switch_off(plugin, hook, error)
+                    return self.vote(hook, job)
+                if isinstance(answer, Refusal):
+                    return answer
+                permitted = permitted or answer == Vote.PERMIT
+            if permitted:
+                return None
+        return None
+
+    def ready(self, job: JobState) -> bool:
+        """All agree; true when nobody has an opinion."""
+        for plugin, method in self.flat["ready"]:
+            try:
+                if not method(job):
+                    return False
+            except Exception as error:
+                self.switch_off(plugin, "ready", error)
+                return self.ready(job)
+        return True
+
+    def missing(self, job: JobState) -> int:
+        """Lower bound of tasks that must still be allocated before ``ready`` can hold; 0 when unknown."""
+        bound = 0
+        for plugin, method in self.flat["missing"]:
+            try:
+                bound = max(bound, method(job))
+            except Exception as error:
+                self.switch_off(plugin, "missing", error)
+                return self.missing(job)
+        return bound
+
+    def starving(self, job: JobState) -> bool:
+        """All of the first tier with an opinion agree; false when nobody has one."""
+        for tier in self.by_tier["starving"]:
+            for plugin, method in tier:
+                try:
+                    if not method(job):
+                        return False
+                except Exception as error:
+                    self.switch_off(plugin, "starving", error)
+                    return self.starving(job)
+            return True
+        return False
+
+    def headroom(self, queue: QueueState, pod_class: PodClass, wanted: int) -> int:
+        """How many of ``wanted`` tasks may be placed before `allocatable` must be asked again; 0: refused now."""
+        counted = {plugin for plugin, _ in self.flat["headroom"]}
+        room = wanted
+        for plugin, method in self.flat["headroom"]:
+            try:
+                room = min(room, method(queue, pod_class))
+            except Exception as error:
+                self.switch_off(plugin, "headroom", error)
+                return self.headroom(queue, pod_class, wanted)
+        for plugin, method in self.flat["allocatable"]:
+            if plugin in counted:
+                continue
+            try:
+                if method(queue, pod_class) is not None:
+                    return 0
+            except Exception as error:
+                self.switch_off(plugin, "allocatable", error)
+                return self.headroom(queue, pod_class, wanted)
+            room = min(room, 1)
+        return max(room, 0)
+
+    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
+        """First refusal."""
+        refusal: Refusal | None = self.first("allocatable", queue, pod_class)
+        return refusal
+
+    def overused(self, queue: QueueState) -> Refusal | None:
+        """First refusal."""
+        refusal: Refusal | None = self.first("overused", queue)
+        return refusal
+
+    def prefilter(self, task: Task) -> Reason | None:
+        """First reason."""
+        reason: Reason | None = self.first("prefilter", task)
+        return reason
+
+    def victims(self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
+        """Mask of candidates that may be evicted, as Volcano combines tiers.
+
+        Within a tier masks are intersected, and an empty answer ends the tier without a decision; the first tier
+        with victims decides.
+        """
+        flag = VICTIM_FLAGS[purpose]
+        for tier in self.by_tier["victims"]:
+            chosen: BoolArray | None = None
+            for plugin, method in tier:
+                if flag and not getattr(plugin.config.flags, flag):
+                    continue
+                try:
+                    answer = method(actor, task, candidates, purpose)
+                except Exception as error:
+                    self.switch_off(plugin, "victims", error)
+                    return self.victims(actor, task, candidates, purpose)
+                if answer is None:
+                    continue
+                chosen = answer if chosen is None else chosen & answer
+                if not chosen.any():
+                    chosen = None
+                    break
+            if chosen is not None:
+                return chosen
+        return np.zeros(len(candidates), dtype=np.bool_)
+
+
+def builtin_lookup(name: str) -> type[Plugin] | None:
+    """The registry of plug-ins; imported late, because the plug-ins import the contract."""
+    from unisono.engine.plugins.registry import find
+
+    return find(name)
+
+
+def lookup_with(extra: Mapping[str, type[Plugin]]) -> Lookup:
+    """Plug-ins of ``extra`` before those of the registry."""
+    return lambda name: extra.get(name) or builtin_lookup(name)

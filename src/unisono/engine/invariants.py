@@ -1,0 +1,130 @@
+"""What must hold of every set of decisions; what breaks a rule is left out and reported.
+
+Everything is recomputed from the snapshot and the requests of the pods, not from the session's own books.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS, Vector, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.engine.cycle import Cycle
+from unisono.engine.decisions import Violation
+from unisono.engine.job_state import JobState
+from unisono.engine.transaction import Placement
+
+_HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
+
+
+def enforce(cycle: Cycle) -> None:
+    """Drop the placements of every job that breaks a rule.
+
+    A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
+    binds reach its minimum; no queue goes beyond its capability; every eviction has a beneficiary that is not dropped.
+    """
+    broken: dict[str, str] = {}
+    _check_pods(cycle.bound, broken)
+    _check_nodes(cycle, broken)
+    _check_gangs(cycle, broken)
+    _check_queues(cycle, broken)
+    if not broken:
+        return
+    cycle.bound = [placement for placement in cycle.bound if placement.job.key not in broken]
+    cycle.evicted = [(placement, key) for placement, key in cycle.evicted if key not in broken]
+    for key, text in sorted(broken.items()):
+        cycle.decisions.violations.append(Violation(f"PodGroup {key}", text))
+        job = cycle.session.job(key)
+        if job is not None:
+            cycle.report(job).dropped = text
+
+
+def _check_pods(bound: list[Placement], broken: dict[str, str]) -> None:
+    seen: set[str] = set()
+    for placement in bound:
+        for task in placement.tasks:
+            if task.key in seen:
+                broken[placement.job.key] = f"pod {task.key} would be bound twice"
+            elif task.status is not TaskStatus.PENDING:
+                broken[placement.job.key] = f"pod {task.key} is not pending and cannot be bound"
+            seen.add(task.key)
+
+
+def _check_nodes(cycle: Cycle, broken: dict[str, str]) -> None:
+    """Sum of what is used and bound per node against allocatable."""
+    table = cycle.session.snapshot.nodes
+    columns: dict[PodClass, list[int]] = defaultdict(list)
+    for placement in cycle.bound:
+        columns[placement.pod_class].extend(placement.columns)
+    if not columns:
+        return
+    used = table.used.copy()
+    taken = np.zeros(len(table), dtype=np.bool_)
+    for pod_class, where in columns.items():
+        number = np.bincount(np.array(where, dtype=np.intp), minlength=len(table))
+        used += pod_class.vector[:, None] * number
+        if not pod_class.best_effort:
+            taken |= number > 0
+    over = (used > np.maximum(table.allocatable, table.used)) & taken
+    _blame(cycle, over, broken)
+
+
+def _blame(cycle: Cycle, over: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], broken: dict[str, str]) -> None:
+    """Everybody who was placed on a node that is over: whose pod was the last one is not known here."""
+    table = cycle.session.snapshot.nodes
+    names = cycle.session.registry.names
+    too_full = {int(c): names[int(np.flatnonzero(over[:, c])[0])] for c in np.flatnonzero(over.any(axis=0))}
+    if not too_full:
+        return
+    for placement in cycle.bound:
+        for column in placement.columns:
+            if column in too_full:
+                name = too_full[column]
+                broken[placement.job.key] = f"node {table.names[column]} would be given more {name} than it has"
+
+
+def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
+    if not cycle.hooks.has("ready"):
+        return
+    numbers: dict[str, int] = defaultdict(int)
+    jobs: dict[str, JobState] = {}
+    for placement in cycle.bound:
+        numbers[placement.job.key] += len(placement.tasks)
+        jobs[placement.job.key] = placement.job
+    for key, number in numbers.items():
+        record = jobs[key].record
+        reached = sum(record.counts[status] for status in _HELD) + number + record.pending_best_effort
+        if reached < record.min_member:
+            broken[key] = f"{number} pods would be bound, which leaves the gang below minMember {record.min_member}"
+
+
+def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
+    """``spec.capability`` is a hard cap where a plug-in guards quotas; ``pods`` is not counted there."""
+    if not cycle.hooks.has("allocatable"):
+        return
+    registry = cycle.session.registry
+    totals: dict[str, Vector] = {}
+    for placement in cycle.bound:
+        record = placement.job.queue.record
+        if record.capability:
+            total = totals.get(record.name)
+            if total is None:
+                total = totals[record.name] = fitted(record.allocated, len(registry)).copy()
+            total += placement.pod_class.vector * len(placement.tasks)
+    over: dict[str, str] = {}
+    for name, total in totals.items():
+        record = cycle.session.queues[name].record
+        before = fitted(record.allocated, len(registry))
+        for resource, limit in (record.capability or {}).items():
+            row = registry.row(resource)
+            if row != PODS and total[row] > max(limit, int(before[row])):
+                over[name] = resource
+    for placement in cycle.bound:
+        resource = over.get(placement.job.queue.name, "")
+        if resource:
+            broken[placement.job.key] = (
+                f"queue {placement.job.queue.name} would go beyond its capability for {resource}"
+            )

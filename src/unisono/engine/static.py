@@ -1,0 +1,148 @@
+"""What is static about a pod class on all nodes, kept from cycle to cycle.
+
+An entry is brought up to date for the nodes that changed since it was made, and dropped when the set of nodes did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.nodes import NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import BoolArray, FloatArray, Normalise, Reason, Scope, Veto
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.hooks import Hooks
+from unisono.engine.plugin import Plugin
+from unisono.engine.session import Session
+from unisono.engine.view import NodeView
+
+Bits = npt.NDArray[np.uint64]
+_KEPT_CLASSES = 2048
+_MEMO_KEY = "engine.static"
+
+
+@dataclass(slots=True)
+class RawPoints:
+    """A raw score on all nodes; ``constant`` saves looking for the maximum among candidates."""
+
+    raw: FloatArray
+    weight: float
+    normalise: Normalise
+    constant: bool
+
+
+@dataclass(slots=True)
+class StaticResult:
+    """Static answers for one class: ``bits[i]`` has bit ``b`` set where ``reasons[b]`` refuses node ``i``."""
+
+    generation: int
+    layout: int
+    reasons: list[Reason]
+    bits: Bits
+    scores: list[RawPoints]
+
+    @property
+    def allowed(self) -> BoolArray:
+        """``[N]`` nodes that no static filter refuses."""
+        return np.asarray(self.bits == 0)
+
+
+class StaticResults:
+    """Answers of static hooks, by class; lives in the state's memo while the configuration stays the same."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self.config = config
+        self.kept: dict[int, StaticResult] = {}
+
+    @classmethod
+    def of(cls, session: Session, config: SchedulerConfig) -> StaticResults:
+        """The results kept for ``config``, or new ones."""
+        memo = session.snapshot.memo
+        kept = memo.get(_MEMO_KEY)
+        if not isinstance(kept, cls) or kept.config != config:
+            kept = memo[_MEMO_KEY] = cls(config)
+        if len(kept.kept) > _KEPT_CLASSES:
+            kept.kept.clear()
+        return kept
+
+    def result(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
+        """Static answers for a class, up to date; plug-ins with a wider scope are asked anew each time."""
+        table = session.snapshot.nodes
+        wide = any(plugin.scope is not Scope.CLASS for plugin in _static_plugins(hooks))
+        if wide or hooks.failed:
+            return _ask(pod_class, session.nodes, table, hooks)
+        found = self.kept.get(pod_class.id)
+        if found is not None and found.layout == table.layout:
+            current = found.generation == table.generation
+            if current or _update(found, pod_class, session, hooks):
+                return found
+        fresh = _ask(pod_class, session.nodes, table, hooks)
+        if not hooks.failed:
+            self.kept[pod_class.id] = fresh
+        return fresh
+
+
+def _static_plugins(hooks: Hooks) -> list[Plugin]:
+    return [plugin for hook in ("static_filter", "static_score") for plugin, _ in hooks.flat[hook]]
+
+
+def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: Hooks) -> StaticResult:
+    reasons: list[Reason] = []
+    bits = np.zeros(view.size, dtype=np.uint64)
+    for plugin, method in hooks.flat["static_filter"]:
+        try:
+            vetoes = method(pod_class, view)
+        except Exception as error:
+            hooks.switch_off(plugin, "static_filter", error)
+            return _ask(pod_class, view, table, hooks)
+        collect(vetoes, bits, reasons)
+    scores: list[RawPoints] = []
+    for plugin, method in hooks.flat["static_score"]:
+        try:
+            answers = method(pod_class, view)
+        except Exception as error:
+            hooks.switch_off(plugin, "static_score", error)
+            return _ask(pod_class, view, table, hooks)
+        scores.extend(
+            RawPoints(np.asarray(a.raw, dtype=np.float64), a.weight, a.normalise, _constant(a.raw)) for a in answers
+        )
+    return StaticResult(table.generation, table.layout, reasons, bits, scores)
+
+
+def _constant(raw: FloatArray) -> bool:
+    return len(raw) == 0 or bool((raw == raw[0]).all())
+
+
+def collect(vetoes: Sequence[Veto], bits: Bits, reasons: list[Reason]) -> None:
+    """Add one plug-in's vetoes for nodes that no earlier plug-in refused.
+
+    Reasons of the same plug-in accumulate per node up to the first unresolvable one, as Volcano's filters do.
+    """
+    open_nodes = bits == 0
+    for veto in vetoes:
+        hit = veto.nodes & open_nodes
+        if veto.reason not in reasons:
+            reasons.append(veto.reason)
+        bits[hit] |= np.uint64(1 << reasons.index(veto.reason))
+        if veto.reason.unresolvable:
+            open_nodes &= ~veto.nodes
+
+
+def _update(found: StaticResult, pod_class: PodClass, session: Session, hooks: Hooks) -> bool:
+    """Ask again for the nodes that changed; False when the answers do not fit together any more."""
+    table = session.snapshot.nodes
+    columns = np.flatnonzero(table.changed > found.generation)
+    fresh = _ask(pod_class, session.part(columns), table, hooks)
+    shape = [(score.weight, score.normalise) for score in fresh.scores]
+    if fresh.reasons != found.reasons or shape != [(s.weight, s.normalise) for s in found.scores]:
+        return False
+    found.bits[columns] = fresh.bits
+    for old, new in zip(found.scores, fresh.scores, strict=True):
+        old.raw[columns] = new.raw
+        old.constant = _constant(old.raw)
+    found.generation = table.generation
+    return True

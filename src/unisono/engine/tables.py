@@ -1,0 +1,282 @@
+"""Candidate nodes of a pod class with their scores, kept up to date row by row.
+
+A table is built with one vector pass over all nodes. After a placement only the node that changed is looked at
+again, and its new score is taken from a memo by the node's amounts: equal nodes with equal loads have equal dynamic
+scores. A miss fills the memo for the next few placements of the same class on that node at once. So a run of equal
+tasks costs one pass and then an argmax and a few dictionary look-ups per task, and gives what placing one by one gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import FloatArray, Normalise, Reach, Scope
+from unisono.engine.hooks import Hooks
+from unisono.engine.plugin import Plugin
+from unisono.engine.session import Session
+from unisono.engine.static import StaticResult, StaticResults
+from unisono.engine.view import NodeView
+
+NOWHERE = float("-inf")
+CHAIN = 16
+"""How many placements ahead a miss of the memo is filled."""
+
+
+@dataclass(slots=True)
+class Demand:
+    """What a table answers for.
+
+    Attributes:
+        pod_class: the class.
+        future: count resources that are being released (tasks would be pipelined).
+        checked: whether resources must fit; backfill does not ask.
+
+    """
+
+    pod_class: PodClass
+    future: bool
+    checked: bool
+
+
+class CandidateTable:
+    """Scores of all nodes for one demand; ``-inf`` where the node is no candidate.
+
+    Attributes:
+        total: ``[N]`` dynamic plus static points.
+        change: what one placement adds to a column of the session's matrix.
+        batchable: placements of a run need no question to plug-ins in between.
+
+    """
+
+    def __init__(self, demand: Demand, session: Session, hooks: Hooks, static: StaticResult) -> None:
+        self.demand = demand
+        self.session = session
+        self.hooks = hooks
+        self.static = static
+        pod_class = demand.pod_class
+        self.change = session.change_of(pod_class, pipelined=demand.future)
+        plugins = _dynamic_plugins(hooks)
+        self.by_row = all(plugin.reach is Reach.ROW for plugin in plugins)
+        self.batchable = self.by_row and all(plugin.pure for plugin in plugins) and not pod_class.host_ports
+        self.tracked = [
+            score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
+        ]
+        self.memo: dict[bytes, float] = {}
+        self.generation = hooks.generation
+        self._build()
+
+    # ---- building and following
+
+    def _build(self) -> None:
+        self.dynamic = self._evaluate(self.session.nodes)
+        self.dynamic[self.static.bits != 0] = NOWHERE
+        self._sum_static()
+        self.seen = len(self.session.touched)
+
+    def _sum_static(self) -> None:
+        """Static points over the present candidates, added to the dynamic ones."""
+        candidates = self.dynamic > NOWHERE
+        points = np.zeros(len(self.dynamic), dtype=np.float64)
+        self.maxima: list[float] = []
+        for score in self.static.scores:
+            if score.normalise is Normalise.NONE:
+                points += score.weight * score.raw
+                continue
+            top = float(score.raw.max(where=candidates, initial=0.0))
+            share = np.trunc(score.raw * 100.0 / top) if top > 0 else np.zeros_like(points)
+            points += score.weight * (share if score.normalise is Normalise.MAX else 100.0 - share)
+        self.maxima = self._maxima(candidates)
+        self.points = points
+        self.total: FloatArray = self.dynamic + points
+
+    def _maxima(self, candidates: npt.NDArray[np.bool_]) -> list[float]:
+        return [float(score.raw.max(where=candidates, initial=0.0)) for score in self.tracked]
+
+    def follow(self) -> None:
+        """Look again at the nodes that somebody has changed since the last time."""
+        touched = self.session.touched
+        if self.seen == len(touched):
+            return
+        fresh = touched[self.seen :]
+        if not self.by_row or 2 * len(fresh) > len(self.dynamic):
+            self._build()
+            return
+        self.seen = len(touched)
+        self._revalue(sorted(set(fresh)))
+
+    def _revalue(self, columns: list[int]) -> None:
+        matrix, memo, misses = self.session.matrix, self.memo, []
+        moved = False
+        for column in columns:
+            if self.static.bits[column]:
+                continue
+            value = memo.get(matrix[:, column].tobytes()) if self.batchable else None
+            if value is None:
+                misses.append(column)
+            else:
+                moved |= self._set(column, value)
+        if misses:
+            where = np.array(misses, dtype=np.intp)
+            values = self._evaluate(self.session.part(where)).tolist()
+            for column, value in zip(misses, values, strict=True):
+                if self.batchable:
+                    memo[matrix[:, column].tobytes()] = value
+                moved |= self._set(column, value)
+        if moved and self.tracked:
+            self._renormalise()
+
+    def _set(self, column: int, value: float) -> bool:
+        """Note a node's new dynamic score; True when it became, or ceased to be, a candidate."""
+        moved = (self.dynamic[column] == NOWHERE) != (value == NOWHERE)
+        self.dynamic[column] = value
+        self.total[column] = value + self.points[column]
+        return bool(moved)
+
+    def _renormalise(self) -> None:
+        if self._maxima(self.dynamic > NOWHERE) != self.maxima:
+            self._sum_static()
+
+    # ---- asking
+
+    def best(self) -> int:
+        """Column of the best candidate, the first in name order among equals; -1 when there is none."""
+        self.follow()
+        if not len(self.total):
+            return -1
+        column = int(self.total.argmax())
+        return column if self.total[column] > NOWHERE else -1
+
+    def take(self, wanted: int) -> list[int]:
+        """Place up to ``wanted`` tasks one after the other, each on the best node; returns their columns.
+
+        Changes the session's matrix and logs the touched columns; everything else is the caller's.
+        """
+        columns: list[int] = []
+        if not self.batchable:
+            column = self.best() if wanted > 0 else -1
+            if column >= 0:
+                self.session.matrix[:, column] += self.change
+                self.session.touched.append(column)
+                columns.append(column)
+            return columns
+        self.follow()
+        total, dynamic, points = self.total, self.dynamic, self.points
+        if not len(total):
+            return columns
+        matrix, memo, change = self.session.matrix, self.memo, self.change
+        argmax = total.argmax
+        for _ in range(wanted):
+            column = int(argmax())
+            if total[column] == NOWHERE:
+                break
+            state = matrix[:, column]
+            state += change
+            columns.append(column)
+            value = memo.get(state.tobytes())
+            if value is None:
+                value = self._look_ahead(column)
+            dynamic[column] = value
+            total[column] = value + points[column]
+            if value == NOWHERE and self.tracked:
+                self._renormalise()
+                total, points = self.total, self.points
+                argmax = total.argmax
+        self.session.touched.extend(columns)
+        self.seen = len(self.session.touched)
+        return columns
+
+    def _look_ahead(self, column: int) -> float:
+        """Fill the memo for this node's present amounts and for the next placements of the class on it."""
+        steps = np.arange(CHAIN, dtype=np.int64)
+        states = self.session.matrix[:, column, None] + self.change[:, None] * steps
+        where = np.full(CHAIN, column, dtype=np.intp)
+        values = self._evaluate(self.session.view(where, states, steps)).tolist()
+        for step, value in enumerate(values):
+            self.memo[states[:, step].tobytes()] = value
+        return float(values[0])
+
+    def _evaluate(self, view: NodeView) -> FloatArray:
+        """``[M]`` dynamic points, ``-inf`` where resources or a dynamic filter refuse the node."""
+        pod_class = self.demand.pod_class
+        refused = ~self.fits(view) if self.demand.checked else np.zeros(view.size, dtype=np.bool_)
+        for plugin, method in self.hooks.flat["filter"]:
+            try:
+                for veto in method(pod_class, view):
+                    refused |= veto.nodes
+            except Exception as error:
+                self.hooks.switch_off(plugin, "filter", error)
+                return self._evaluate(view)
+        points = np.zeros(view.size, dtype=np.float64)
+        for plugin, method in self.hooks.flat["score"]:
+            try:
+                part = method(pod_class, view)
+                if part is not None:
+                    points += part
+            except Exception as error:
+                self.hooks.switch_off(plugin, "score", error)
+                return self._evaluate(view)
+        points[refused | ~np.isfinite(points)] = NOWHERE
+        return points
+
+    def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
+        """``[M]`` nodes on which the request is idle (or will be, for ``future``).
+
+        A task that starts now must also leave what is promised to pipelined tasks, so both are checked.
+        """
+        rows, amounts = self.demand.pod_class.rows, self.demand.pod_class.amounts[:, None]
+        idle = view.allocatable[rows] - view.used[rows] - amounts
+        if self.demand.future or self.session.pipelining:
+            later = idle + view.releasing[rows] - view.pipelined[rows]
+            fitting = (later >= 0).all(axis=0)
+            if self.demand.future:
+                return np.asarray(fitting)
+            return np.asarray(fitting & (idle >= 0).all(axis=0))
+        return np.asarray((idle >= 0).all(axis=0))
+
+
+class Tables:
+    """The tables of one session, made when first asked for."""
+
+    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+        self.session = session
+        self.hooks = hooks
+        self.static = static
+        self._tables: dict[tuple[int, bool, bool, str], CandidateTable] = {}
+        self._scope = _widest(hooks)
+        self._generation = hooks.generation
+        self._pipelining = session.pipelining
+
+    def of(self, pod_class: PodClass, *, future: bool = False, checked: bool = True) -> CandidateTable:
+        """The table of a class: for resources idle now, or also those being released (``future``)."""
+        if self._generation != self.hooks.generation or self._pipelining != self.session.pipelining:
+            self._tables.clear()
+            self._scope = _widest(self.hooks)
+            self._generation = self.hooks.generation
+            self._pipelining = self.session.pipelining
+        key = (pod_class.id, future, checked, self._scope_key())
+        table = self._tables.get(key)
+        if table is None:
+            static = self.static.result(pod_class, self.session, self.hooks)
+            table = self._tables[key] = CandidateTable(
+                Demand(pod_class, future, checked), self.session, self.hooks, static
+            )
+        return table
+
+    def _scope_key(self) -> str:
+        subject = self.session.subject
+        if self._scope is Scope.CLASS or subject is None:
+            return ""
+        return subject.key if self._scope is Scope.JOB else subject.queue.name
+
+
+def _dynamic_plugins(hooks: Hooks) -> list[Plugin]:
+    return [plugin for hook in ("filter", "score") for plugin, _ in hooks.flat[hook]]
+
+
+def _widest(hooks: Hooks) -> Scope:
+    asked = (plugin for hook in ("static_filter", "static_score", "filter", "score") for plugin, _ in hooks.flat[hook])
+    return max((plugin.scope for plugin in asked), default=Scope.CLASS)

@@ -1,0 +1,177 @@
+"""Placements of a session, with an undo log.
+
+Everything takes effect in the session at once and can be taken back to a checkpoint. What is committed leaves the
+engine as decisions; what is neither committed nor rolled back (a gang that waits for resources being released) keeps
+its resources for the rest of the session only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
+from unisono.engine.hooks import Hooks
+from unisono.engine.job_state import JobState
+from unisono.engine.session import Session
+from unisono.engine.tables import CandidateTable
+
+
+@dataclass(slots=True)
+class Placement:
+    """A run of equal tasks of one job, placed (``status`` ALLOCATED or PIPELINED) or evicted (RELEASING).
+
+    Attributes:
+        columns: node of each task.
+        before: state of the tasks before.
+        reason: name of the action, for evictions.
+
+    """
+
+    job: JobState
+    pod_class: PodClass
+    role: str
+    tasks: list[Task]
+    columns: list[int]
+    before: TaskStatus
+    status: TaskStatus
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Committed:
+    """Binds and evictions of one commit."""
+
+    binds: list[Placement]
+    evictions: list[Placement]
+
+
+class Transaction:
+    """The open placements of a session."""
+
+    def __init__(self, session: Session, hooks: Hooks) -> None:
+        self.session = session
+        self.hooks = hooks
+        self.log: list[Placement] = []
+
+    def checkpoint(self) -> int:
+        """A mark to roll back to."""
+        return len(self.log)
+
+    # ---- operations
+
+    def place(self, job: JobState, tasks: Sequence[Task], table: CandidateTable) -> list[int]:
+        """Place a run of pending tasks of one class and role on the best nodes, as many as find room.
+
+        Returns:
+            the nodes' columns, for the first so many tasks.
+
+        """
+        columns = table.take(len(tasks))
+        if columns:
+            status = TaskStatus.PIPELINED if table.demand.future else TaskStatus.ALLOCATED
+            self._record(job, list(tasks[: len(columns)]), columns, TaskStatus.PENDING, status)
+        return columns
+
+    def place_on(self, job: JobState, task: Task, column: int, *, pipelined: bool) -> None:
+        """Place one pending task on a given node; the caller has checked that it fits."""
+        self.session.matrix[:, column] += self.session.change_of(task.pod_class, pipelined=pipelined)
+        self.session.touched.append(column)
+        status = TaskStatus.PIPELINED if pipelined else TaskStatus.ALLOCATED
+        self._record(job, [task], [column], TaskStatus.PENDING, status)
+
+    def evict(self, job: JobState, task: Task, column: int, reason: str) -> None:
+        """Release a running or bound task: its resources become free in the future. ``reason``: the action's name."""
+        rows = self.session.rows
+        self.session.matrix[2 * rows : 3 * rows, column] += task.pod_class.vector
+        self.session.touched.append(column)
+        self.session.releasing = True
+        self._record(job, [task], [column], job.status(task), TaskStatus.RELEASING)
+        self.log[-1].reason = reason
+
+    def _record(
+        self, job: JobState, tasks: list[Task], columns: list[int], before: TaskStatus, status: TaskStatus
+    ) -> None:
+        first = tasks[0]
+        placement = Placement(job, first.pod_class, first.role, tasks, columns, before, status)
+        self.log.append(placement)
+        self._take_effect(placement, before, status)
+
+    def _take_effect(self, placement: Placement, old: TaskStatus, new: TaskStatus) -> None:
+        """Move the tasks' state in job, queue and books; the matrix has been changed already."""
+        job, pod_class, number = placement.job, placement.pod_class, len(placement.tasks)
+        job.move(pod_class, placement.role, number, old, new)
+        for task, column in zip(placement.tasks, placement.columns, strict=True):
+            job.places[task.key] = (new, column)
+        held = (new in ALLOCATED_STATES) - (old in ALLOCATED_STATES)
+        claimed = held + (new is TaskStatus.PIPELINED) - (old is TaskStatus.PIPELINED)
+        if not claimed:
+            return
+        amounts = pod_class.vector if number == 1 else pod_class.vector * number
+        queue = job.queue
+        if held:
+            queue.allocated += amounts * held
+        queue.claimed += amounts * claimed
+        if pod_class.host_ports:
+            self._hold_ports(placement, claimed)
+        if new is TaskStatus.PIPELINED:
+            self.session.pipelining = True
+        hook = "placed" if claimed > 0 else "removed"
+        if self.hooks.flat[hook]:
+            self.hooks.each(hook, job, pod_class, placement.columns)
+
+    def _hold_ports(self, placement: Placement, claimed: int) -> None:
+        for column in placement.columns:
+            held = self.session.ports.setdefault(column, [])
+            if claimed > 0:
+                held.append(placement.pod_class)
+            elif placement.pod_class in held:
+                held.remove(placement.pod_class)
+
+    # ---- taking back, letting go
+
+    def rollback(self, to: int) -> list[Placement]:
+        """Undo everything after the checkpoint ``to``, last first; returns what was undone, first first."""
+        undone: list[Placement] = []
+        while len(self.log) > to:
+            placement = self.log.pop()
+            self._give_back(placement)
+            undone.append(placement)
+        undone.reverse()
+        return undone
+
+    def _give_back(self, placement: Placement) -> None:
+        session, pod_class = self.session, placement.pod_class
+        if placement.status is TaskStatus.RELEASING:
+            rows = session.rows
+            for column in placement.columns:
+                session.matrix[2 * rows : 3 * rows, column] -= pod_class.vector
+        else:
+            change = session.change_of(pod_class, pipelined=placement.status is TaskStatus.PIPELINED)
+            for column in placement.columns:
+                session.matrix[:, column] -= change
+        session.touched.extend(placement.columns)
+        self._take_effect(placement, placement.status, placement.before)
+        for task in placement.tasks:
+            del placement.job.places[task.key]
+
+    def commit(self, since: int) -> Committed:
+        """Let everything after the checkpoint go: allocated tasks become binds, evictions stand, pipelined tasks wait.
+
+        Pipelined tasks stay placed for the session but produce nothing.
+        """
+        binds: list[Placement] = []
+        evictions: list[Placement] = []
+        for placement in self.log[since:]:
+            if placement.status is TaskStatus.ALLOCATED:
+                job, columns = placement.job, placement.columns
+                job.move(placement.pod_class, placement.role, len(columns), TaskStatus.ALLOCATED, TaskStatus.BINDING)
+                for task, column in zip(placement.tasks, columns, strict=True):
+                    job.places[task.key] = (TaskStatus.BINDING, column)
+                binds.append(placement)
+            elif placement.status is TaskStatus.RELEASING:
+                evictions.append(placement)
+        del self.log[since:]
+        return Committed(binds, evictions)
