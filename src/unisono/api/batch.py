@@ -12,6 +12,7 @@ from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.core.storage import PersistentVolumeClaimSpec
 from unisono.api.fields import (
     LABEL_PATTERN,
+    NAME_PATTERN,
     Int32,
     LongName,
     Natural,

@@ -131,10 +131,9 @@ def _update(new: PodSpec, old: PodSpec) -> Iterator[FieldError]:
     new_gates = {gate.name for gate in new.scheduling_gates or ()}
     old_gates = {gate.name for gate in old.scheduling_gates or ()}
     if new_gates - old_gates:
-        yield forbidden(
-            "spec.schedulingGates",
-            "only deletion is allowed, but found new scheduling gates: " + ", ".join(sorted(new_gates - old_gates)),
-        )
+        listed = ", ".join(sorted(new_gates - old_gates))
+        detail = f"only deletion is allowed, but found new scheduling gates: {listed}"
+        yield forbidden("spec.schedulingGates", detail)
     if _frozen(new, gated=bool(old_gates)) != _frozen(old, gated=bool(old_gates)):
         yield forbidden("spec", _IMMUTABLE)
     kept = old.tolerations or []

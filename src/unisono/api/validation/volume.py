@@ -150,8 +150,5 @@ def _projection(source: VolumeProjection, path: str) -> Iterator[FieldError]:
             yield required(f"{path}.serviceAccountToken.path")
         seconds = token.expiration_seconds
         if seconds is not None and seconds < 600:
-            yield invalid(
-                f"{path}.serviceAccountToken.expirationSeconds",
-                seconds,
-                "may not specify a duration less than 10 minutes",
-            )
+            at = f"{path}.serviceAccountToken.expirationSeconds"
+            yield invalid(at, seconds, "may not specify a duration less than 10 minutes")
