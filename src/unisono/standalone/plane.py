@@ -1,16 +1,15 @@
 """One machine's control plane: API server, scheduler, controllers and agent in one process.
 
-Nothing here decides anything: it makes the parts, hands each its `kube.Client`, starts them in an order in which each
+Nothing here decides anything: it makes the parts, hands each its ``kube.Client``, starts them in an order in which each
 finds what it needs, keeps them running and stops them in the opposite order.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,22 +18,22 @@ from prometheus_client import CollectorRegistry
 
 from unisono.agent.agent import Agent
 from unisono.agent.logs import FileLogSource
-from unisono.agent.simulated import SimulatedNodes
-from unisono.apiserver.local import LocalClient
+from unisono.agent.simulated import NodeSpec, SimulatedNodes, parse_specs
+from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
-from unisono.apiserver.service import ObjectService
-from unisono.apiserver.store import Store
-from unisono.controllers.registry import all_controllers
-from unisono.errors import UnisonoError
+from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.errors import ConfigError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
+from unisono.kube.events import EventRecorder
 from unisono.scheduler.scheduler import Scheduler
+from unisono.scheduler.settings import ConfigSource, FileConfig, FixedConfig
+from unisono.standalone.metrics import PartMetrics
 from unisono.standalone.paths import DataDir
+from unisono.standalone.supervision import keep_running
 
 _log = structlog.get_logger(__name__)
-
-STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class PlaneOptions:
     """How a control plane of one machine is put together.
 
     Attributes:
-        port: of the API on 127.0.0.1; 0 takes a free one, the last one again where possible.
+        port: of the API on 127.0.0.1; 0 takes the last one again where it is free, else any.
         local_node: offer this machine as a node.
         simulated_nodes: entries ``{name, count, capacity, labels, taints}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
@@ -50,49 +49,123 @@ class PlaneOptions:
 
     port: int = 0
     local_node: bool = True
-    simulated_nodes: Sequence[dict[str, Any]] = field(default=())
+    simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
 
 
 class Plane:
-    """A control plane that can be started once and stopped once."""
+    """A control plane that is started once and stopped once."""
 
     def __init__(self, data: DataDir, options: PlaneOptions) -> None:
         self._data, self._options = data, options
         self._lock: IO[str] | None = None
         self._stack = AsyncExitStack()
-        self._tasks: list[asyncio.Task[None]] = []
         self._agent: Agent | None = None
-        self._server: ApiServer | None = None
         self.metrics = CollectorRegistry()
+        self._scheduler_metrics = PartMetrics()
+        self.metrics.register(self._scheduler_metrics)
         self.url = ""
 
     async def start(self) -> None:
-        """Start everything; returns when the API answers and every part runs.
+        """Start everything; returns when the API answers and every part is on its way.
 
         Raises:
             AlreadyRunning: another process holds the data directory.
             ConfigError: the port is taken, the scheduler's configuration or a simulated node is wrong.
         """
-        config = self._scheduler_config()
+        source = self._config_source()
+        nodes = parse_specs(self._options.simulated_nodes)
         self._lock = self._data.acquire()
         try:
-            await self._start(config)
+            await self._start(source, nodes)
         except BaseException:
             await self.stop()
             raise
 
-    async def _start(self, config: ConfigSource) -> None:
-        store = await Store.open(self._data.database)
-        self._stack.push_async_callback(store.close)
-        service = ObjectService(store)
-        await service.start()
-        self._stack.push_async_callback(service.stop)
-        await self._serve(service)
-        self._keep("controllers", self._run_controllers, service)
-        self._keep("scheduler", self._run_scheduler, service, config)
+    async def stop(self, *, kill_pods: bool = False) -> None:
+        """Stop every part, the last started first.
+
+        Args:
+            kill_pods: also end the processes of running pods; without it they go on and are found again.
+        """
+        if self._agent is not None:
+            await self._agent.stop(kill_pods=kill_pods)
+        await self._stack.aclose()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    async def _start(self, source: ConfigSource, nodes: Sequence[NodeSpec]) -> None:
+        backend = await Backend.open(self._data.database)
+        self._stack.push_async_callback(backend.close)
+        await self._serve(backend)
+        self._keep("controllers", lambda: _run_controllers(backend))
+        self._keep("scheduler", lambda: self._run_scheduler(backend, source))
         if self._options.local_node:
-            self._keep("agent", self._run_agent, service)
-        if self._options.simulated_nodes:
-            nodes = SimulatedNodes(_client(service, "unisono-simulated"), self._options.simulated_nodes, SYSTEM_CLOCK)
-            self._keep("simulated nodes", lambda _: nodes.run(), service)
+            self._agent = Agent(backend.client(field_manager="unisono-agent"), self._data.agent)
+            self._keep("agent", self._agent.run)
+        if nodes:
+            simulated = SimulatedNodes(backend.client(field_manager="unisono-simulated-nodes"), nodes, SYSTEM_CLOCK)
+            self._keep("simulated nodes", simulated.run)
+
+    async def _serve(self, backend: Backend) -> None:
+        """Start the HTTP surface, on the port of last time where nobody has taken it."""
+        wanted = self._options.port or self._last_port()
+        try:
+            server = await self._listen(backend, wanted)
+        except ConfigError:
+            if self._options.port or not wanted:
+                raise
+            _log.warning("port.taken", port=wanted)
+            server = await self._listen(backend, 0)
+        self._stack.push_async_callback(server.stop)
+        self.url = server.url
+        self._port_file.write_text(server.url.rpartition(":")[2])
+
+    async def _listen(self, backend: Backend, port: int) -> ApiServer:
+        server = ApiServer(
+            backend.service,
+            data_dir=self._data.root,
+            port=port,
+            log_source=FileLogSource(self._data.agent),
+            registry=self.metrics,
+        )
+        await server.start()
+        return server
+
+    @property
+    def _port_file(self) -> Path:
+        return self._data.root / "port"
+
+    def _last_port(self) -> int:
+        try:
+            text = self._port_file.read_text().strip()
+        except OSError:
+            return 0
+        return int(text) if text.isdigit() else 0
+
+    def _config_source(self) -> ConfigSource:
+        file = self._options.scheduler_config
+        return FixedConfig() if file is None else FileConfig(file)
+
+    async def _run_scheduler(self, backend: Backend, source: ConfigSource) -> None:
+        client = backend.client(field_manager="unisono-scheduler")
+        await Scheduler(client, source, registry=self._scheduler_metrics.renew()).run()
+
+    def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(keep_running(name, part, SYSTEM_CLOCK, Backoff(base=0.2, cap=30.0)), name=name)
+        self._stack.push_async_callback(_cancelled, task)
+
+
+async def _run_controllers(backend: Backend) -> None:
+    client = backend.client(field_manager=COMPONENT)
+    recorder = EventRecorder(client, COMPONENT)
+    try:
+        await Manager(client).run(all_controllers(recorder))
+    finally:
+        await recorder.close()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,38 @@
+"""Keeps a part of the control plane running: a failure is logged and the part starts anew after a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from unisono.kube.backoff import Backoff
+from unisono.kube.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+HEALTHY_SECONDS = 60.0
+
+
+async def keep_running(name: str, part: Callable[[], Awaitable[None]], clock: Clock, backoff: Backoff) -> None:
+    """Run ``part`` again and again until cancelled.
+
+    Args:
+        name: of the part, for the log.
+        part: makes and runs it; called anew for each start, so that nothing of a failed one is left.
+        clock: paces the pauses.
+        backoff: the pauses; they start anew after the part has run well for a minute.
+    """
+    failures = 0
+    while True:
+        started = clock.monotonic()
+        try:
+            await part()
+            reason = "it ended by itself"
+        except Exception as error:
+            _log.exception("part.failed", part=name)
+            reason = str(error)
+        failures = 1 if clock.monotonic() - started > HEALTHY_SECONDS else failures + 1
+        pause = backoff.delay(failures)
+        _log.warning("part.restarts", part=name, reason=reason, seconds=round(pause, 2))
+        await clock.sleep(pause)

@@ -1,0 +1,47 @@
+"""Parts that fail start anew."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+from support.virtual_clock import VirtualClock
+from unisono.kube.backoff import Backoff
+from unisono.standalone.metrics import PartMetrics
+from unisono.standalone.supervision import keep_running
+
+
+async def test_a_failing_part_starts_anew_after_growing_pauses() -> None:
+    clock = VirtualClock()
+    starts: list[float] = []
+    enough = asyncio.Event()
+
+    async def part() -> None:
+        starts.append(clock.monotonic())
+        if len(starts) == 4:
+            enough.set()
+            await asyncio.get_running_loop().create_future()
+        if len(starts) == 2:
+            return
+        raise ValueError("broken")
+
+    backoff = Backoff(base=1.0, cap=8.0, jitter=0.0, rng=random.Random(1))
+    task = asyncio.create_task(keep_running("part", part, clock, backoff))
+    while not enough.is_set():
+        await clock.advance(0.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [round(b - a) for a, b in pairwise(starts)] == [1, 2, 4]
+
+
+def test_metrics_are_those_of_the_latest_start() -> None:
+    registry, parts = CollectorRegistry(), PartMetrics()
+    registry.register(parts)
+    for total in (3, 1):
+        Counter("binds", "Binds.", registry=parts.renew()).inc(total)
+    assert b"binds_total 1.0" in generate_latest(registry)
