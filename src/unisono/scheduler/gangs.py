@@ -54,11 +54,12 @@ class PartialGangs:
 
 
 def _is_partial(job: Job | None) -> bool:
-    """Some members are bound and do not run, others still wait, and together they are too few."""
-    return (
-        job is not None
-        and job.known
-        and job.counts[TaskStatus.BOUND] > 0
-        and job.counts[TaskStatus.PENDING] > 0
-        and count(job.counts, READY_STATES) < job.min_member
-    )
+    """Some members are bound and do not run, others are not yet, and without those they are too few.
+
+    A bind on its way counts as missing: a bind that fails again and again must not start the patience anew.
+    """
+    if job is None or not job.known or not job.counts[TaskStatus.BOUND]:
+        return False
+    under_way = job.counts[TaskStatus.BINDING]
+    missing = job.counts[TaskStatus.PENDING] + under_way
+    return missing > 0 and count(job.counts, READY_STATES) - under_way < job.min_member
