@@ -1,0 +1,64 @@
+"""Times and durations on the wire."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.api.times import format_duration, parse_duration, parse_time, rfc3339, rfc3339_micro
+
+
+def test_formats() -> None:
+    assert rfc3339(0) == "1970-01-01T00:00:00Z"
+    assert rfc3339(1_795_192_430.999) == "2026-11-20T16:33:50Z"
+    assert rfc3339_micro(1_795_192_430.25) == "2026-11-20T16:33:50.250000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0.0),
+        ("1970-01-01T01:00:00+01:00", 0.0),
+        ("1970-01-01T00:00:00.5Z", 0.5),
+        ("1970-01-01T00:00:00.123456789Z", 0.123456),
+    ],
+)
+def test_parsing(text: str, seconds: float) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "now", "2026-11-20", "2026-11-20T16:33:50", "2026-11-20 16:33:50Z"])
+def test_not_a_time(text: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        parse_time(text)
+
+
+@given(st.integers(0, 253402300799 * 10**6))
+def test_microseconds_round_trip(micro: int) -> None:
+    assert parse_time(rfc3339_micro(micro / 10**6)) == pytest.approx(micro / 10**6, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("100ms", 0.1), ("-5m", -300), ("1h1m1s1ms", 3661.001)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "1d", "m", "1h 30m", "h1", "1h30", "--1s"])
+def test_not_a_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (5, "5s"), (65, "1m5s"), (3600, "1h0m0s"), (2.5, "2.5s"), (0.25, "0.25s"), (-60, "-1m0s")],
+)
+def test_duration_text(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@given(st.integers(0, 10**10))
+def test_durations_round_trip(milliseconds: int) -> None:
+    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, abs=0.0011)
