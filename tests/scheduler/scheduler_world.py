@@ -66,12 +66,17 @@ class SlotEngine:
 class World:
     """The pieces of one test."""
 
-    def __init__(self, client: MemoryClient, scheduler: Scheduler, engine: Any, config: Fixed) -> None:
+    def __init__(self, client: MemoryClient, scheduler: Scheduler, engine: Any, config: Any) -> None:
         self.client, self.scheduler, self.engine, self.config = client, scheduler, engine, config
         self.clock = client.clock
 
     async def run(self, seconds: float = 0.2) -> None:
         await self.clock.advance(seconds)
+
+    def nudge(self) -> None:
+        """Let the next cycle come as if something had changed."""
+        state = self.scheduler.feed.state
+        self.scheduler.feed.do(lambda: setattr(state, "version", state.version + 1))
 
     def nodes_of(self, prefix: str = "") -> dict[str, str | None]:
         return {
@@ -93,7 +98,7 @@ async def inline(decide: Callable[[], Decisions]) -> Decisions:
 async def world(client: MemoryClient | None = None, engine: Any = None, **options: Any) -> AsyncIterator[World]:
     client = client or MemoryClient()
     engine = engine or SlotEngine()
-    config = Fixed()
+    config = options.pop("config", None) or Fixed()
     options = {"runner": inline, "debounce": 0.02, **options}
     scheduler = Scheduler(client, config, client.clock, decide=engine, **options)
     task = asyncio.create_task(scheduler.run())
