@@ -120,17 +120,15 @@ def _value(
         texts = sources.config_map(selector.name)
         if texts is not None and selector.key in texts:
             return _text(texts[selector.key])
-        return _absent(f'couldn\'t find key {selector.key} in ConfigMap "{selector.name}"', selector.optional)
+        _require(bool(selector.optional), f'couldn\'t find key {selector.key} in ConfigMap "{selector.name}"')
+        return None
     if (secret := source.secret_key_ref) is not None:
         data = sources.secret(secret.name)
         if data is not None and secret.key in data:
             return _text(data[secret.key])
-        return _absent(f'couldn\'t find key {secret.key} in Secret "{secret.name}"', secret.optional)
+        _require(bool(secret.optional), f'couldn\'t find key {secret.key} in Secret "{secret.name}"')
+        return None
     raise AgentError(f"The source of the environment variable {variable.name} is not supported by this runtime.")
-
-
-def _absent(message: str, optional: bool | None) -> None:
-    _require(bool(optional), message)
 
 
 def _require(condition: bool, message: str) -> None:

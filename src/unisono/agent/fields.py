@@ -76,7 +76,8 @@ def resource_value(
 
 
 def _container(pod: Pod, name: str) -> Container:
-    for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
+    containers: list[Container] = [*(pod.spec.containers or ()), *(pod.spec.init_containers or ())]
+    for container in containers:
         if container.name == name:
             return container
     raise AgentError(f"The pod has no container {name} whose resources could be referred to.")

@@ -65,7 +65,7 @@ def gpu_labels(gpus: Iterable[Gpu]) -> dict[str, str]:
     if not cards:
         return {}
     first = cards[0]
-    driver = (first.driver.split(".") + ["", "", ""])[:3]
+    driver = [*first.driver.split("."), "", "", ""][:3]
     return {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(len(cards)),

@@ -52,7 +52,7 @@ def _try_namespaces(data_dir: Path) -> tuple[Level, str]:
     place = data_dir / "probe"
     place.mkdir(parents=True, exist_ok=True)
     try:
-        done = subprocess.run(  # noqa: S603  our own file, our own interpreter
+        done = subprocess.run(
             shim_command("--probe", str(place)), capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:

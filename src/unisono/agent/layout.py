@@ -142,6 +142,16 @@ class PodDir:
             return []
         return [RunDir(folder / str(number), number) for number in numbers]
 
+    def spawned_runs(self, container: str) -> list[RunDir]:
+        """The kept runs whose process was started; directories that were only prepared are removed."""
+        spawned = []
+        for run in self.runs(container):
+            if (run.path / "lock").exists():
+                spawned.append(run)
+            else:
+                shutil.rmtree(run.path, ignore_errors=True)
+        return spawned
+
     def new_run(self, container: str, crashes: int) -> RunDir:
         """The directory of the next run; of the earlier ones only the latest is kept."""
         earlier = self.runs(container)

@@ -113,8 +113,12 @@ class Plan:
 
 
 def backoff(crashes: int) -> float:
-    """Seconds before the next start after that many failed runs in a row: 10 s doubling to 300 s."""
-    return 0.0 if crashes <= 0 else min(BACKOFF_CAP, BACKOFF_BASE * float(1 << min(crashes - 1, 10)))
+    """Seconds between the end of a run and the next start: at once the first time, then 10 s doubling to 300 s.
+
+    Args:
+        crashes: runs in a row that ended; each within ``BACKOFF_RESET`` of its start.
+    """
+    return 0.0 if crashes <= 1 else min(BACKOFF_CAP, BACKOFF_BASE * float(1 << min(crashes - 2, 10)))
 
 
 def next_crashes(crashes: int, last: Exit) -> int:

@@ -136,7 +136,7 @@ class _Reader:
         if self._file is None:
             return False
         try:
-            return os.stat(self._path).st_ino != os.fstat(self._file).st_ino
+            return self._path.stat().st_ino != os.fstat(self._file).st_ino
         except FileNotFoundError:
             return False
 

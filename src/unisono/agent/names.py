@@ -69,8 +69,8 @@ def shared_lines(namespace: str, peers: Iterable[Peer], services: Iterable[Servi
     known = list(peers)
     lines = [f"{p.address}\t{' '.join(names)}" for p in known if (names := pod_names(p, namespace))]
     for service in sorted(services, key=lambda s: s.key):
-        names = " ".join(service_names(service, namespace))
-        lines.extend(f"{p.address}\t{names}" for p in members(service, known))
+        joined = " ".join(service_names(service, namespace))
+        lines.extend(f"{p.address}\t{joined}" for p in members(service, known))
     return lines
 
 
@@ -126,7 +126,7 @@ def _replace_word(text: str, word: str, value: str) -> str:
 
 
 def _in_name(character: str) -> bool:
-    return character.isalnum() or character in ("-", ".", "_") and character != ""
+    return character.isalnum() or (character in ("-", ".", "_") and character != "")
 
 
 def table(namespace: str, peers: Iterable[Peer], services: Iterable[Service]) -> dict[str, str]:

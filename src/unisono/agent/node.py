@@ -1,10 +1,11 @@
-"""This machine as a Node object: what it offers, kept alive by a Lease."""
+"""The machine as a Node object: what it offers, kept alive by a Lease."""
 
 from __future__ import annotations
 
 import msgspec
 import structlog
 
+from unisono import __version__
 from unisono.agent.gpus import GPU, gpu_labels
 from unisono.agent.machine import Machine
 from unisono.api.base import ObjectMeta
@@ -15,7 +16,6 @@ from unisono.api.times import rfc3339, rfc3339_micro
 from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
-from unisono import __version__
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40

@@ -16,12 +16,24 @@ Modes: ``shim.py SPEC`` as above, ``shim.py --enter SPEC`` runs a command inside
 ``shim.py --probe DIR`` tries the namespaces out and prints what this machine allows.
 """
 
+# pathlib would cost milliseconds at every start of a container; the spec is our own file, the command the user's.
+# ruff: noqa: PTH100, PTH104, PTH118, PTH120, PTH123, PTH208, S302, S606
+
+from __future__ import annotations
+
 import marshal
 import os
 import select
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False  # typing would cost milliseconds at every start of a container
+if TYPE_CHECKING:
+    import ctypes
+    from typing import Any, NoReturn
+
+    Spec = dict[str, Any]
 
 LOCK_FD = 3
 CLONE_NEWNS, CLONE_NEWUTS = 0x00020000, 0x04000000
@@ -34,16 +46,16 @@ START_ERROR = 128
 class Log:
     """The container's log: ``TIME STREAM F|P TEXT`` per line (the CRI format), renamed when it is full."""
 
-    def __init__(self, path, max_bytes, max_files):
+    def __init__(self, path: str, max_bytes: int, max_files: int) -> None:
         self.path, self.max_bytes, self.max_files = path, max_bytes, max_files
         self.fd = self._open()
         self.size = os.fstat(self.fd).st_size
         self.rest = {"stdout": b"", "stderr": b""}
 
-    def _open(self):
+    def _open(self) -> int:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
-    def feed(self, stream, data):
+    def feed(self, stream: str, data: bytes) -> None:
         """Take over what the container wrote; an unfinished line waits for its end."""
         lines = (self.rest[stream] + data).split(b"\n")
         rest = lines.pop()
@@ -56,19 +68,19 @@ class Log:
         if out:
             self._write(b"".join(out))
 
-    def finish(self):
+    def finish(self) -> None:
         """Write lines that never ended."""
         for stream, rest in self.rest.items():
             if rest:
                 self._write(self._stamp(stream) + b" F " + rest + b"\n")
                 self.rest[stream] = b""
 
-    def _stamp(self, stream):
+    def _stamp(self, stream: str) -> bytes:
         now = time.time_ns()
         text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 1_000_000_000))
         return f"{text}.{now % 1_000_000_000:09d}Z {stream}".encode()
 
-    def _write(self, data):
+    def _write(self, data: bytes) -> None:
         try:
             write_all(self.fd, data)
             self.size += len(data)
@@ -78,7 +90,7 @@ class Log:
             # A full disk must not end the container: its output is lost until there is room again.
             return
 
-    def _rotate(self):
+    def _rotate(self) -> None:
         for number in range(self.max_files - 1, 0, -1):
             source = self.path if number == 1 else f"{self.path}.{number - 1}"
             try:
@@ -89,14 +101,14 @@ class Log:
         self.fd, self.size = self._open(), 0
 
 
-def write_all(fd, data):
+def write_all(fd: int, data: bytes) -> None:
     """write(2) until everything is written."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
-def write_record(path, values):
+def write_record(path: str, values: dict[str, object]) -> None:
     """Write ``key=value`` lines so that a reader sees all of them or none."""
     text = "".join(f"{key}={str(value).encode('unicode_escape').decode()}\n" for key, value in values.items())
     with open(path + ".tmp", "w") as file:
@@ -104,22 +116,22 @@ def write_record(path, values):
     os.rename(path + ".tmp", path)
 
 
-def start_time(pid):
+def start_time(pid: int) -> int:
     """Clock ticks since boot at which a process started."""
     with open(f"/proc/{pid}/stat") as file:
         stat = file.read()
     return int(stat[stat.rindex(")") + 2 :].split()[19])
 
 
-def libc():
+def libc() -> ctypes.CDLL:
     """The C library, loaded only by those who need it."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
 
 
-def unshare(flags):
-    """unshare(2)."""
+def unshare(flags: int) -> None:
+    """Put this process into new namespaces."""
     import ctypes
 
     if libc().unshare(flags):
@@ -127,7 +139,7 @@ def unshare(flags):
         raise OSError(code, "unshare: " + os.strerror(code))
 
 
-def enter_user_namespace():
+def enter_user_namespace() -> None:
     """A user namespace in which the caller keeps its ids and may set up the others."""
     uid, gid = os.getuid(), os.getgid()
     unshare(CLONE_NEWUSER)
@@ -136,12 +148,12 @@ def enter_user_namespace():
             file.write(text)
 
 
-def prctl(option, value):
-    """prctl(2) with one argument."""
+def prctl(option: int, value: int) -> None:
+    """Change one property of this process."""
     libc().prctl(option, value, 0, 0, 0)
 
 
-def run(spec):
+def run(spec: Spec) -> None:
     """Run one container to its end and write how it ended."""
     os.setsid()
     os.set_inheritable(LOCK_FD, False)
@@ -187,7 +199,7 @@ def run(spec):
     write_record(spec["dir"] + "/exit", outcome(result, problem, started))
 
 
-def init_start_time(pid):
+def init_start_time(pid: int) -> int:
     """Start time of init, 0 when it ended already."""
     try:
         return start_time(pid)
@@ -195,7 +207,7 @@ def init_start_time(pid):
         return 0
 
 
-def outcome(result, problem, started):
+def outcome(result: bytes, problem: bytes, started: float) -> dict[str, object]:
     """How the container ended, from the wait status that init passed on."""
     if problem:
         return {"exit_code": START_ERROR, "signal": 0, "reason": "StartError", "message": problem.decode(),
@@ -212,9 +224,8 @@ def outcome(result, problem, started):
 class Signals:
     """SIGTERM and SIGUSR1, seen by the poll loop and passed to init."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.target = 0
-        self.early = []
         self.reader, self.writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGUSR1):
@@ -222,13 +233,13 @@ class Signals:
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
 
-    def close(self):
+    def close(self) -> None:
         """Back to the defaults, in a child."""
         signal.set_wakeup_fd(-1)
         os.close(self.reader)
         os.close(self.writer)
 
-    def forward(self):
+    def forward(self) -> None:
         """Pass on what came since the last call."""
         try:
             numbers = os.read(self.reader, 64)
@@ -241,7 +252,7 @@ class Signals:
                 return
 
 
-def pump(log, streams, status_fd, signals, keep_orphans):
+def pump(log: Log, streams: dict[int, str], status_fd: int, signals: Signals, may_linger: bool) -> None:
     """Copy output to the log until the command ended and its output is drained.
 
     Without a PID namespace descendants may hold the pipes open for ever: then the end of the command ends the log.
@@ -250,11 +261,12 @@ def pump(log, streams, status_fd, signals, keep_orphans):
     for fd in (*streams, status_fd, signals.reader):
         poll.register(fd, select.POLLIN)
     open_streams, ended = dict(streams), False
-    while open_streams and not (ended and keep_orphans):
+    while open_streams and not (ended and may_linger):
         for fd, _ in poll.poll():
             if fd == signals.reader:
                 signals.forward()
             elif fd == status_fd:
+                # Only one side writes, once: data or the end of the pipe both mean that the command ended.
                 ended = True
                 poll.unregister(status_fd)
             elif data := os.read(fd, 65536):
@@ -277,7 +289,7 @@ def pump(log, streams, status_fd, signals, keep_orphans):
             continue
 
 
-def read_all(fd):
+def read_all(fd: int) -> bytes:
     """Everything until the other side closes."""
     parts = []
     while part := os.read(fd, 4096):
@@ -285,7 +297,7 @@ def read_all(fd):
     return b"".join(parts)
 
 
-def end_everything(init, hunt):
+def end_everything(init: int, hunt: bool) -> None:
     """Reap init; without a PID namespace also end every descendant that came to us as their subreaper."""
     while hunt:
         mine = os.getpid()
@@ -305,7 +317,7 @@ def end_everything(init, hunt):
         return
 
 
-def parent_of(pid):
+def parent_of(pid: str) -> int:
     """Parent of a process, 0 when it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -315,8 +327,11 @@ def parent_of(pid):
     return int(stat[stat.rindex(")") + 2 :].split()[1])
 
 
-def run_init(spec, out, err, status_fd, failed_fd):
+def run_init(spec: Spec, out: int, err: int, status_fd: int, failed_fd: int) -> NoReturn:
     """Process 1 of the container: set up what it sees, start its command, reap, pass its status on; never returns."""
+    early: list[bool] = []
+    signal.signal(signal.SIGTERM, lambda *_: early.append(True))
+    ready, executed = os.pipe()
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if spec["isolation"] != "none":
@@ -327,9 +342,13 @@ def run_init(spec, out, err, status_fd, failed_fd):
     except BaseException as error:  # whatever it is, the agent must learn of it
         write_all(failed_fd, describe(error))
         os._exit(1)
-    for fd in (out, err, failed_fd):
+    for fd in (out, err, failed_fd, executed):
         os.close(fd)
+    # Until the command has replaced our own code, a SIGTERM would meet our handlers: it is kept back.
+    read_all(ready)
     signal.signal(signal.SIGTERM, lambda *_: end_command(child))
+    if early:
+        end_command(child)
     while True:
         try:
             pid, status = os.wait()
@@ -341,7 +360,7 @@ def run_init(spec, out, err, status_fd, failed_fd):
     os._exit(0)
 
 
-def end_command(pid):
+def end_command(pid: int) -> None:
     """SIGTERM to the command's whole process group."""
     try:
         os.killpg(pid, signal.SIGTERM)
@@ -349,18 +368,23 @@ def end_command(pid):
         return
 
 
-def prepare(spec):
-    """Mounts and host name, inside fresh namespaces."""
+def set_up_mounts(mounts: list[tuple[str, str, bool]], root: str, *, read_only: bool) -> None:
+    """``shim_mounts.set_up``, loaded only where there are namespaces."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import shim_mounts
+    import shim_mounts  # type: ignore[import-not-found]  # the sibling file, on no import path but ours
 
+    shim_mounts.set_up(mounts, root, read_only)
+
+
+def prepare(spec: Spec) -> None:
+    """Mounts and host name, inside fresh namespaces."""
     unshare(CLONE_NEWNS | CLONE_NEWUTS)
-    shim_mounts.set_up(spec["mounts"], spec["dir"] + "/root", read_only=spec["read_only_root"])
+    set_up_mounts(spec["mounts"], spec["dir"] + "/root", read_only=spec["read_only_root"])
     name = spec["hostname"].encode()
     libc().sethostname(name, len(name))
 
 
-def run_command(spec, out, err, failed_fd):
+def run_command(spec: Spec, out: int, err: int, failed_fd: int) -> NoReturn:
     """Become the container's command."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -380,7 +404,7 @@ def run_command(spec, out, err, failed_fd):
     execute(spec["argv"], spec["env"], failed_fd)
 
 
-def become(spec):
+def become(spec: Spec) -> None:
     """Take the user and groups that the security context names."""
     if spec["groups"] is not None:
         os.setgroups(spec["groups"])
@@ -390,7 +414,7 @@ def become(spec):
         os.setuid(spec["uid"])
 
 
-def execute(argv, env, failed_fd):
+def execute(argv: list[str], env: dict[str, str], failed_fd: int) -> NoReturn:
     """Replace this process by the command, found along the PATH of its own environment."""
     name = argv[0]
     folders = [""] if "/" in name else [p or "." for p in env.get("PATH", os.defpath).split(":")]
@@ -407,13 +431,13 @@ def execute(argv, env, failed_fd):
     fail(failed_fd, f'exec: "{name}": {problem}')
 
 
-def fail(failed_fd, message):
+def fail(failed_fd: int, message: str) -> NoReturn:
     """Tell the shim why the command does not start, and end."""
     write_all(failed_fd, message.encode())
     os._exit(START_ERROR)
 
 
-def describe(error):
+def describe(error: BaseException) -> bytes:
     """One line about an error while the container is set up."""
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
@@ -421,7 +445,7 @@ def describe(error):
     return f"the container cannot be set up: {type(error).__name__}: {error}".encode()
 
 
-def enter(spec):
+def enter(spec: Spec) -> int:
     """Run a command inside a running container; the exit code is the command's."""
     import ctypes
 
@@ -442,11 +466,8 @@ def enter(spec):
     return os.waitstatus_to_exitcode(status)
 
 
-def probe(directory):
+def probe(directory: str) -> None:
     """Print how much isolation this machine allows: ``root``, ``user`` or ``none``, and why not more."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import shim_mounts
-
     try:
         kind = "root" if os.geteuid() == 0 else "user"
         if kind == "user":
@@ -457,7 +478,7 @@ def probe(directory):
         if child == 0:
             try:
                 unshare(CLONE_NEWNS | CLONE_NEWUTS)
-                shim_mounts.set_up([(directory, "/unisono-probe", False)], directory + "/root", read_only=False)
+                set_up_mounts([(directory, "/unisono-probe", False)], directory + "/root", read_only=False)
             except OSError as error:
                 write_all(writer, f"none {error.strerror} ({error.filename})".encode())
             os._exit(0)
@@ -469,7 +490,7 @@ def probe(directory):
     print(kind)
 
 
-def main():
+def main() -> int:
     """Entry point; see the module's docstring."""
     mode, path = (sys.argv[1], sys.argv[2]) if len(sys.argv) > 2 else ("", sys.argv[1])
     if mode == "--probe":

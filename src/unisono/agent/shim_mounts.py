@@ -1,9 +1,14 @@
 """The container's view of the file system: volumes bound to their mount paths, the machine's files around them.
 
-Runs inside the shim's fresh mount namespace (standard library only). A mount path that does not exist on this machine is
+Runs inside the shim's fresh mount namespace (standard library only). A mount path that this machine does not have is
 made to exist **in the namespace only**: the nearest existing directory above it is covered by a tmpfs in which every
-entry of the original is bound again, and there the missing directory is created. For ``/`` itself that is a new root.
+entry of the original is bound again, and there the missing directory is created. For ``/`` that is a new root.
 """
+
+# pathlib would cost milliseconds at every start of a container.
+# ruff: noqa: PTH102, PTH103, PTH112, PTH115, PTH116, PTH118, PTH120, PTH123, PTH208, PTH211
+
+from __future__ import annotations
 
 import ctypes
 import os
@@ -12,12 +17,13 @@ import stat
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 MNT_DETACH = 2
+TMPFS = "tmpfs:"
 _KEPT = {os.ST_NOSUID: MS_NOSUID, os.ST_NODEV: MS_NODEV, os.ST_NOEXEC: MS_NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def set_up(mounts, root, read_only):
+def set_up(mounts: list[tuple[str, str, bool]], root: str, read_only: bool) -> None:
     """Build the view.
 
     Args:
@@ -32,20 +38,28 @@ def set_up(mounts, root, read_only):
         os.makedirs(root, exist_ok=True)
         view.new_root(root)
     # Sources are held open from here on: one mount may cover the source of the next.
-    held = [(os.open(source, os.O_PATH | os.O_CLOEXEC), source, target, ro) for source, target, ro in mounts]
+    held = [(hold(source), source, target, ro) for source, target, ro in mounts]
     if read_only:
         freeze("/")
     for fd, source, target, ro in sorted(held, key=lambda item: item[2].count("/")):
         place = os.path.realpath(target)
-        view.make_place(place, os.path.isdir(f"/proc/self/fd/{fd}"))
-        bind_held(fd, source, place)
-        view.ours.append(place)
+        if fd is None:
+            view.make_place(place, True)
+            mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, source.removeprefix(TMPFS))
+        else:
+            view.make_place(place, os.path.isdir(f"/proc/self/fd/{fd}"))
+            bind_held(fd, source, place)
+            os.close(fd)
         if ro:
             remount_read_only(place)
-        os.close(fd)
 
 
-def bind_held(fd, source, place):
+def hold(source: str) -> int | None:
+    """Keep a source reachable; a memory volume (``tmpfs:OPTIONS``) has none."""
+    return None if source.startswith(TMPFS) else os.open(source, os.O_PATH | os.O_CLOEXEC)
+
+
+def bind_held(fd: int, source: str, place: str) -> None:
     """Bind an open file or directory to its place."""
     try:
         mount(f"/proc/self/fd/{fd}", place, None, MS_BIND | MS_REC)
@@ -56,11 +70,10 @@ def bind_held(fd, source, place):
 class View:
     """The directories of the namespace in which we may create entries."""
 
-    def __init__(self):
-        self.mimicked = set()
-        self.ours = []
+    def __init__(self) -> None:
+        self.mimicked: set[str] = set()
 
-    def make_place(self, target, is_dir):
+    def make_place(self, target: str, is_dir: bool) -> None:
         """Let ``target`` exist as a mount point."""
         if os.path.lexists(target):
             return
@@ -74,16 +87,16 @@ class View:
         else:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
 
-    def may_create_in(self, directory):
+    def may_create_in(self, directory: str) -> bool:
         """Whether an entry made there stays inside the pod: below a mimicked directory, never bound from outside."""
         return directory in self.mimicked or self.device(directory) in {self.device(d) for d in self.mimicked}
 
     @staticmethod
-    def device(directory):
+    def device(directory: str) -> int:
         """Device number of a directory's file system; every tmpfs of ours has its own."""
         return os.stat(directory).st_dev
 
-    def mimic(self, directory):
+    def mimic(self, directory: str) -> None:
         """Cover a directory by a tmpfs that shows the same entries and takes new ones."""
         mode = stat.S_IMODE(os.stat(directory).st_mode)
         here = os.open(directory, os.O_PATH | os.O_CLOEXEC)
@@ -92,7 +105,7 @@ class View:
         os.close(here)
         self.mimicked.add(directory)
 
-    def new_root(self, root):
+    def new_root(self, root: str) -> None:
         """A tmpfs root with every entry of the machine's root in it."""
         here = os.open("/", os.O_PATH | os.O_CLOEXEC)
         mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
@@ -103,7 +116,7 @@ class View:
         self.mimicked.add("/")
 
     @staticmethod
-    def fill(original, directory):
+    def fill(original: int, directory: str) -> None:
         """Bind the entries of an open directory into another one; symbolic links are made anew."""
         os.chdir(original)
         for entry in sorted(os.listdir(".")):
@@ -123,7 +136,7 @@ class View:
         os.chdir("/")
 
 
-def nearest(path):
+def nearest(path: str) -> str:
     """The nearest existing directory above a path that does not exist; the path itself when it does."""
     path = os.path.realpath(path)
     while not os.path.lexists(path):
@@ -131,7 +144,7 @@ def nearest(path):
     return path
 
 
-def freeze(directory):
+def freeze(directory: str) -> None:
     """Make every mount below a directory read-only, except those that programs cannot do without."""
     with open("/proc/self/mounts") as file:
         targets = [line.split()[1].encode().decode("unicode_escape") for line in file]
@@ -143,14 +156,14 @@ def freeze(directory):
                 continue  # covered by a later mount
 
 
-def remount_read_only(place):
+def remount_read_only(place: str) -> None:
     """Read-only, keeping the flags that this namespace may not clear."""
     flags = os.statvfs(place).f_flag
     kept = sum(value for bit, value in _KEPT.items() if flags & bit)
     mount(None, place, None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
-def change_root():
+def change_root() -> None:
     """pivot_root(".", "."): the working directory becomes the root, the old root is detached."""
     numbers = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
     number = numbers[os.uname().machine]
@@ -161,8 +174,8 @@ def change_root():
     os.chdir("/")
 
 
-def mount(source, target, kind, flags, data=""):
-    """mount(2)."""
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    """Call the kernel's mount."""
     result = _libc.mount(
         os.fsencode(source) if source else None,
         os.fsencode(target),
@@ -174,7 +187,7 @@ def mount(source, target, kind, flags, data=""):
         raise last_error(f"mount on {target}")
 
 
-def last_error(what):
+def last_error(what: str) -> OSError:
     """The error of the last call of the C library."""
     code = ctypes.get_errno()
     return OSError(code, os.strerror(code), what)

@@ -88,9 +88,9 @@ class ObjectSource:
             if (found := await self._read(CONFIG_MAPS, self._config_maps, namespace, name)) is not None
         }
         secrets = {
-            name: secret_data(found)
+            name: secret_data(secret)
             for name in sorted(wanted.secrets)
-            if (found := await self._read(SECRETS, self._secrets, namespace, name)) is not None
+            if (secret := await self._read(SECRETS, self._secrets, namespace, name)) is not None
         }
         return Gathered(config_maps, secrets)
 

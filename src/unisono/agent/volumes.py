@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 from collections.abc import Iterable, Mapping
@@ -268,7 +267,7 @@ def _sync(place: Path, files: Mapping[str, FileContent]) -> None:
 
 def _same(path: Path, content: FileContent) -> bool:
     try:
-        found = os.stat(path)
+        found = path.stat()
     except FileNotFoundError:
         return False
     same_size = found.st_size == len(content.data) and stat.S_IMODE(found.st_mode) == content.mode

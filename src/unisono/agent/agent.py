@@ -1,0 +1,273 @@
+"""The node agent: offers this machine as a node and runs the pods that are bound to it as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from unisono.agent.addresses import AddressBook
+from unisono.agent.cleanup import end_pod, remove_cgroup
+from unisono.agent.host import Devices, Host, NameRegistry
+from unisono.agent.isolation import Isolation, Level, find_isolation
+from unisono.agent.layout import Layout
+from unisono.agent.machine import Machine, this_machine
+from unisono.agent.node import NodeRegistration, build_node
+from unisono.agent.pod_worker import PodWorker
+from unisono.agent.sources import ObjectSource, references
+from unisono.api.base import Object
+from unisono.api.core import Node, Pod
+from unisono.api.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from unisono.api.resources import resource_list
+from unisono.errors import ApiError
+from unisono.kube.backoff import Backoff
+from unisono.kube.client import Client, EventType
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.events import EventRecorder
+from unisono.kube.informer import Informer
+
+_FINAL = ("Succeeded", "Failed")
+
+_log = structlog.get_logger(__name__)
+
+
+class _Stopped(Exception):
+    """The agent was asked to stop."""
+
+
+class Agent:
+    """One node: this machine.
+
+    Args:
+        client: the API.
+        node_name: name of the node; None takes the host name in lower case.
+        data_dir: where pods, logs and volumes are kept; one agent at a time.
+        clock: times and timers.
+        cpus: offer only that many processors.
+        memory: offer only that many bytes of memory.
+        labels: further labels of the node.
+        working_dir: where containers start that name no directory; None takes the present one.
+        isolation: the most that is tried to keep pods apart: "none" forgoes namespaces.
+        machine: what there is; None looks.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        node_name: str | None,
+        data_dir: Path,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        cpus: float | None = None,
+        memory: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        working_dir: Path | None = None,
+        isolation: Level = "root",
+        machine: Machine | None = None,
+    ) -> None:
+        self._client, self._clock = client, clock
+        self._layout = Layout(data_dir.absolute())
+        self._machine = machine or this_machine(data_dir)
+        self.node_name = (node_name or self._machine.hostname).lower()
+        self._cpus, self._memory, self._labels = cpus, memory, dict(labels or {})
+        self._working_dir, self._allowed = working_dir or Path.cwd(), isolation
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stop = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._host: Host | None = None
+        self._registration: NodeRegistration | None = None
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Register the node and run its pods until ``stop``, or until cancelled: running processes go on then.
+
+        Raises:
+            AgentError: this machine cannot run pods.
+        """
+        self._layout.create()
+        isolation = await asyncio.to_thread(find_isolation, self._layout.root, self._machine.addresses, self._allowed)
+        _log.info(
+            "agent.isolation", level=isolation.level, own_ports=isolation.own_ports, problem=isolation.problem or None
+        )
+        node = build_node(
+            self.node_name,
+            self._machine,
+            now=self._clock.time(),
+            cpus=self._cpus,
+            memory=self._memory,
+            shared_network=not isolation.own_ports,
+            labels=self._labels,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._run(group, node, isolation)
+        except* _Stopped:
+            _log.info("agent.stopped", node=self.node_name)
+        finally:
+            await self._close()
+
+    async def stop(self, kill_pods: bool = False) -> None:
+        """End ``run``; with ``kill_pods`` every process of every pod ends first, within its grace period."""
+        if kill_pods:
+            await asyncio.gather(*(worker.end_all() for worker in list(self._workers.values())))
+        if self._registration is not None:
+            await self._registration.leave()
+        self._stop.set()
+        if self._host is not None:
+            await self._ended.wait()
+
+    async def _run(self, group: asyncio.TaskGroup, node: Node, isolation: Isolation) -> None:
+        pods = Informer(self._client, PODS, field_selector=f"spec.nodeName={self.node_name}", clock=self._clock)
+        services = Informer(self._client, SERVICES, clock=self._clock)
+        config_maps = Informer(self._client, CONFIG_MAPS, clock=self._clock)
+        secrets = Informer(self._client, SECRETS, clock=self._clock)
+        self._host = Host(
+            client=self._client,
+            clock=self._clock,
+            layout=self._layout,
+            machine=self._machine,
+            isolation=isolation,
+            addresses=AddressBook(self._layout.addresses),
+            names=NameRegistry(self._layout, services),
+            sources=ObjectSource(self._client, config_maps, secrets),
+            recorder=EventRecorder(self._client, "unisono-agent", clock=self._clock, host=self.node_name),
+            allocatable=resource_list(node.status.allocatable),
+            working_dir=self._working_dir,
+            devices=Devices(self._machine),
+        )
+        self._restore_devices(self._host)
+        group.create_task(self._wait_for_stop())
+        for informer in (services, config_maps, secrets):
+            group.create_task(informer.run())
+        config_maps.on_change(self._content_changed)
+        secrets.on_change(self._content_changed)
+        self._registration = NodeRegistration(self._client, node, self._clock)
+        await self._register(self._registration)
+        self._say_once(node)
+        group.create_task(self._registration.run())
+        await services.synced.wait()
+        pods.on_change(self._pod_changed)
+        group.create_task(pods.run())
+        await pods.synced.wait()
+        await self._forget_strangers()
+        self.ready.set()
+
+    async def _register(self, registration: NodeRegistration) -> None:
+        backoff, failures = Backoff(base=0.2, cap=5.0), 0
+        while True:
+            try:
+                await registration.register()
+                return
+            except (ApiError, OSError) as error:
+                failures += 1
+                _log.warning("node.register_failed", node=self.node_name, error=str(error))
+                await self._clock.sleep(backoff.delay(failures))
+
+    async def _wait_for_stop(self) -> None:
+        await self._stop.wait()
+        raise _Stopped
+
+    def _say_once(self, node: Node) -> None:
+        if self._host is not None:
+            self._host.recorder.event(
+                node,
+                "Normal",
+                "ImagesIgnored",
+                "This node runs containers as processes of the machine: images are not pulled, commands find what is "
+                "installed here.",
+            )
+
+    # --- pods -----------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
+        uid = pod.metadata.uid or ""
+        worker = self._workers.get(uid)
+        if event_type == "DELETED":
+            if worker is not None:
+                worker.remove()
+        elif worker is not None:
+            worker.update(pod)
+        else:
+            self._adopt(uid, pod)
+
+    def _adopt(self, uid: str, pod: Pod) -> None:
+        """Take a pod over; its address is given at once, so that its peers can name it before it runs."""
+        host = self._host
+        if host is None:
+            return
+        address = host.addresses.allocate(uid)
+        if pod.status.phase not in _FINAL:
+            host.names.add(pod, address)
+        worker = self._workers[uid] = PodWorker(host, pod, address)
+        self._tasks[uid] = asyncio.get_running_loop().create_task(self._work(uid, worker), name=f"pod {pod.key}")
+
+    async def _work(self, uid: str, worker: PodWorker) -> None:
+        backoff, failures = Backoff(base=0.5, cap=60.0), 0
+        while True:
+            try:
+                await worker.run()
+                break
+            except Exception:
+                # One pod's failure never stops the others, and is tried again.
+                failures += 1
+                _log.exception("pod.worker_failed", pod=worker.pod.key)
+                await self._clock.sleep(backoff.delay(failures))
+        await self._forget(uid)
+
+    async def _forget(self, uid: str) -> None:
+        """The API has no such pod any more, and nothing of it runs."""
+        host = self._host
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        if host is None:
+            return
+        host.names.remove(uid)
+        host.devices.release(uid)
+        if host.isolation.cgroups is not None:
+            await remove_cgroup(host.isolation.cgroups, uid, self._clock)
+        host.layout.pod(uid).remove()
+        host.addresses.release(uid)
+
+    async def _forget_strangers(self) -> None:
+        """End and remove pods that were deleted while no agent ran."""
+        host = self._host
+        if host is None:
+            return
+        for directory in host.layout.pods():
+            if directory.uid not in self._workers:
+                _log.info("pod.leftover_removed", uid=directory.uid)
+                await asyncio.to_thread(end_pod, directory, host.isolation.cgroups)
+                await self._forget(directory.uid)
+        host.addresses.keep_only(set(self._workers))
+
+    def _content_changed(self, event_type: EventType, new: Object, old: Object | None) -> None:
+        """Bring the volumes of running pods up to date with a changed ConfigMap or Secret."""
+        if event_type != "MODIFIED":
+            return
+        name, namespace = new.metadata.name, new.metadata.namespace
+        for worker in self._workers.values():
+            if worker.pod.metadata.namespace == namespace:
+                wanted = references(worker.pod)
+                if name in wanted.config_maps or name in wanted.secrets:
+                    worker.refresh()
+
+    def _restore_devices(self, host: Host) -> None:
+        for directory in host.layout.pods():
+            if (record := directory.record()) is not None and record.devices:
+                host.devices.restore(record.uid, record.devices)
+
+    async def _close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._host is not None:
+            self._host.names.close()
+            await self._host.recorder.close()
+        self._ended.set()

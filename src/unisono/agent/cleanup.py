@@ -1,0 +1,68 @@
+"""Ending processes of pods without their agent: after a deletion nobody saw, or when the user asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from unisono.agent import processes
+from unisono.agent.cgroups import Cgroups
+from unisono.agent.layout import Layout, PodDir
+from unisono.kube.clock import Clock
+
+_PATIENCE = 5.0
+_POLL = 0.02
+
+
+def kill_leftover_pods(data_dir: Path) -> int:
+    """End every process of every pod below an agent's data directory; the agent must not be running.
+
+    Returns:
+        How many pods had processes.
+    """
+    layout = Layout(data_dir)
+    if not (layout.root / "pods").is_dir():
+        return 0
+    cgroups = Cgroups.find(layout.root)
+    count = sum(end_pod(directory, cgroups) for directory in layout.pods())
+    if cgroups is not None:
+        cgroups.remove_root()
+    return count
+
+
+def end_pod(directory: PodDir, cgroups: Cgroups | None) -> bool:
+    """Kill what runs of a pod and wait for its end (blocking); False when nothing ran."""
+    held = [run for run in directory.all_runs() if run.is_held()]
+    found = [process for run in held if (process := processes.find(run)) is not None]
+    for process in found:
+        processes.end_now(process)
+    deadline = time.monotonic() + _PATIENCE
+    while any(run.is_held() for run in held) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    for process in found:
+        processes.end_shim(process)
+    if cgroups is not None:
+        cgroups.kill(directory.uid)
+        _wait_for_removal(cgroups, directory.uid)
+    return bool(held)
+
+
+def _wait_for_removal(cgroups: Cgroups, uid: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not cgroups.remove(uid) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+
+
+async def remove_cgroup(cgroups: Cgroups, uid: str, clock: Clock) -> None:
+    """Kill what is left in a pod's cgroup and remove it; gives up after a few seconds, the next start tries again."""
+    cgroups.kill(uid)
+    for _ in range(100):
+        if cgroups.remove(uid):
+            return
+        for pid in cgroups.processes(uid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await clock.sleep(0.02)

@@ -1,0 +1,161 @@
+"""What all pods of the node share: the client, the machine, the address book, the names, the cards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from unisono.agent.addresses import AddressBook
+from unisono.agent.files import rewrite_in_place
+from unisono.agent.gpus import GPU, choose
+from unisono.agent.isolation import Isolation
+from unisono.agent.layout import Layout
+from unisono.agent.machine import Machine
+from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
+from unisono.agent.sources import ObjectSource
+from unisono.api.core import Pod, Service
+from unisono.api.resources import resource_list
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+from unisono.kube.events import EventRecorder
+from unisono.kube.informer import Informer
+
+_MACHINE_HOSTS = Path("/etc/hosts")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Host:
+    """Shared by the pod workers of one agent.
+
+    Attributes:
+        allocatable: what the node offers, in engine units.
+        working_dir: where containers start that name no directory.
+    """
+
+    client: Client
+    clock: Clock
+    layout: Layout
+    machine: Machine
+    isolation: Isolation
+    addresses: AddressBook
+    names: NameRegistry
+    sources: ObjectSource
+    recorder: EventRecorder
+    allocatable: Mapping[str, int]
+    working_dir: Path
+    devices: Devices
+
+
+class NameRegistry:
+    """Keeps the hosts file of every pod of the node current.
+
+    Args:
+        layout: where the files are.
+        services: all Services.
+        machine_hosts: the machine's own hosts file.
+    """
+
+    def __init__(self, layout: Layout, services: Informer[Service], machine_hosts: Path = _MACHINE_HOSTS) -> None:
+        self._layout, self._services, self._machine_hosts = layout, services, machine_hosts
+        self._pods: dict[str, tuple[Pod, Peer]] = {}
+        self._pending: asyncio.Handle | None = None
+        services.on_change(lambda *_: self._soon())
+
+    def add(self, pod: Pod, address: str) -> None:
+        """A pod has an address from now on: all others can name it."""
+        uid, peer = pod.metadata.uid or "", peer_of(pod, address)
+        if uid not in self._pods or self._pods[uid][1] != peer:
+            self._pods[uid] = (pod, peer)
+            self._soon()
+
+    def remove(self, uid: str) -> None:
+        """The pod has ended."""
+        if self._pods.pop(uid, None) is not None:
+            self._soon()
+
+    def write(self, uid: str) -> Path:
+        """Write one pod's file now, before its containers start."""
+        pod, own = self._pods[uid]
+        shared = shared_lines(own.namespace, self._peers(), self._services.items())
+        return self._write_one(uid, pod, own, shared, self._machine_text())
+
+    def addresses(self, namespace: str) -> dict[str, str]:
+        """Address by name, as seen from a namespace."""
+        return table(namespace, self._peers(), self._services.items())
+
+    def refresh(self) -> None:
+        """Rewrite the files of all pods that are out of date."""
+        self._pending = None
+        machine, services, peers = self._machine_text(), self._services.items(), self._peers()
+        by_namespace: dict[str, list[str]] = {}
+        for uid, (pod, own) in self._pods.items():
+            if not self._layout.pod(uid).hosts.exists():
+                continue
+            if own.namespace not in by_namespace:
+                by_namespace[own.namespace] = shared_lines(own.namespace, peers, services)
+            try:
+                self._write_one(uid, pod, own, by_namespace[own.namespace], machine)
+            except OSError as error:
+                _log.warning("hosts.write_failed", pod=pod.key, error=str(error))
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        if self._pending is not None:
+            self._pending.cancel()
+
+    def _soon(self) -> None:
+        # A gang arrives in one go: its files are written once, behind the last of its pods.
+        if self._pending is None:
+            self._pending = asyncio.get_running_loop().call_soon(self.refresh)
+
+    def _peers(self) -> list[Peer]:
+        return [peer for _, peer in self._pods.values()]
+
+    def _machine_text(self) -> str:
+        try:
+            return self._machine_hosts.read_text()
+        except OSError:
+            return ""
+
+    def _write_one(self, uid: str, pod: Pod, own: Peer, shared: list[str], machine: str) -> Path:
+        aliases = [(alias.ip, alias.hostnames or []) for alias in pod.spec.host_aliases or ()]
+        path = self._layout.pod(uid).hosts
+        rewrite_in_place(path, hosts_file(own, shared, aliases, machine))
+        return path
+
+
+@dataclass(slots=True)
+class Devices:
+    """Which pod holds which of the machine's cards."""
+
+    machine: Machine
+    held: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def allocate(self, pod: Pod) -> dict[str, list[str]]:
+        """Cards for the containers of a pod; those that it holds already when it does.
+
+        Raises:
+            AgentError: not enough are free.
+        """
+        uid = pod.metadata.uid or ""
+        if uid not in self.held:
+            containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
+            wanted = {c.name: -(-resource_list(c.resources.limits).get(GPU, 0) // 1000) for c in containers}
+            taken = [card for held in self.held.values() for cards in held.values() for card in cards]
+            chosen = choose(self.machine.gpus, wanted, taken) if any(wanted.values()) else {}
+            self.held[uid] = chosen
+        return self.held[uid]
+
+    def restore(self, uid: str, devices: dict[str, list[str]]) -> None:
+        """Take over what an earlier agent gave a pod."""
+        self.held[uid] = devices
+
+    def release(self, uid: str) -> None:
+        """The pod has ended: its cards are free."""
+        self.held.pop(uid, None)

@@ -1,0 +1,147 @@
+"""From a container of a manifest to what the shim is told to run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unisono.agent.layout import RunDir
+from unisono.agent.volumes import Mount
+from unisono.api.annotations import WORKING_DIRECTORY
+from unisono.api.core import Container, Pod
+from unisono.errors import AgentError
+
+LOG_BYTES = 10 << 20
+LOG_FILES = 5
+TERMINATION_PATH = "/dev/termination-log"
+# Taken over from the agent's environment: who and where the user is, never what only the agent should know.
+_INHERITED = (
+    "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE", "XDG_CACHE_HOME", "HF_HOME",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """User and groups of a process; None keeps the agent's."""
+
+    uid: int | None = None
+    gid: int | None = None
+    groups: list[int] | None = None
+
+
+def base_environment(agent: Mapping[str, str], hostname: str) -> dict[str, str]:
+    """What a container has before its manifest's variables: a few of the agent's own.
+
+    The folder of the Python interpreter that runs Unisono comes first in PATH, so that ``python`` in a manifest has
+    the packages that its user installed beside Unisono.
+    """
+    found = {name: agent[name] for name in _INHERITED if name in agent}
+    found |= {name: value for name, value in agent.items() if name.startswith("LC_")}
+    folders = [str(Path(sys.executable).parent), *agent.get("PATH", os.defpath).split(":")]
+    found["PATH"] = ":".join(dict.fromkeys(folder for folder in folders if folder))
+    found["HOSTNAME"] = hostname
+    return found
+
+
+def working_directory(pod: Pod, container: Container, default: Path) -> str:
+    """``workingDir``, else the folder of the manifest (an annotation of ``unisono run``), else the agent's default."""
+    annotated = (pod.metadata.annotations or {}).get(WORKING_DIRECTORY)
+    return container.working_dir or annotated or str(default)
+
+
+def identity(pod: Pod, container: Container, euid: int) -> Identity:
+    """Whom the security contexts ask to run as.
+
+    Raises:
+        AgentError: the agent may not become that user, or root is asked for and forbidden at once.
+    """
+    for_pod, own = pod.spec.security_context, container.security_context
+    uid = _first(own.run_as_user if own else None, for_pod.run_as_user if for_pod else None)
+    gid = _first(own.run_as_group if own else None, for_pod.run_as_group if for_pod else None)
+    non_root = _first(own.run_as_non_root if own else None, for_pod.run_as_non_root if for_pod else None)
+    if non_root and (euid if uid is None else uid) == 0:
+        raise AgentError(
+            f"Container {container.name} has runAsNonRoot and would run as root: set runAsUser to a user other than 0."
+        )
+    if euid != 0:
+        if uid not in (None, euid):
+            raise AgentError(
+                f"Container {container.name} asks for user {uid}, but the node agent runs as user {euid} and cannot "
+                "change that: remove runAsUser, or run the agent as root."
+            )
+        return Identity()
+    groups = for_pod.supplemental_groups if for_pod else None
+    if uid is None and gid is None and groups is None:
+        return Identity()
+    extra = [*(groups or ()), *([for_pod.fs_group] if for_pod and for_pod.fs_group is not None else ())]
+    return Identity(uid, gid, extra)
+
+
+def shim_spec(
+    *,
+    run: RunDir,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str,
+    mounts: Sequence[Mount],
+    hostname: str,
+    isolation: str,
+    cgroup: Path | None,
+    who: Identity,
+    read_only_root: bool,
+) -> dict[str, Any]:
+    """The shim's spec: only values that ``marshal`` knows."""
+    return {
+        "dir": str(run.path),
+        "log": str(run.log),
+        "log_bytes": LOG_BYTES,
+        "log_files": LOG_FILES,
+        "argv": list(argv),
+        "env": dict(environment),
+        "cwd": cwd,
+        "mounts": [(m.source, m.target, m.read_only) for m in mounts],
+        "hostname": hostname,
+        "isolation": isolation,
+        "cgroup": str(cgroup) if cgroup else "",
+        "uid": who.uid,
+        "gid": who.gid,
+        "groups": who.groups,
+        "read_only_root": read_only_root,
+    }
+
+
+def without_mounts(
+    container: Container, mounts: Sequence[Mount], argv: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Command and variables for a machine without mount namespaces: mount paths give way to the real directories.
+
+    Raises:
+        AgentError: a volume is mounted where neither the machine has it nor the command names it.
+    """
+    replaced = [m for m in mounts if m.source != m.target]
+    texts = [*argv, *(v.value or "" for v in container.env or ())]
+    for mount in replaced:
+        # Files that the agent writes (ConfigMaps, Secrets) are a convenience that most programs do not read.
+        if not mount.read_only and not any(mount.target in text for text in texts):
+            raise AgentError(
+                f"Container {container.name} mounts a volume at {mount.target}, and this machine allows "
+                "no mounts: name the path in the command or a variable, or use a hostPath with that very path."
+            )
+    ordered = sorted(replaced, key=lambda m: -len(m.target))
+    return [_real(text, ordered) for text in argv], {k: _real(v, ordered) for k, v in environment.items()}
+
+
+def _real(text: str, mounts: Sequence[Mount]) -> str:
+    for mount in mounts:
+        text = text.replace(mount.target, mount.source)
+    return text
+
+
+def _first(own: Any, fallback: Any) -> Any:
+    return fallback if own is None else own

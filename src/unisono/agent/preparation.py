@@ -1,0 +1,152 @@
+"""Everything a container needs before its process starts: volumes, variables, command, mounts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unisono.agent import environment as env
+from unisono.agent import volumes
+from unisono.agent.gpus import visible_devices
+from unisono.agent.host import Host
+from unisono.agent.launch import (
+    TERMINATION_PATH,
+    base_environment,
+    identity,
+    shim_spec,
+    without_mounts,
+    working_directory,
+)
+from unisono.agent.layout import PodDir, RunDir
+from unisono.agent.names import hostname_of, replace_names
+from unisono.agent.volumes import Mount, PodFacts
+from unisono.api.core import Container, PersistentVolumeClaim, Pod
+from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS
+from unisono.errors import AgentError, NotFound
+
+_ANY_ACCESS = ["ReadWriteOnce"]
+
+
+def impossible(pod: Pod) -> str | None:
+    """Why a pod can never run here, known before anything is started."""
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        try:
+            env.command_line(container, {})
+        except AgentError as error:
+            return str(error)
+        probes = (container.startup_probe, container.readiness_probe, container.liveness_probe)
+        if any(probe is not None and probe.grpc is not None for probe in probes):
+            return (
+                f"Container {container.name} has a gRPC probe, which this runtime does not have: "
+                "use exec, tcpSocket or httpGet."
+            )
+    return None
+
+
+async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir, run: RunDir, address: str,
+                  cgroup: Path | None) -> dict[str, Any]:  # fmt: skip
+    """Make volumes and hosts file, and say what the shim is to run.
+
+    Raises:
+        MissingSource: an object that the pod refers to is not there yet.
+        AgentError: the container cannot run on this machine.
+        ApiError: the API did not answer.
+    """
+    uid = pod.metadata.uid or ""
+    sources = await host.sources.gather(pod)
+    claims = await _claims(host, pod)
+    facts = PodFacts(address, host.machine.address, host.allocatable)
+    places = volumes.prepare(pod, directory, claims, sources, facts)
+    own = env.container_environment(
+        pod, container, sources, pod_ip=address, host_ip=facts.host_ip, allocatable=host.allocatable
+    )
+    hostname = hostname_of(pod)
+    devices = host.devices.allocate(pod).get(container.name, [])
+    variables = {
+        **base_environment(os.environ, hostname),
+        **visible_devices(devices, bool(host.machine.gpus)),
+        **own,
+    }
+    argv = env.command_line(container, own)
+    by_name = {v.name: v for v in pod.spec.volumes or ()}
+    alone = len(pod.spec.containers or ()) == 1 and not pod.spec.init_containers
+    isolated = host.isolation.level != "none"
+    mounts = volumes.mounts_of(container, by_name, places, own, alone=alone and isolated)
+    hosts = host.names.write(uid)
+    if isolated:
+        run.termination.touch(mode=0o666)
+        mounts += [
+            Mount(str(hosts), "/etc/hosts"),
+            Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
+        ]
+    else:
+        argv, variables = without_mounts(container, mounts, argv, variables)
+        argv, variables = _without_names(host, pod, argv, variables, own)
+        mounts = []
+    security = container.security_context
+    return shim_spec(
+        run=run,
+        argv=argv,
+        environment=variables,
+        cwd=working_directory(pod, container, host.working_dir),
+        mounts=mounts,
+        hostname=hostname,
+        isolation=host.isolation.level,
+        cgroup=cgroup,
+        who=identity(pod, container, os.geteuid()),
+        read_only_root=bool(security and security.read_only_root_filesystem),
+    )
+
+
+async def refresh_volumes(host: Host, pod: Pod, directory: PodDir, address: str) -> None:
+    """Bring the files of ConfigMap, Secret and downward API volumes of a running pod up to date."""
+    written = [v for v in pod.spec.volumes or () if volumes.is_written(v)]
+    if not written:
+        return
+    sources = await host.sources.gather(pod)
+    facts = PodFacts(address, host.machine.address, host.allocatable)
+    for volume in written:
+        volumes.write_files(pod, volume, directory, sources, facts)
+
+
+def _without_names(
+    host: Host, pod: Pod, argv: list[str], variables: Mapping[str, str], own: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    known = host.names.addresses(pod.metadata.namespace or "")
+    replaced = {name: replace_names(value, known) if name in own else value for name, value in variables.items()}
+    return [replace_names(part, known) for part in argv], replaced
+
+
+async def _claims(host: Host, pod: Pod) -> dict[str, Path]:
+    """Directories of the claims that exist; a claim is bound when its first pod comes."""
+    found = {}
+    namespace = pod.metadata.namespace or ""
+    for name in {c for v in pod.spec.volumes or () if (c := volumes.claim_name(v)) is not None}:
+        try:
+            claim = await host.client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
+        except NotFound:
+            continue
+        found[name] = host.layout.claim(namespace, name)
+        found[name].mkdir(parents=True, exist_ok=True)
+        if claim.status.phase != "Bound":
+            await _bind_claim(host, claim)
+    return found
+
+
+async def _bind_claim(host: Host, claim: PersistentVolumeClaim) -> None:
+    status = {
+        "phase": "Bound",
+        "accessModes": claim.spec.access_modes or _ANY_ACCESS,
+        "capacity": msgspec.to_builtins(claim.spec.resources.requests or {}),
+    }
+    await host.client.patch(
+        PERSISTENT_VOLUME_CLAIMS,
+        claim.metadata.name,
+        {"status": status},
+        namespace=claim.metadata.namespace,
+        subresource="status",
+    )
