@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from job_world import World, job, task
+
+from unisono.api.core import Namespace, Pod
+from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
+from unisono.controllers.patching import to_json
+from unisono.controllers.podgroup.decide import min_member, needs_group, pod_group_for, topology
+
+
+def pod(name: str = "p", scheduler: str = "volcano", **metadata: Any) -> Pod:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "500m"}}}
+    value = {
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "spec": {"schedulerName": scheduler, "containers": [container], "priorityClassName": "high"},
+    }
+    return msgspec.convert(value, Pod)
+
+
+def replica_set(name: str = "rs", uid: str = "rs-uid") -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (pod(), True),
+        (pod(scheduler="unisono"), True),
+        (pod(scheduler="default-scheduler"), False),
+        (pod(annotations={"scheduling.k8s.io/group-name": "mine"}), False),
+        (pod(annotations={"scheduling.k8s.io/group-name": ""}), True),
+        (pod(deletionTimestamp="2026-01-01T00:00:00Z"), False),
+    ],
+)
+def test_which_pods_need_a_group(given, wanted):
+    assert needs_group(given, {"volcano", "unisono"}) == wanted
+
+
+def test_the_group_of_a_bare_pod():
+    given = pod(
+        uid="pod-uid",
+        annotations={
+            "scheduling.volcano.sh/queue-name": "research",
+            "volcano.sh/preemptable": "true",
+            "volcano.sh/network-topology-highest-tier": "2",
+            "else": "x",
+        },
+        labels={"volcano.sh/cooldown-time": "10s", "app": "x"},
+    )
+    group = to_json(pod_group_for(given, {}, "of-namespace"))
+    assert group == {
+        "metadata": {
+            "name": "podgroup-pod-uid",
+            "namespace": "default",
+            "labels": {"volcano.sh/cooldown-time": "10s"},
+            "annotations": {"volcano.sh/preemptable": "true"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": "p",
+                    "uid": "pod-uid",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "minMember": 1,
+            "queue": "research",
+            "priorityClassName": "high",
+            "minResources": {"pods": "1", "count/pods": "1", "cpu": "500m", "requests.cpu": "500m"},
+            "networkTopology": {"mode": "hard", "highestTierAllowed": 2},
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_the_group_of_an_owner_takes_over_its_annotations():
+    given = pod(uid="u", ownerReferences=[replica_set()])
+    handed = {
+        "scheduling.volcano.sh/group-min-member": "3",
+        "volcano.sh/sla-waiting-time": "1h",
+        "deployment.kubernetes.io/revision": "1",
+    }
+    group = pod_group_for(given, handed, "of-namespace")
+    assert group.metadata.name == "podgroup-rs-uid"
+    assert group.metadata.annotations == {"volcano.sh/sla-waiting-time": "1h"}
+    assert [owner.uid for owner in group.metadata.owner_references] == ["rs-uid"]
+    assert (group.spec.min_member, group.spec.queue) == (3, "of-namespace")
+    assert group.spec.min_resources["cpu"] == "1500m"
+
+
+@pytest.mark.parametrize(("text", "number"), [("", 1), ("0", 0), ("4", 4), ("-1", 1), ("x", 1), ("2.5", 1)])
+def test_min_member(text, number):
+    assert min_member({"scheduling.volcano.sh/group-min-member": text}) == number
+
+
+@pytest.mark.parametrize(
+    ("mode", "tier", "wanted"),
+    [
+        (None, None, None),
+        ("Soft", None, {"mode": "soft"}),
+        ("odd", "1", {"mode": "hard", "highestTierAllowed": 1}),
+        (None, "x", {"mode": "hard"}),
+    ],
+)
+def test_topology(mode, tier, wanted):
+    names = {"volcano.sh/network-topology-mode": mode, "volcano.sh/network-topology-highest-tier": tier}
+    got = topology({key: value for key, value in names.items() if value is not None})
+    assert (to_json(got) if got else None) == wanted
+
+
+async def test_plain_pods_get_a_group_and_learn_its_name():
+    async with World() as world:
+        created = await world.client.create(PODS, pod())
+        await world.settle()
+        (group,) = world.client.objects(POD_GROUPS)
+        assert group.metadata.name == f"podgroup-{created.metadata.uid}"
+        (found,) = world.pods()
+        assert found.metadata.annotations == {"scheduling.k8s.io/group-name": group.metadata.name}
+
+
+async def test_replicas_share_one_group():
+    async with World() as world:
+        for i in range(3):
+            await world.client.create(PODS, pod(f"p-{i}", ownerReferences=[replica_set()]))
+        await world.settle()
+        assert [g.metadata.name for g in world.client.objects(POD_GROUPS)] == ["podgroup-rs-uid"]
+        assert {p.metadata.annotations["scheduling.k8s.io/group-name"] for p in world.pods()} == {"podgroup-rs-uid"}
+
+
+async def test_pods_of_others_and_of_jobs_are_left_alone():
+    async with World() as world:
+        await world.client.create(PODS, pod(scheduler="default-scheduler"))
+        await world.submit(job(task("a", 2)))
+        await world.admit()
+        assert [g.metadata.name for g in world.client.objects(POD_GROUPS)] == [world.group().metadata.name]
+
+
+async def test_the_namespace_may_name_the_queue():
+    async with World() as world:
+        value = {"metadata": {"name": "default", "annotations": {"scheduling.volcano.sh/queue-name": "team"}}}
+        world.client.put(NAMESPACES, msgspec.convert(value, Namespace))
+        await world.settle()
+        await world.client.create(PODS, pod())
+        await world.settle()
+        assert world.client.objects(POD_GROUPS)[0].spec.queue == "team"
+
+
+async def test_a_stop_between_group_and_pod_is_made_good():
+    async with World() as world:
+
+        def die(operation: str, resource: str, namespace: str, name: str) -> None:
+            if (operation, resource) == ("patch", "pods"):
+                raise ConnectionError("gone")
+
+        world.client.interceptor = die
+        await world.client.create(PODS, pod())
+        await world.settle()
+        assert len(world.client.objects(POD_GROUPS)) == 1
+        world.client.interceptor = None
+        await world.restart()
+        assert world.pods()[0].metadata.annotations
+        assert len(world.client.objects(POD_GROUPS)) == 1
