@@ -183,3 +183,8 @@ def test_the_same_pair_in_two_tiers_is_accepted() -> None:
 
 def test_default_text_parses_without_a_file_name() -> None:
     assert load_config(DEFAULT_TEXT) == default_config()
+
+
+def test_every_load_starts_from_the_defaults() -> None:
+    assert load_config(GOOD).arguments_of("allocate")
+    assert load_config("actions: allocate").arguments_of("allocate") == {}

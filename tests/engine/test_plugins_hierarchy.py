@@ -81,6 +81,17 @@ def test_weights_divide_a_level() -> None:
     assert fill(world) == {"a": {"cpu": 3_000}, "b": {"cpu": 6_000}}
 
 
+def test_a_branch_that_is_blocked_on_one_resource_holds_nobody_up() -> None:
+    """Three branches share the cpu; the memory goes to the two that can use it."""
+    world = World().node("n1", has={"cpu": "30", "memory": "30G", "pods": "200"})
+    for path in ("a", "b", "c/x", "c/y", "d"):
+        queue(world, path, f"root/{path}", "100/25/50")
+        pod = a_pod("", G) if path in ("c/y", "d") else a_pod("1", "")
+        world.job(f"j-{path.replace('/', '-')}", *[pod] * 30, queue=path, minMember=1)
+    cpu, memory = {"cpu": 10_000}, {"memory": 15 * 10**9}
+    assert fill(world) == {"a": cpu, "b": cpu, "c/x": cpu, "c/y": memory, "d": memory}
+
+
 @pytest.mark.parametrize(
     ("annotations", "path", "weights"),
     [

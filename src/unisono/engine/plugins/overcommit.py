@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.cluster.resources import Vector
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.amounts import aligned, exceeded, named
+from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -41,16 +44,30 @@ class OvercommitPlugin(Plugin):
         used = nodes.used[:, usable].sum(axis=1)
         scaled = [int(amount * self.factor) for amount in total.tolist()]
         self.idle = np.array(scaled, dtype=np.int64) - used
-        self.promised = np.zeros(len(self.registry), dtype=np.int64)
-        for queue in session.queues.values():
-            self.promised += aligned(queue.record.inqueue, self.registry)
+        self.session = session
+        self.admitted = np.zeros(len(self.registry), dtype=np.int64)
+
+    @cached_property
+    def promised_before(self) -> Vector:
+        """``[R]`` what jobs admitted in earlier cycles are still promised.
+
+        Of each queue only what its share lets it place: jobs that wait for their own queue must not keep the jobs of
+        other queues from being admitted. First asked for when every plug-in is open.
+        """
+        promised = np.zeros(len(self.registry), dtype=np.int64)
+        for queue in self.session.queues.values():
+            own = aligned(queue.record.inqueue, self.registry)
+            room = room_of(self.session, queue)
+            promised += own if room is None else np.minimum(own, room)
+        return promised
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while the promise can be kept, in the resources that the job names."""
         if job.min_resources is None:
             return Vote.PERMIT
         request = aligned(job.min_resources, self.registry)
-        short = exceeded(self.promised + request, self.idle, request)
+        promised = self.promised_before + self.admitted
+        short = exceeded(promised + request, self.idle, request)
         if not short:
             return Vote.PERMIT
         names = ", ".join(f"overused {self.registry.names[row]}" for row in short)
@@ -58,7 +75,7 @@ class OvercommitPlugin(Plugin):
             f"resource in cluster is overused: {names}",
             Cause.CLUSTER_OVERCOMMITTED,
             need=named(self.registry, request, short),
-            have=named(self.registry, self.promised, short),
+            have=named(self.registry, promised, short),
             limit=named(self.registry, self.idle, short),
             event=True,
         )
@@ -66,4 +83,4 @@ class OvercommitPlugin(Plugin):
     def enqueued(self, job: JobState) -> None:
         """The job's minResources are promised now."""
         if job.min_resources is not None:
-            self.promised += aligned(job.min_resources, self.registry)
+            self.admitted += aligned(job.min_resources, self.registry)

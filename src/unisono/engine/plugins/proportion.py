@@ -13,11 +13,12 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.resources import Vector
+from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import aligned, exceeded, named, requested_rows, text, usable_total
+from unisono.engine.plugins.shares import publish
 from unisono.engine.plugins.waterfill import Share, fill
 from unisono.engine.verdict import Cause
 
@@ -47,6 +48,7 @@ class ProportionPlugin(Plugin):
             own = free + self._amounts(queue.record.guarantee)
             self.real_capability[queue.name] = np.minimum(own, self._limits(queue.record.capability))
         self.deserved = self._water_fill(total, queues)
+        publish(session, self._room)
         self.inqueue = {queue.name: aligned(queue.record.inqueue, self.registry).copy() for queue in queues}
 
     def _amounts(self, amounts: Mapping[str, int] | None) -> Vector:
@@ -62,7 +64,8 @@ class ProportionPlugin(Plugin):
 
     def _water_fill(self, total: Vector, queues: list[QueueState]) -> dict[str, Vector]:
         deserved = {queue.name: self.registry.zeros() for queue in queues}
-        requests = {queue.name: aligned(queue.record.request, self.registry) for queue in queues}
+        requests = {queue.name: aligned(queue.record.request, self.registry).copy() for queue in queues}
+        self._add_unborn(total, requests)
         guarantees = {queue.name: self._amounts(queue.record.guarantee) for queue in queues}
         for row in range(len(self.registry)):
             shares = [
@@ -77,6 +80,28 @@ class ProportionPlugin(Plugin):
             for queue, amount in zip(queues, fill(int(total[row]), shares), strict=True):
                 deserved[queue.name][row] = amount
         return deserved
+
+    def _add_unborn(self, total: Vector, requests: dict[str, Vector]) -> None:
+        """Add what PodGroups will ask for whose pods are created only after their admission.
+
+        Without it a queue of waiting jobs seems to want nothing, and the others take its share. Jobs that could not be
+        admitted even into an empty cluster ask for nothing.
+        """
+        for job in self.session.active:
+            record = job.record
+            if job.min_resources is None or len(record.tasks) >= job.min_member or not job.queue.open:
+                continue
+            wanted = aligned(job.min_resources, self.registry)
+            limit = np.minimum(total, self.real_capability[job.queue.name])
+            if job.phase in ("Pending", "Inqueue") and not exceeded(wanted, limit, wanted):
+                unborn = np.maximum(wanted - aligned(record.request, self.registry), 0)
+                unborn[PODS] = job.min_member - len(record.tasks)
+                requests[job.queue.name] += unborn
+
+    def _room(self, queue: QueueState) -> Vector | None:
+        """What the queue may still place."""
+        deserved = self.deserved.get(queue.name)
+        return None if deserved is None else np.maximum(deserved - aligned(queue.claimed, self.registry), 0)
 
     # ---- orders and admission
 

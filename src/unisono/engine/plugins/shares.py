@@ -1,0 +1,26 @@
+"""What queues deserve in a session, told by the plug-in that divides the cluster to those that should know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from unisono.cluster.resources import Vector
+
+if TYPE_CHECKING:
+    from unisono.engine.session import QueueState, Session
+
+Room = Callable[["QueueState"], Vector | None]
+_ROOMS: WeakKeyDictionary[Session, Room] = WeakKeyDictionary()
+
+
+def publish(session: Session, room: Room) -> None:
+    """Say how to find what a queue may still place in this session: ``[R]``, or None where it is not limited."""
+    _ROOMS[session] = room
+
+
+def room_of(session: Session, queue: QueueState) -> Vector | None:
+    """``[R]`` what the queue may still place, None when nobody divides the cluster."""
+    room = _ROOMS.get(session)
+    return None if room is None else room(queue)
