@@ -210,7 +210,7 @@ def gang(
     min_resources: bool = False,
     **pod_options: Any,
 ) -> list[Object]:
-    """A PodGroup with ``size`` equal pending pods ``NAME-w-0`` ..., all of which it needs unless ``minimum`` is given."""
+    """A PodGroup with ``size`` equal pending pods ``NAME-w-0`` ...; it needs all of them, or ``minimum``."""
     needed = size if minimum is None else minimum
     wanted: dict[str, Any] | None = None
     if min_resources:

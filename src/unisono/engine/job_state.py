@@ -16,6 +16,8 @@ from unisono.cluster.status import (
     count,
 )
 
+_PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
+_BOUND, _RUNNING, _SUCCEEDED = 4, 5, 7
 _NO_COUNTS: list[int] = [0] * STATUS_COUNT
 
 
@@ -134,17 +136,18 @@ class JobState:
     @property
     def ready_count(self) -> int:
         """Tasks that hold a place or have succeeded."""
-        return count(self.counts, READY_STATES)
+        counts = self.counts  # spelt out: asked several times per job and cycle
+        return counts[_ALLOCATED] + counts[_BINDING] + counts[_BOUND] + counts[_RUNNING] + counts[_SUCCEEDED]
 
     @property
     def waiting_count(self) -> int:
         """Pipelined tasks."""
-        return self.counts[TaskStatus.PIPELINED]
+        return self.counts[_PIPELINED]
 
     @property
     def valid_count(self) -> int:
         """Tasks that hold, may get or have used a place."""
-        return count(self.counts, VALID_STATES)
+        return self.ready_count + self.counts[_PIPELINED] + self.counts[_PENDING]
 
     @property
     def allocated_count(self) -> int:
@@ -176,7 +179,8 @@ class JobState:
     def holds_nothing(self) -> bool:
         """No task holds or was promised resources: every share of it is zero."""
         counts = self.counts
-        return not (counts[1] or counts[2] or counts[3] or counts[4] or counts[5])
+        held = counts[_ALLOCATED] or counts[_BINDING] or counts[_BOUND] or counts[_RUNNING]
+        return not (held or counts[_PIPELINED])
 
     @property
     def roles_apply(self) -> bool:

@@ -1,8 +1,8 @@
 """The contract of plug-ins.
 
 A plug-in is a subclass of `Plugin` that overrides the hooks it needs; every hook is optional. One instance lives for
-one session (one cycle). The engine asks only hooks that are overridden and whose switch in the configuration is on, tier by
-tier, and combines the answers as Volcano does:
+one session (one cycle). The engine asks only hooks that are overridden and whose switch in the configuration is on,
+tier by tier, and combines the answers as Volcano does:
 
 ====================  =====================================================  =========================================
 hook                  switch (attribute of ``Flags``)                        combination

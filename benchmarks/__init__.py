@@ -1,0 +1,1 @@
+"""Measurements of Unisono; ``python -m benchmarks`` prints one table."""
