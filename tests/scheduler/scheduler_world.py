@@ -135,7 +135,7 @@ def pod(name: str, group_name: str, cpu: str = "1") -> Pod:
         metadata=ObjectMeta(name=name, namespace="team", annotations={GROUP_NAME: group_name}),
         spec=PodSpec(
             scheduler_name="volcano",
-            containers=[Container(name="main", resources=ResourceRequirements(requests={"cpu": cpu}))],
+            containers=[Container(name="main", image="busybox", resources=ResourceRequirements(requests={"cpu": cpu}))],
         ),
         status=PodStatus(phase="Pending"),
     )

@@ -32,6 +32,10 @@ from unisono.scheduler.metrics import Metrics
 _log = structlog.get_logger(__name__)
 
 
+# How long the failures of a job are remembered after its waiting time.
+_HOLD_SECONDS = 300.0
+
+
 class Outcome(Enum):
     """How a bind ended."""
 
@@ -102,10 +106,13 @@ class Binder:
 
     def hold(self, job: str) -> None:
         """Let the job wait: not at all after its first failure, then longer each time."""
-        hold = self._holds.setdefault(job, _Hold(0, 0.0))
+        now = self._clock.monotonic()
+        # Jobs that did not come back within some time are gone, or start anew.
+        self._holds = {key: hold for key, hold in self._holds.items() if hold.until > now - _HOLD_SECONDS}
+        hold = self._holds.setdefault(job, _Hold(0, now))
         hold.failures += 1
         wait = self._back_off.delay(hold.failures - 1) if hold.failures > 1 else 0.0
-        hold.until = self._clock.monotonic() + wait
+        hold.until = now + wait
 
     def next_release(self) -> float | None:
         """Monotonic time at which the next waiting job may go on."""
@@ -115,10 +122,6 @@ class Binder:
     def busy(self, job: str) -> bool:
         """Whether binds of the job are under way."""
         return job in self._under_way
-
-    def forget_job(self, job: str) -> None:
-        """The job is gone."""
-        self._holds.pop(job, None)
 
     async def drain(self) -> None:
         """Wait for the binds under way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -129,11 +129,10 @@ class Metrics:
         for resource in known:
             self._queue_scalar.labels(name, resource).set(amounts.get(resource, 0))
 
-    def forget_queue(self, name: str) -> None:
-        """Remove the series of a queue that is gone."""
-        if name not in self._scalars:
-            return
-        self._queue_cpu.remove(name)
-        self._queue_memory.remove(name)
-        for resource in self._scalars.pop(name):
-            self._queue_scalar.remove(name, resource)
+    def keep_queues(self, names: Collection[str]) -> None:
+        """Remove the series of queues other than ``names``."""
+        for name in self._scalars.keys() - names:
+            self._queue_cpu.remove(name)
+            self._queue_memory.remove(name)
+            for resource in self._scalars.pop(name):
+                self._queue_scalar.remove(name, resource)

@@ -23,6 +23,8 @@ W = TypeVar("W")
 _log = structlog.get_logger(__name__)
 
 _CONFLICTS = 5
+# Times of last writes are kept for that many objects before the outdated ones are dropped.
+_REMEMBERED = 4096
 
 
 class Outbox(Generic[W]):
@@ -59,11 +61,6 @@ class Outbox(Generic[W]):
         """Forget the wish for ``key``; a write under way is not stopped."""
         self._wishes.pop(key, None)
 
-    def forget(self, key: str) -> None:
-        """The object is gone."""
-        self.discard(key)
-        self._written_at.pop(key, None)
-
     def __len__(self) -> int:
         """Wishes that wait."""
         return len(self._wishes)
@@ -93,7 +90,7 @@ class Outbox(Generic[W]):
         try:
             if await self._write(key, wish):
                 self._metrics.writes_done.inc()
-                self._written_at[key] = self._clock.monotonic()
+                self._remember(key)
         except Conflict:
             self._metrics.writes_conflict.inc()
             self._again(key, wish, self._queue.failures(key) < _CONFLICTS)
@@ -113,6 +110,13 @@ class Outbox(Generic[W]):
             self._metrics.writes_failed.inc()
             _log.exception("status.write_broken", writer=self.name, key=key)
         self._queue.forget(key)
+
+    def _remember(self, key: str) -> None:
+        now = self._clock.monotonic()
+        self._written_at[key] = now
+        if len(self._written_at) > _REMEMBERED:
+            recent = now - self._interval
+            self._written_at = {name: when for name, when in self._written_at.items() if when > recent}
 
     def _again(self, key: str, wish: W, allowed: bool) -> None:
         if not allowed:

@@ -29,7 +29,7 @@ from unisono.engine.verdict import Verdict
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
-from unisono.kube.reflector import Reflector
+from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.evictor import Evictor
 from unisono.scheduler.explain import VerdictBook
@@ -178,6 +178,10 @@ class Scheduler:
             last_cycle_seconds=self._last_seconds,
             config_error=self._source.error,
         )
+
+    def streams(self) -> dict[str, ReflectorStatistics]:
+        """How the watches fare, by resource; a stream that is silent for long is an alarm."""
+        return {reflector.kind.resource: reflector.statistics() for reflector in self._reflectors}
 
     async def _loop(self) -> None:
         while True:
