@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+# What every job goes through for a moment: nothing that a user could do, or would want to read.
+PASSING = frozenset({"NoPods", "WaitingForBind"})
 POD_GROUPS_PATH = "/apis/scheduling.volcano.sh/v1beta1"
 
 
@@ -28,7 +30,7 @@ def parse_verdict(annotations: dict[str, str] | None) -> dict[str, Any] | None:
 def summary_of(group: PodGroup | None) -> str:
     """One line on why the PodGroup's pods wait; empty when nothing is known."""
     verdict = parse_verdict(group.metadata.annotations) if group else None
-    if verdict is None:
+    if verdict is None or verdict.get("cause") in PASSING:
         return ""
     suggestion = verdict.get("suggestion")
     return f"{verdict.get('message', '')}{f' (try: {suggestion})' if suggestion else ''}"

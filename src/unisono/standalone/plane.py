@@ -102,7 +102,7 @@ class Plane:
         self._keep("controllers", lambda: _run_controllers(backend))
         self._keep("scheduler", lambda: self._run_scheduler(backend, source))
         if self._options.local_node:
-            self._agent = Agent(backend.client(field_manager="unisono-agent"), self._data.agent)
+            self._agent = Agent(backend.client(field_manager="unisono-agent"), None, self._data.agent)
             self._keep("agent", self._agent.run)
         if nodes:
             simulated = SimulatedNodes(backend.client(field_manager="unisono-simulated-nodes"), nodes, SYSTEM_CLOCK)
