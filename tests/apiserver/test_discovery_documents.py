@@ -144,6 +144,12 @@ def _references(value: Any) -> list[str]:
     return [ref for child in value for ref in _references(child)] if isinstance(value, list) else []
 
 
+async def test_open_api_v2_is_there_for_kubectl_only(web: WebClient) -> None:
+    reply = await web.get("/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+    assert (reply.status, reply.body[:5]) == (200, b"\x0a\x032.0")
+    assert (await web.get("/openapi/v2")).status == 404
+
+
 async def test_readiness_names_what_is_missing(web: WebClient) -> None:
     assert (await web.get("/readyz")).body == b"ok"
     UNREADY.append("scheduler has not started")

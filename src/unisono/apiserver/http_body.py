@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.yaml import load_all
+from unisono.apiserver import protobuf
 from unisono.apiserver.http_status import (
     BODY_TYPES,
     PATCH_TYPES,
@@ -112,6 +113,8 @@ def decode_object(data: bytes, media_type: str, kind: str) -> Body:
         body = decode_json(data, f"the object provided is unrecognized (must be of type {kind}): ")
     elif media_type in {"application/yaml", "application/x-yaml", "text/yaml"}:
         body = decode_yaml(data)
+    elif media_type == protobuf.MEDIA_TYPE:
+        body = Body(protobuf.decode(data))
     else:
         raise unsupported_media_type(BODY_TYPES)
     if not isinstance(body.value, dict):

@@ -16,7 +16,7 @@ from unisono.apiserver import discovery
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http_exchange import JSON, Exchange
 from unisono.apiserver.http_metrics import CONTENT_TYPE, RequestMetrics
-from unisono.apiserver.openapi import OpenApi
+from unisono.apiserver.openapi import V2_PROTOBUF, OpenApi, v2_without_definitions
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
@@ -81,6 +81,9 @@ class MetaHandlers:
                 return await exchange.send(200, self._metrics.text(), content_type=CONTENT_TYPE)
             case ["openapi", "v3", *rest]:
                 return await self._open_api(exchange, rest)
+            case ["openapi", "v2"] if "openapi.spec.v2" in exchange.request.headers.get("Accept", ""):
+                body = v2_without_definitions(__version__)
+                return await exchange.send(200, body, content_type=V2_PROTOBUF)
             case ["api" | "apis", *_]:
                 return await self._discovery(exchange, parts)
         return None

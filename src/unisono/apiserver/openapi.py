@@ -12,6 +12,7 @@ from unisono.api.schema import schema_of
 from unisono.apiserver.catalog import Catalog, Served
 
 Document = dict[str, Any]
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _JSON = "application/json"
 _MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json")
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -78,6 +79,21 @@ class OpenApi:
             "paths": paths,
             "components": {"schemas": schemas},
         }
+
+
+def v2_without_definitions(version: str) -> bytes:
+    """An OpenAPI v2 document, in its protobuf form, that names no kind.
+
+    kubectl asks for it when it meets a kind that no v3 document names. Finding it named nowhere, kubectl goes on to
+    say that there are no matches for that kind; without the document it would complain about the server instead.
+    """
+    info = _text(1, "Unisono") + _text(2, version)
+    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
+
+
+def _text(number: int, text: str) -> bytes:
+    encoded = text.encode()[:127]
+    return bytes((number << 3 | 2, len(encoded))) + encoded
 
 
 def schema_name(kind: Kind[Any]) -> str:
