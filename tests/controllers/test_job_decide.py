@@ -140,6 +140,12 @@ def test_pods_that_vanish_unseen_count_as_evicted(recorded, replicas, names, exp
     assert (plan.status is not None and plan.status.state.phase == "Terminating") == acts
 
 
+def test_pods_on_their_way_are_not_asked_for_again():
+    given = stored(job(task("a", 3)), "Pending")
+    plan = decide(Observed(given, [pod("job-a-0")], group("Inqueue"), expected=frozenset({"job-a-2"})), NOW)
+    assert [slot.name for slot in plan.create_pods] == ["job-a-1"]
+
+
 def test_pods_of_older_versions_trigger_nothing():
     given = stored(job(task("a", 1), policies=[policy("RestartJob", "PodFailed")]), "Restarting", version=1)
     plan = decide(Observed(given, [pod("job-a-0", "Failed", version=0)], group(version=0)), NOW)
@@ -149,7 +155,7 @@ def test_pods_of_older_versions_trigger_nothing():
 
 
 def test_restart_waits_until_every_old_pod_is_told_to_go():
-    given = stored(job(task("a", 3), minAvailable=2), "Restarting", version=1)
+    given = stored(job(task("a", 3), minAvailable=1), "Restarting", version=1)
     pods = [deleting(pod("job-a-0")), pod("job-a-1", version=0), pod("job-a-2", version=1)]
     plan = decide(Observed(given, pods, group(version=1)), NOW)
     assert [p.metadata.name for p in plan.delete_pods] == ["job-a-1"]

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-TASK_SPEC = "volcano.sh/task-spec"
-TASK_INDEX = "volcano.sh/task-index"
-JOB_NAME = "volcano.sh/job-name"
-JOB_NAMESPACE = "volcano.sh/job-namespace"
-JOB_VERSION = "volcano.sh/job-version"
-JOB_RETRY_COUNT = "volcano.sh/job-retry-count"
-JOB_TYPE = "volcano.sh/job-type"
-QUEUE_NAME = "volcano.sh/queue-name"
-PARTITION_ID = "volcano.sh/partition-id"
-TEMPLATE_UID = "volcano.sh/template-uid"
-OUT_OF_SYNC = "volcano.sh/controller-out-of-sync"
-NUMA_POLICY = "volcano.sh/numa-topology-policy"
+from unisono.api.keys import (
+    CLOSED_BY_PARENT,
+    CONTROLLER_OUT_OF_SYNC,
+    COOLDOWN_TIME,
+    GROUP_MIN_MEMBER,
+    GROUP_NAME,
+    JDB_MAX_UNAVAILABLE,
+    JDB_MIN_AVAILABLE,
+    JOB_NAME,
+    JOB_NAMESPACE,
+    JOB_RETRY_COUNT,
+    JOB_VERSION,
+    NUMA_TOPOLOGY_POLICY,
+    PARTITION_ID,
+    POD_QUEUE,
+    PREEMPTABLE,
+    QUEUE_NAME,
+    REVOCABLE_ZONE,
+    TASK_INDEX,
+    TASK_SPEC,
+    TEMPLATE_UID,
+)
 
-PREEMPTABLE = "volcano.sh/preemptable"
-COOLDOWN_TIME = "volcano.sh/cooldown-time"
-REVOCABLE_ZONE = "volcano.sh/revocable-zone"
-JDB_MIN_AVAILABLE = "volcano.sh/jdb-min-available"
-JDB_MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
+__all__ = [
+    "CLOSED_BY_PARENT",
+    "CONTROLLER_OUT_OF_SYNC",
+    "GROUP_MIN_MEMBER",
+    "GROUP_NAME",
+    "JOB_NAME",
+    "JOB_NAMESPACE",
+    "JOB_RETRY_COUNT",
+    "JOB_VERSION",
+    "LAST_APPLIED",
+    "NUMA_TOPOLOGY_POLICY",
+    "PARTITION_ID",
+    "POD_QUEUE",
+    "QUEUE_NAME",
+    "RESTART_ROUND",
+    "TASK_INDEX",
+    "TASK_SPEC",
+    "TEMPLATE_UID",
+    "TOPOLOGY_MODE",
+    "TOPOLOGY_TIER",
+    "inherited_annotations",
+    "inherited_labels",
+]
 
-GROUP_NAME = "scheduling.k8s.io/group-name"
-GROUP_MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
-POD_QUEUE = "scheduling.volcano.sh/queue-name"
 TOPOLOGY_MODE = "volcano.sh/network-topology-mode"
 TOPOLOGY_TIER = "volcano.sh/network-topology-highest-tier"
-
-CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
 
 # Which restart killed the pod: written before the job's status, so that a crash in between loses no retry.
 RESTART_ROUND = "unisono.io/restart-round"

@@ -130,7 +130,7 @@ class _Decision:
                 phases.RESTART_PARTITION: pod.task == happened.task and pod.partition == happened.partition,
             }
             if hit[verdict.action] and not pod.marked:
-                self.plan.marks[pod.name] = {keys.OUT_OF_SYNC: "true", keys.RESTART_ROUND: str(round_)}
+                self.plan.marks[pod.name] = {keys.CONTROLLER_OUT_OF_SYNC: "true", keys.RESTART_ROUND: str(round_)}
 
     def _remember(self, verdicts: Verdicts) -> None:
         """Keep in the status what a policy waits on and no object would show later."""

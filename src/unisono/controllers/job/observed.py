@@ -233,7 +233,7 @@ def _see(view: JobView, pod: Pod) -> PodView:
         index=index,
         version=_number(annotations.get(keys.JOB_VERSION)),
         round=_number(annotations.get(keys.RESTART_ROUND)),
-        marked=annotations.get(keys.OUT_OF_SYNC) == "true",
+        marked=annotations.get(keys.CONTROLLER_OUT_OF_SYNC) == "true",
     )
 
 

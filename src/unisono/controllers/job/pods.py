@@ -77,7 +77,7 @@ class PodBuilder:
             keys.GROUP_NAME: view.pod_group_name,
         }
         if task.spec.topology_policy:
-            annotations[keys.NUMA_POLICY] = task.spec.topology_policy
+            annotations[keys.NUMA_TOPOLOGY_POLICY] = task.spec.topology_policy
         return annotations | keys.inherited_annotations(view.job.metadata.annotations or {})
 
     def _taken_over(self) -> dict[str, str]:
