@@ -142,7 +142,10 @@ def test_explicit_zeros_survive() -> None:
                 {"name": "c", "ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}
             ]
         },
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "env": [{"name": "A", "value": ""}]}]},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "env": [{"name": "A", "value": ""}]}],
+        },
     }
     shown = msgspec.json.decode(encode(decode(kinds.PODS, pod).obj))
     assert shown["spec"]["terminationGracePeriodSeconds"] == 0
@@ -177,7 +180,9 @@ def test_free_objects_are_kept() -> None:
 def test_partial_objects_decode_without_the_walker() -> None:
     # Clients decode what any API server sends straight into the structs: bookmarks, nulls, unknown fields.
     for kind in kinds.ALL_KINDS:
-        bare = msgspec.json.decode(b'{"metadata":{"resourceVersion":"7","creationTimestamp":null},"x":1}', type=kind.struct)
+        bare = msgspec.json.decode(
+            b'{"metadata":{"resourceVersion":"7","creationTimestamp":null},"x":1}', type=kind.struct
+        )
         assert bare.metadata.resource_version == "7"
 
 

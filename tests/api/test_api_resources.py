@@ -57,12 +57,17 @@ def test_wire_round_trip(resources: dict[str, int]) -> None:
     ("spec", "expected"),
     [
         (PodSpec(), {}),
-        (PodSpec(containers=[box({"cpu": "1"}), box({"cpu": "500m", "memory": "1Mi"})]), {"cpu": 1500, "memory": 1048576}),
+        (
+            PodSpec(containers=[box({"cpu": "1"}), box({"cpu": "500m", "memory": "1Mi"})]),
+            {"cpu": 1500, "memory": 1048576},
+        ),
         # A limit without a request is its own request.
         (PodSpec(containers=[box({"cpu": 1}, {"cpu": 4, "nvidia.com/gpu": 1})]), {"cpu": 1000, "nvidia.com/gpu": 1000}),
         # The largest init container counts where it is larger than the sum of the containers.
         (
-            PodSpec(init_containers=[box({"cpu": 3}), box({"memory": "1k"})], containers=[box({"cpu": 1}), box({"cpu": 1})]),
+            PodSpec(
+                init_containers=[box({"cpu": 3}), box({"memory": "1k"})], containers=[box({"cpu": 1}), box({"cpu": 1})]
+            ),
             {"cpu": 3000, "memory": 1000},
         ),
         # A sidecar runs beside the containers, and beside the init containers after it.
@@ -79,7 +84,9 @@ def test_wire_round_trip(resources: dict[str, int]) -> None:
         (
             PodSpec(
                 containers=[box({"cpu": 1, "memory": 10})],
-                resources=ResourceRequirements(requests={"cpu": 3}, limits={"cpu": 4, "memory": 20, "hugepages-2Mi": 2}),
+                resources=ResourceRequirements(
+                    requests={"cpu": 3}, limits={"cpu": 4, "memory": 20, "hugepages-2Mi": 2}
+                ),
             ),
             {"cpu": 3000, "memory": 10, "hugepages-2Mi": 2},
         ),
