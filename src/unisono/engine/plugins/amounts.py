@@ -1,7 +1,12 @@
-"""Helpers on resource vectors that quota plug-ins share."""
+"""Helpers on resource amounts that quota plug-ins share.
+
+Clusters have a handful of resources, and quota is asked about once per job: plain lists of whole numbers by resource
+row are several times faster here than arrays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +17,12 @@ from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
 if TYPE_CHECKING:
     from unisono.engine.session import Session
 
+Amounts = list[int]
+"""Engine units by resource row, one entry per row of the registry."""
+
+UNLIMITED = 2**62
+"""Stands for "no limit"."""
+
 
 def usable_total(session: Session) -> Vector:
     """``[R]`` what queues can share: nodes that are ready and not cordoned, and what is in use on the others.
@@ -21,36 +32,48 @@ def usable_total(session: Session) -> Vector:
     """
     nodes = session.nodes
     usable = nodes.table.ready & ~nodes.table.unschedulable
+    if usable.all():
+        return np.asarray(nodes.allocatable.sum(axis=1), dtype=np.int64)
     stranded = np.minimum(nodes.used, nodes.allocatable)
     return np.asarray(np.where(usable, nodes.allocatable, stranded).sum(axis=1), dtype=np.int64)
-
-
-def requested_rows(request: Vector) -> list[int]:
-    """Rows that count in a quota check: those asked for, never ``pods``."""
-    return [row for row in np.flatnonzero(request > 0).tolist() if row != PODS]
-
-
-def exceeded(wanted: Vector, limit: Vector, request: Vector) -> list[int]:
-    """Rows of ``request`` in which ``wanted`` is above ``limit``; all ``[R]``."""
-    return [row for row in requested_rows(request) if wanted[row] > limit[row]]
-
-
-def named(registry: ResourceRegistry, vector: Vector, rows: list[int]) -> dict[str, int]:
-    """Amounts of ``rows`` by resource name, zeros included."""
-    return {registry.names[row]: int(vector[row]) for row in rows}
-
-
-def text(registry: ResourceRegistry, vector: Vector, rows: list[int]) -> str:
-    """``cpu 4, memory 8Gi``."""
-    return ", ".join(f"{name} {amount}" for name, amount in to_wire(named(registry, vector, rows)).items())
-
-
-def dominant_share(held: Vector, total: Vector) -> float:
-    """Largest ``held / total`` over the resources of which there is any; ``[R]`` each."""
-    rows = total > 0
-    return float((held[rows] / total[rows]).max(initial=0.0))
 
 
 def aligned(vector: Vector, registry: ResourceRegistry) -> Vector:
     """``vector`` with as many rows as the registry has."""
     return fitted(vector, len(registry))
+
+
+def listed(vector: Vector, registry: ResourceRegistry) -> Amounts:
+    """A vector as a list with one entry per row of the registry."""
+    amounts: Amounts = vector.tolist()
+    return amounts + [0] * (len(registry) - len(amounts))
+
+
+def by_row(amounts: Mapping[str, int] | None, registry: ResourceRegistry, default: int = 0) -> Amounts:
+    """Amounts by name as a list, ``default`` for what is not named."""
+    named_rows = {registry.row(name): amount for name, amount in (amounts or {}).items()}
+    return [named_rows.get(row, default) for row in range(len(registry))]
+
+
+def exceeded(taken: Sequence[int], request: Sequence[int], limit: Sequence[int]) -> list[int]:
+    """Rows that are asked for and in which ``taken`` plus ``request`` is above ``limit``; ``pods`` never counts."""
+    return [
+        row
+        for row, (held, more, most) in enumerate(zip(taken, request, limit, strict=True))
+        if more > 0 and held + more > most and row != PODS
+    ]
+
+
+def dominant_share(held: Sequence[int], total: Sequence[int]) -> float:
+    """Largest ``held / total`` over the resources of which there is any."""
+    return max((mine / whole for mine, whole in zip(held, total, strict=True) if whole > 0), default=0.0)
+
+
+def named(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> dict[str, int]:
+    """Amounts of ``rows`` by resource name, zeros included."""
+    return {registry.names[row]: amounts[row] for row in rows}
+
+
+def text(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> str:
+    """``cpu 4, memory 8Gi``."""
+    return ", ".join(f"{name} {amount}" for name, amount in to_wire(named(registry, amounts, rows)).items())

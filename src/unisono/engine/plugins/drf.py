@@ -13,7 +13,7 @@ from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
-from unisono.engine.plugins.amounts import aligned, dominant_share, usable_total
+from unisono.engine.plugins.amounts import aligned, dominant_share, listed, usable_total
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
@@ -42,11 +42,11 @@ class DrfPlugin(Plugin):
     def open(self, session: Session) -> None:
         """Measure the cluster once."""
         self.session = session
-        self.total = usable_total(session)
+        self.total = listed(usable_total(session), session.registry)
 
     def job_key(self, job: JobState) -> Key:
         """The dominant share."""
-        return 0.0 if job.holds_nothing else dominant_share(aligned(job.claimed, self.session.registry), self.total)
+        return 0.0 if job.holds_nothing else dominant_share(listed(job.claimed, self.session.registry), self.total)
 
     def victims(
         self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
@@ -55,7 +55,8 @@ class DrfPlugin(Plugin):
         if purpose is not Purpose.PREEMPT or task is None:
             return None
         registry = self.session.registry
-        mine = dominant_share(aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry), self.total)
+        wanted = aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry)
+        mine = dominant_share(wanted.tolist(), self.total)
         rest: dict[str, Vector] = {}
         chosen = np.zeros(len(candidates), dtype=np.bool_)
         for index, other in enumerate(candidates):
@@ -66,6 +67,6 @@ class DrfPlugin(Plugin):
             if held is None:
                 held = aligned(job.claimed, registry)
             rest[other.job] = held = held - aligned(other.pod_class.vector, registry)
-            theirs = dominant_share(held, self.total)
+            theirs = dominant_share(held.tolist(), self.total)
             chosen[index] = mine < theirs or abs(mine - theirs) <= DELTA
         return chosen

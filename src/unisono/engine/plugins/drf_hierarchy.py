@@ -28,7 +28,7 @@ class HierarchicalDrfPlugin(DrfPlugin):
         """Build the tree from every job's queue."""
         super().open(session)
         self.paths = {name: path_of(queue.record.annotations) for name, queue in session.queues.items()}
-        self.tree = Tree(self.total.astype(np.float64))
+        self.tree = Tree(np.array(self.total, dtype=np.float64))
         self.held: Amounts = np.zeros(len(self.total))
         self.leaves: dict[str, Amounts] = {}
         for job in session.jobs:

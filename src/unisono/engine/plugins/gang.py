@@ -62,17 +62,19 @@ class GangPlugin(Plugin):
 
     def ready(self, job: JobState) -> bool:
         """Enough tasks hold a place, in all and per role; pending BestEffort tasks count."""
-        return job.is_ready and not any(_short_roles(job, READY_STATES))
+        return job.is_ready and (not job.min_task_member or not any(_short_roles(job, READY_STATES)))
 
     def missing(self, job: JobState) -> int:
         """The shortfall in all, or the sum of shortfalls per role if that is more."""
         total = job.min_member - job.ready_count - job.pending_best_effort
+        if not job.min_task_member:
+            return max(total, 0)
         roles = sum(need - have for _, have, need in _short_roles(job, READY_STATES))
         return max(total, roles, 0)
 
     def pipelined(self, job: JobState) -> Vote | Refusal:
         """Allocated and pipelined tasks together are enough."""
-        if job.is_pipelined and not any(_short_roles(job, _PLACED)):
+        if job.is_pipelined and (not job.min_task_member or not any(_short_roles(job, _PLACED))):
             return Vote.PERMIT
         have, need = job.ready_count + job.waiting_count, job.min_member
         return Refusal(

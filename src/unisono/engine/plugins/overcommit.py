@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unisono.cluster.resources import Vector
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
-from unisono.engine.plugins.amounts import aligned, exceeded, named
+from unisono.engine.plugins.amounts import Amounts, aligned, exceeded, listed, named
 from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
 
@@ -42,32 +41,30 @@ class OvercommitPlugin(Plugin):
         usable = nodes.table.ready & ~nodes.table.unschedulable
         total = nodes.allocatable[:, usable].sum(axis=1)
         used = nodes.used[:, usable].sum(axis=1)
-        scaled = [int(amount * self.factor) for amount in total.tolist()]
-        self.idle = np.array(scaled, dtype=np.int64) - used
+        amounts = zip(total.tolist(), used.tolist(), strict=True)
+        self.idle: Amounts = [int(whole * self.factor) - taken for whole, taken in amounts]
         self.session = session
-        self.admitted = np.zeros(len(self.registry), dtype=np.int64)
 
     @cached_property
-    def promised_before(self) -> Vector:
-        """``[R]`` what jobs admitted in earlier cycles are still promised.
+    def promised(self) -> Amounts:
+        """What admitted jobs are still promised.
 
-        Of each queue only what its share lets it place: jobs that wait for their own queue must not keep the jobs of
-        other queues from being admitted. First asked for when every plug-in is open.
+        Of jobs admitted in earlier cycles only what the share of their queue lets it place: jobs that wait for their
+        own queue must not keep the jobs of others from being admitted. First asked for when every plug-in is open.
         """
         promised = np.zeros(len(self.registry), dtype=np.int64)
         for queue in self.session.queues.values():
             own = aligned(queue.record.inqueue, self.registry)
             room = room_of(self.session, queue)
             promised += own if room is None else np.minimum(own, room)
-        return promised
+        return listed(promised, self.registry)
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while the promise can be kept, in the resources that the job names."""
         if job.min_resources is None:
             return Vote.PERMIT
-        request = aligned(job.min_resources, self.registry)
-        promised = self.promised_before + self.admitted
-        short = exceeded(promised + request, self.idle, request)
+        request = listed(job.min_resources, self.registry)
+        short = exceeded(self.promised, request, self.idle)
         if not short:
             return Vote.PERMIT
         names = ", ".join(f"overused {self.registry.names[row]}" for row in short)
@@ -75,7 +72,7 @@ class OvercommitPlugin(Plugin):
             f"resource in cluster is overused: {names}",
             Cause.CLUSTER_OVERCOMMITTED,
             need=named(self.registry, request, short),
-            have=named(self.registry, promised, short),
+            have=named(self.registry, self.promised, short),
             limit=named(self.registry, self.idle, short),
             event=True,
         )
@@ -83,4 +80,5 @@ class OvercommitPlugin(Plugin):
     def enqueued(self, job: JobState) -> None:
         """The job's minResources are promised now."""
         if job.min_resources is not None:
-            self.admitted += aligned(job.min_resources, self.registry)
+            for row, amount in enumerate(job.min_resources.tolist()):
+                self.promised[row] += amount

@@ -6,7 +6,7 @@ what its capability allows, at least its guarantee. A queue never allocates beyo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,16 +17,24 @@ from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
-from unisono.engine.plugins.amounts import aligned, exceeded, named, requested_rows, text, usable_total
+from unisono.engine.plugins.amounts import (
+    UNLIMITED,
+    Amounts,
+    aligned,
+    by_row,
+    dominant_share,
+    exceeded,
+    listed,
+    named,
+    text,
+    usable_total,
+)
 from unisono.engine.plugins.shares import publish
 from unisono.engine.plugins.waterfill import Share, fill
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, QueueState, Session
-
-UNLIMITED = 2**62
-"""Stands for "no limit" in int64 vectors and as a headroom."""
 
 
 class ProportionPlugin(Plugin):
@@ -39,82 +47,80 @@ class ProportionPlugin(Plugin):
         """Compute what each queue that has jobs deserves."""
         self.session = session
         self.registry = session.registry
-        total = usable_total(session)
+        total = listed(usable_total(session), self.registry)
         queues = [queue for queue in session.queues.values() if queue.job_count]
-        promised = sum((self._amounts(q.record.guarantee) for q in session.queues.values()), self.registry.zeros())
-        free = np.maximum(total - promised, 0)
-        self.real_capability: dict[str, Vector] = {}
+        promised = [0] * len(total)
+        for queue in session.queues.values():
+            if queue.record.guarantee:
+                promised = [a + b for a, b in zip(promised, self._guarantee(queue), strict=True)]
+        self.real_capability: dict[str, Amounts] = {}
         for queue in queues:
-            own = free + self._amounts(queue.record.guarantee)
-            self.real_capability[queue.name] = np.minimum(own, self._limits(queue.record.capability))
+            limits = by_row(queue.record.capability, self.registry, UNLIMITED)
+            rows = zip(total, promised, self._guarantee(queue), limits, strict=True)
+            self.real_capability[queue.name] = [
+                min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows
+            ]
+        self.inqueue = {queue.name: listed(queue.record.inqueue, self.registry) for queue in queues}
+        self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self.deserved = self._water_fill(total, queues)
+        self._demands: dict[int, list[tuple[int, int]]] = {}
         publish(session, self._room)
-        self.inqueue = {queue.name: aligned(queue.record.inqueue, self.registry).copy() for queue in queues}
 
-    def _amounts(self, amounts: Mapping[str, int] | None) -> Vector:
-        """``[R]`` vector, zero for what is not named."""
-        return aligned(self.registry.vector(amounts or {}), self.registry)
+    def _guarantee(self, queue: QueueState) -> Amounts:
+        return by_row(queue.record.guarantee, self.registry)
 
-    def _limits(self, amounts: Mapping[str, int] | None) -> Vector:
-        """``[R]`` vector, unlimited for what is not named."""
-        limits = np.full(len(self.registry), UNLIMITED, dtype=np.int64)
-        for name, amount in (amounts or {}).items():
-            limits[self.registry.row(name)] = amount
-        return limits
-
-    def _water_fill(self, total: Vector, queues: list[QueueState]) -> dict[str, Vector]:
-        deserved = {queue.name: self.registry.zeros() for queue in queues}
-        requests = {queue.name: aligned(queue.record.request, self.registry).copy() for queue in queues}
+    def _water_fill(self, total: Amounts, queues: list[QueueState]) -> dict[str, Amounts]:
+        requests = {queue.name: listed(queue.record.request, self.registry) for queue in queues}
         self._add_unborn(total, requests)
-        guarantees = {queue.name: self._amounts(queue.record.guarantee) for queue in queues}
-        for row in range(len(self.registry)):
+        guarantees = {queue.name: self._guarantee(queue) for queue in queues}
+        deserved: dict[str, Amounts] = {queue.name: [] for queue in queues}
+        for row, amount in enumerate(total):
             shares = [
                 Share(
                     queue.record.weight,
-                    int(requests[queue.name][row]),
-                    int(self.real_capability[queue.name][row]),
-                    int(guarantees[queue.name][row]),
+                    requests[queue.name][row],
+                    self.real_capability[queue.name][row],
+                    guarantees[queue.name][row],
                 )
                 for queue in queues
             ]
-            for queue, amount in zip(queues, fill(int(total[row]), shares), strict=True):
-                deserved[queue.name][row] = amount
+            for queue, part in zip(queues, fill(amount, shares), strict=True):
+                deserved[queue.name].append(part)
         return deserved
 
-    def _add_unborn(self, total: Vector, requests: dict[str, Vector]) -> None:
+    def _add_unborn(self, total: Amounts, requests: dict[str, Amounts]) -> None:
         """Add what PodGroups will ask for whose pods are created only after their admission.
 
         Without it a queue of waiting jobs seems to want nothing, and the others take its share. Jobs that could not be
         admitted even into an empty cluster ask for nothing.
         """
+        nothing = [0] * len(total)
         for job in self.session.active:
             record = job.record
-            if job.min_resources is None or len(record.tasks) >= job.min_member or not job.queue.open:
+            missing = job.min_member - len(record.tasks)
+            if missing <= 0 or job.min_resources is None or not job.queue.open:
                 continue
-            wanted = aligned(job.min_resources, self.registry)
-            limit = np.minimum(total, self.real_capability[job.queue.name])
-            if job.phase in ("Pending", "Inqueue") and not exceeded(wanted, limit, wanted):
-                unborn = np.maximum(wanted - aligned(record.request, self.registry), 0)
-                unborn[PODS] = job.min_member - len(record.tasks)
-                requests[job.queue.name] += unborn
+            if job.phase not in ("Pending", "Inqueue"):
+                continue
+            wanted = listed(job.min_resources, self.registry)
+            if exceeded(nothing, wanted, total) or exceeded(nothing, wanted, self.real_capability[job.queue.name]):
+                continue
+            asked = requests[job.queue.name]
+            for row, (amount, present) in enumerate(zip(wanted, listed(record.request, self.registry), strict=True)):
+                asked[row] += missing if row == PODS else max(amount - present, 0)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""
         deserved = self.deserved.get(queue.name)
-        return None if deserved is None else np.maximum(deserved - aligned(queue.claimed, self.registry), 0)
+        return None if deserved is None else np.maximum(np.array(deserved) - aligned(queue.claimed, self.registry), 0)
 
     # ---- orders and admission
 
     def queue_key(self, queue: QueueState) -> Key:
         """Higher ``spec.priority`` first, then the smaller share of what is deserved."""
-        return -queue.record.priority, self._share(queue)
-
-    def _share(self, queue: QueueState) -> float:
         deserved = self.deserved.get(queue.name)
-        if deserved is None:
-            return 0.0
-        rows = deserved > 0
-        return float((aligned(queue.claimed, self.registry)[rows] / deserved[rows]).max(initial=0.0))
+        share = 0.0 if deserved is None else dominant_share(listed(queue.claimed, self.registry), deserved)
+        return -queue.record.priority, share
 
     def enqueueable(self, job: JobState) -> Vote | Refusal:
         """Permit while minResources fit into the queue's real capability, beside what it holds and has promised."""
@@ -123,11 +129,13 @@ class ProportionPlugin(Plugin):
             return _closed(queue)
         if job.min_resources is None or queue.name not in self.deserved:
             return Vote.PERMIT
-        request = aligned(job.min_resources, self.registry)
-        taken = aligned(queue.claimed, self.registry) + self.inqueue[queue.name]
-        taken = taken - aligned(queue.record.elastic, self.registry)
+        request = listed(job.min_resources, self.registry)
+        parts = zip(
+            listed(queue.claimed, self.registry), self.inqueue[queue.name], self.elastic[queue.name], strict=True
+        )
+        taken = [held + promised - elastic for held, promised, elastic in parts]
         limit = self.real_capability[queue.name]
-        short = exceeded(taken + request, limit, request)
+        short = exceeded(taken, request, limit)
         if not short:
             return Vote.PERMIT
         names = ", ".join(f"insufficient {self.registry.names[row]}" for row in short)
@@ -142,9 +150,12 @@ class ProportionPlugin(Plugin):
 
     def enqueued(self, job: JobState) -> None:
         """Reserve minResources, less what pods behind foreign gates would use."""
-        if job.min_resources is not None and job.queue.name in self.inqueue:
-            gated = aligned(job.record.gated_request, self.registry)
-            self.inqueue[job.queue.name] += np.maximum(aligned(job.min_resources, self.registry) - gated, 0)
+        promised = self.inqueue.get(job.queue.name)
+        if job.min_resources is None or promised is None:
+            return
+        gated = listed(job.record.gated_request, self.registry)
+        for row, amount in enumerate(job.min_resources.tolist()):
+            promised[row] += max(amount - gated[row], 0)
 
     # ---- quota
 
@@ -153,10 +164,10 @@ class ProportionPlugin(Plugin):
         deserved = self.deserved.get(queue.name)
         if deserved is None:
             return None
-        held = aligned(queue.claimed, self.registry)
-        if bool((held < deserved).any()):
+        held = listed(queue.claimed, self.registry)
+        if any(mine < share for mine, share in zip(held, deserved, strict=True)):
             return None
-        rows = np.flatnonzero(deserved > 0).tolist()
+        rows = [row for row, share in enumerate(deserved) if share > 0]
         return Refusal(
             f"queue {queue.name} holds all of its share ({text(self.registry, deserved, rows) or 'nothing'})",
             Cause.OVER_SHARE,
@@ -166,32 +177,33 @@ class ProportionPlugin(Plugin):
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
         """Refused when the task would take its queue over the share in a resource that the task asks for."""
-        return self._over_share(queue, pod_class.vector)
+        return self._over_share(queue, listed(pod_class.vector, self.registry))
 
     def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
         """Tasks of the class that still fit into the share."""
         deserved = self.deserved.get(queue.name)
         if not queue.open or deserved is None:
             return 0
-        rows = requested_rows(pod_class.vector)
-        if not rows:
-            return UNLIMITED
-        room = (deserved - aligned(queue.claimed, self.registry))[rows] // pod_class.vector[rows]
-        return max(int(room.min()), 0)
+        demand = self._demands.get(pod_class.id)
+        if demand is None:
+            pairs = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
+            demand = self._demands[pod_class.id] = [pair for pair in pairs if pair[0] != PODS]
+        held = queue.claimed.item
+        return max(min(((deserved[row] - held(row)) // need for row, need in demand), default=UNLIMITED), 0)
 
     def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
         """Resources may be taken from others only as far as the own share reaches."""
         request = sum((aligned(c.vector, self.registry) for c in classes), self.registry.zeros())
-        return self._over_share(queue, request)
+        return self._over_share(queue, request.tolist())
 
-    def _over_share(self, queue: QueueState, request: Vector) -> Refusal | None:
+    def _over_share(self, queue: QueueState, request: Amounts) -> Refusal | None:
         if not queue.open:
             return _closed(queue)
         deserved = self.deserved.get(queue.name)
         if deserved is None:
             return None
-        request, held = aligned(request, self.registry), aligned(queue.claimed, self.registry)
-        short = exceeded(held + request, deserved, request)
+        held = listed(queue.claimed, self.registry)
+        short = exceeded(held, request, deserved)
         if not short:
             return None
         capped = self.real_capability[queue.name]
@@ -221,7 +233,7 @@ class ProportionPlugin(Plugin):
             if job is None or deserved is None:
                 continue
             amounts = held.setdefault(job.queue.name, aligned(job.queue.claimed, self.registry))
-            if bool((amounts > deserved).any()):
+            if bool((amounts > np.array(deserved)).any()):
                 held[job.queue.name] = amounts - aligned(other.pod_class.vector, self.registry)
                 chosen[index] = True
         return chosen
