@@ -65,7 +65,7 @@ class History:
         keep, count = self._retention, 0
         while len(self._events) - count > keep.events:
             event = self._events[count]
-            if now - event.at <= keep.seconds and self._bytes <= keep.max_bytes:
+            if now - event.at < keep.seconds and self._bytes <= keep.max_bytes:
                 break
             self._bytes -= len(event.entry.data)
             count += 1

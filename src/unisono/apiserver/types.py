@@ -63,7 +63,9 @@ class DeleteOptions:
 
         """
         body = body or {}
-        preconditions = body.get("preconditions") or {}
+        preconditions = body.get("preconditions")
+        if preconditions is None:
+            preconditions = {}
         if not isinstance(preconditions, Mapping):
             raise _bad("preconditions: Invalid value: must be an object")
         grace = body.get("gracePeriodSeconds")
