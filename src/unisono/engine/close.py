@@ -125,7 +125,7 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Hel
     last = report.last_places() if report is not None else {}
     fit = report.fit.text if report is not None and report.fit is not None else ""
     general = messages.job_fit_text(job, report if fit == "" else None)
-    for task in job.record.pending.values():
+    for _, task in sorted(job.record.pending.items()):
         if task.gated or not task.owned or task.key in job.places:
             continue
         place = last.get(task.key)

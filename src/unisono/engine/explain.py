@@ -11,7 +11,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.capacity import CapacityOf
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
-from unisono.engine.reports import JobReport
+from unisono.engine.reports import JobReport, by_importance
 from unisono.engine.suggest import holders_of, suggest_for_fit, suggest_for_refusal
 from unisono.engine.verdict import Cause, Verdict
 
@@ -48,7 +48,8 @@ def _missing_queue(record: Job) -> Verdict:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """``cpu 2, memory 4Gi``."""
-    return ", ".join(f"{name} {value}" for name, value in to_wire(amounts).items())
+    wire = to_wire(amounts)
+    return ", ".join(f"{name} {wire[name]}" for name in sorted(wire, key=by_importance))
 
 
 class Explainer:

@@ -84,6 +84,11 @@ class JobReport:
         }
 
 
+def by_importance(resource: str) -> tuple[bool, bool, str]:
+    """Sort key of resource names: cpu, memory, then the others by name; so no text depends on who came first."""
+    return resource != "cpu", resource != "memory", resource
+
+
 class FitReporter:
     """Finds out why a class fits nowhere; equal questions in an unchanged session are answered once."""
 
@@ -124,13 +129,12 @@ class FitReporter:
         if checked:
             rows = pod_class.rows
             short = view.future_idle[rows] < pod_class.amounts[:, None]
-            for position, row in enumerate(rows.tolist()):
-                first = short[position] & passed
-                number = int(first.sum())
+            names = [self.session.registry.names[row] for row in rows.tolist()]
+            for position in sorted(range(len(names)), key=lambda at: by_importance(names[at])):
+                number = int((short[position] & passed).sum())
                 if number:
-                    name = self.session.registry.names[row]
-                    lacking[name] += number
-                    counts[f"Insufficient {name}"] += number
+                    lacking[names[position]] += number
+                    counts[f"Insufficient {names[position]}"] += number
                 passed &= ~short[position]
         causes: Counter[Cause] = Counter({Cause.NODES_FULL: sum(lacking.values())})
         static = self.static.result(pod_class, self.session, self.hooks)

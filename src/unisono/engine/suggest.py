@@ -10,6 +10,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.capacity import EmptyFit
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
+from unisono.engine.reports import by_importance
 from unisono.engine.verdict import Cause, Holder
 
 _MOST_HOLDERS = 3
@@ -27,13 +28,15 @@ def suggest_for_refusal(job: JobState, refusal: Refusal) -> str:
     }
     if not short:
         return ""
-    by = ", ".join(f"{name} by {amount}" for name, amount in to_wire(short).items())
+    wire = to_wire(short)
+    names = sorted(wire, key=by_importance)
+    by = ", ".join(f"{name} by {wire[name]}" for name in names)
     if refusal.cause is Cause.OVER_CAPABILITY:
         return f"queue {queue}: raise capability {by}"
     if refusal.cause is Cause.OVER_SHARE:
         return f"wait for other jobs of queue {queue}, or raise its share of {by}"
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
-        return f"add nodes with {', '.join(f'{name} {amount}' for name, amount in to_wire(short).items())}"
+        return f"add nodes with {', '.join(f'{name} {wire[name]}' for name in names)}"
     return ""
 
 
@@ -70,8 +73,9 @@ def _too_large(cycle: Cycle, task: Task, empty: EmptyFit) -> str:
         return ""
     if not over:
         return "no single node has all that one pod requests; request less, or add a larger node"
-    limits = ", ".join(f"{name} {amount}" for name, amount in to_wire(over).items())
-    lacking = [name for name, amount in over.items() if amount == 0]
+    wire = to_wire(over)
+    limits = ", ".join(f"{name} {wire[name]}" for name in sorted(wire, key=by_importance))
+    lacking = sorted(name for name, amount in over.items() if amount == 0)
     if lacking:
         return f"no node offers {', '.join(lacking)}; add one that does, or request none"
     return f"request at most {limits} per pod (the largest node), or add a larger node"
@@ -99,7 +103,7 @@ def _port_holder(cycle: Cycle, task: Task) -> str:
 def holders_of(cycle: Cycle, need: Mapping[str, int], exclude: str) -> tuple[Holder, ...]:
     """Queues that hold most of what is needed, largest first."""
     registry = cycle.session.registry
-    rows = {name: row for name in need if (row := registry.find(name)) is not None}
+    rows = {name: row for name in sorted(need, key=by_importance) if (row := registry.find(name)) is not None}
     if not rows:
         return ()
     first = next(iter(rows.values()))
