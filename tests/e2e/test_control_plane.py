@@ -127,7 +127,7 @@ def test_bad_input_names_the_field_and_stores_nothing(start_plane: Start) -> Non
         done = plane.try_kubectl("apply", "-f", "-", text=JOB.replace(old, new, 1))
         assert done.returncode == 1, title
         assert expected in done.stderr, f"{title}: {done.stderr}"
-        assert not plane.objects("vcjobs"), title
+        assert not plane.objects("vcjob"), title
 
 
 def test_a_closed_queue_refuses_jobs(start_plane: Start) -> None:
@@ -139,7 +139,7 @@ def test_a_closed_queue_refuses_jobs(start_plane: Start) -> None:
     done = plane.try_kubectl("apply", "-f", "-", text=JOB.replace("queue: default", "queue: queue-a"))
     assert done.returncode == 1
     assert "queue-a" in done.stderr
-    assert not plane.objects("vcjobs")
+    assert not plane.objects("vcjob")
 
 
 def test_detach_and_down(tmp_path: Path) -> None:

@@ -73,14 +73,14 @@ def test_kill_in_the_middle_of_500_submissions_loses_no_acknowledged_job(start_p
     before = set(submitter.acknowledged)
     assert JOBS // 4 <= len(before) < JOBS
     plane.start()
-    names = [item["metadata"]["name"] for item in plane.objects("vcjobs")]
+    names = [item["metadata"]["name"] for item in plane.objects("vcjob")]
     assert len(names) == len(set(names))
     assert before <= set(names)
     again = Submitter(plane)
     with ThreadPoolExecutor(16) as pool:
         codes = list(pool.map(again.submit, range(JOBS)))
     assert set(codes) <= {201, 409}
-    assert {item["metadata"]["name"] for item in plane.objects("vcjobs")} == {f"job-{n}" for n in range(JOBS)}
+    assert {item["metadata"]["name"] for item in plane.objects("vcjob")} == {f"job-{n}" for n in range(JOBS)}
     assert codes.count(409) == len(names)
 
 
