@@ -28,7 +28,7 @@ def test_parsing(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "2026-11-20", "2026-11-20T16:33:50", "2026-11-20 16:33:50Z"])
 def test_not_a_time(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"RFC 3339|isoformat"):
         parse_time(text)
 
 
