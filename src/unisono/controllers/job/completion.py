@@ -14,7 +14,7 @@ def pending_rule(view: JobView, counts: Tally) -> Outcome:
     """Running as soon as the gang is there: running, or through already. Failed if it never will be."""
     arrived = counts.running + counts.succeeded + counts.failed
     if view.min_available <= arrived:
-        return phases.RUNNING, f"{arrived} of {view.total} pods have started; {view.min_available} are needed"
+        return phases.RUNNING, ""
     blocked = unreachable(view, counts)
     if blocked and not counts.alive:
         return phases.FAILED, _blocked(blocked)

@@ -64,12 +64,19 @@ def occurrences(
         now: seconds since 1970; the time of events that no object dates.
 
     """
-    current = [pod for pod in pods if pod.version >= view.version and not pod.marked]
-    found = [occurrence for pod in current for occurrence in _of_pod(view, pod)]
+    by_task: dict[str, list[PodView]] = {task.name: [] for task in view.tasks}
+    for pod in pods:
+        if pod.task in by_task:
+            by_task[pod.task].append(pod)
+    found: list[Occurrence] = []
     for task in view.tasks:
-        mine = [pod for pod in current if pod.task == task.name and pod.index < task.replicas]
-        found += _of_task(task, pods, mine)
-        found += _lost(view, task, pods, expected, now)
+        mine = by_task[task.name]
+        current = [
+            pod for pod in mine if pod.version >= view.version and not pod.marked and 0 <= pod.index < task.replicas
+        ]
+        found += [occurrence for pod in current for occurrence in _of_pod(pod)]
+        found += _of_task(task, mine, current)
+        found += _lost(view, task, mine, expected, now)
     found += _remembered(view, pods, found)
     if pod_group is not None and pod_group.status.phase == UNKNOWN and group_version(view, pod_group) == view.version:
         found.append(Occurrence(UNKNOWN, now, "the pod group has lost a part of its pods"))
@@ -82,10 +89,7 @@ def group_version(view: JobView, pod_group: PodGroup) -> int:
     return int(text) if text.isdigit() else view.version
 
 
-def _of_pod(view: JobView, pod: PodView) -> Iterator[Occurrence]:
-    task = view.task(pod.task)
-    if task is None or not 0 <= pod.index < task.replicas:
-        return
+def _of_pod(pod: PodView) -> Iterator[Occurrence]:
     if pod.deleting:
         yield _at(pod, POD_EVICTED, pod.deleted, f"pod {pod.name} was deleted")
     if pod.phase == "Failed":
@@ -95,7 +99,7 @@ def _of_pod(view: JobView, pod: PodView) -> Iterator[Occurrence]:
 
 
 def _of_task(task: TaskView, pods: list[PodView], current: list[PodView]) -> Iterator[Occurrence]:
-    done = [pod for pod in pods if pod.task == task.name and pod.phase == "Succeeded" and not pod.marked]
+    done = [pod for pod in pods if pod.phase == "Succeeded" and not pod.marked]
     if task.replicas and len(done) >= task.replicas and any(pod.phase == "Succeeded" for pod in current):
         last = max(done, key=lambda pod: pod.ended)
         yield _at(last, TASK_COMPLETED, last.ended, f"all pods of task {task.name} succeeded")
@@ -110,8 +114,8 @@ def _lost(
     view: JobView, task: TaskView, pods: list[PodView], expected: frozenset[str], now: float
 ) -> Iterator[Occurrence]:
     """Pods that were counted in the last status and vanished without being seen on their way out."""
-    here = {pod.index for pod in pods if pod.task == task.name}
-    counted = sum(1 for pod in pods if pod.task == task.name and not pod.marked and 0 <= pod.index < task.replicas)
+    here = {pod.index for pod in pods}
+    counted = sum(1 for pod in pods if not pod.marked and 0 <= pod.index < task.replicas)
     missing = min(recorded_pods(view.status, task.name), task.replicas) - counted
     for index in range(task.replicas):
         name = task.pod_name(index)

@@ -8,13 +8,14 @@ from unisono.api.core import Pod
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import keys
-from unisono.controllers.objects import Vanishing
 from unisono.controllers.owners import controller_of
 from unisono.controllers.podgroup.decide import INHERITING, group_name, needs_group, pod_group_for
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.controller import Context, Controller
 
 SCHEDULER_NAMES = ("volcano", "unisono")
+# Seconds until a group that is being deleted is looked at again.
+_VANISHING_RETRY = 1.0
 
 
 class PodGroupController(Controller):
@@ -44,7 +45,7 @@ class PodGroupController(Controller):
         if known is None:
             await self._create(pod)
         elif known.metadata.deletion_timestamp:
-            raise Vanishing(f"podgroup {known.key} is being deleted; waiting until it is gone.")
+            return _VANISHING_RETRY
         # With the uid a pod that took over the name is not given the group of its predecessor.
         patch = {"metadata": {"uid": meta.uid, "annotations": {keys.GROUP_NAME: name}}}
         try:
