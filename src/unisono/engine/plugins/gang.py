@@ -43,7 +43,7 @@ class GangPlugin(Plugin):
 
     def valid(self, job: JobState) -> Refusal | None:
         """Enough pods exist, per role and in all."""
-        for role, have, need in _short_roles(job, VALID_STATES):
+        for role, have, need in _short_roles(job, VALID_STATES) if job.min_task_member else ():
             return Refusal(
                 f"Not enough valid pods of each task for gang-scheduling: {role} has {have} of {need}",
                 Cause.TOO_FEW_PODS,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from unisono.api.core import NodeSelector
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.config_arguments import Argument, argument_value
@@ -24,10 +25,14 @@ CORDONED = Reason("node(s) were unschedulable", unresolvable=True)
 DEAD = Reason("node(s) were not ready", unresolvable=True)
 AFFINITY = Reason("node(s) didn't match Pod's node affinity/selector", unresolvable=True)
 TAINTS = Reason("node(s) had untolerated taint(s)", unresolvable=True)
+POD_AFFINITY = Reason("this version cannot honour required pod affinity or anti-affinity", unresolvable=True)
 PORTS = Reason("node(s) didn't have free ports for the requested pod ports", cause=Cause.PORT_TAKEN)
 
 _NODE_AFFINITY = Argument("predicate.NodeAffinityEnable", "bool", True, "node selector and required node affinity")
 _NODE_PORTS = Argument("predicate.NodePortsEnable", "bool", True, "host ports")
+_POD_AFFINITY = Argument(
+    "predicate.PodAffinityEnable", "bool", True, "refuse pods with required inter-pod affinity; false ignores it"
+)
 _TAINTS = Argument("predicate.TaintTolerationEnable", "bool", True, "taints NoSchedule and NoExecute")
 
 
@@ -43,7 +48,7 @@ class PredicatesPlugin(Plugin):
         _NODE_AFFINITY,
         _NODE_PORTS,
         _TAINTS,
-        _ignored("predicate.PodAffinityEnable", "bool", True, "inter-pod affinity"),
+        _POD_AFFINITY,
         _ignored("predicate.NodeVolumeLimitsEnable", "bool", True, "CSI volume limits"),
         _ignored("predicate.VolumeZoneEnable", "bool", True, "zones of volumes"),
         _ignored("predicate.PodTopologySpreadEnable", "bool", True, "topology spread"),
@@ -57,6 +62,14 @@ class PredicatesPlugin(Plugin):
         _ignored("volumebinding.shape", "list", None, "volume binding"),
         _ignored("dynamicresources.filterTimeoutSeconds", "int", 10, "resource claims"),
     )
+
+    def prefilter(self, task: Task) -> Reason | None:
+        """Refuses pods whose required inter-pod affinity would otherwise be broken without a word."""
+        if task.pod_class.affinity is None or not argument_value(_POD_AFFINITY, self.arguments):
+            return None
+        near, away = task.pod_class.affinity.pod_affinity, task.pod_class.affinity.pod_anti_affinity
+        wanted = any(term and term.required_during_scheduling_ignored_during_execution for term in (near, away))
+        return POD_AFFINITY if wanted else None
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Unschedulable, not ready, node selector and affinity, taints."""
