@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.build import GANG, cluster, config, flatten, group, node, pod, queue, schedule
 
+from support.build import GANG, cluster, config, flatten, group, node, pod, queue, schedule
 from unisono.api.base import Object
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions

@@ -214,7 +214,7 @@ def gang(
     needed = size if minimum is None else minimum
     wanted: dict[str, Any] | None = None
     if min_resources:
-        plain = {key: value for key, value in pod_options.items() if key in ("cpu", "gpu")}
+        plain = {key: value for key, value in ({"cpu": 1} | pod_options).items() if key in ("cpu", "gpu")}
         wanted = {key: value * needed for key, value in plain.items()}
     head = group(
         name,

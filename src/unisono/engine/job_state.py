@@ -9,9 +9,7 @@ from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import Vector
 from unisono.cluster.status import (
     ALLOCATED_STATES,
-    READY_STATES,
     STATUS_COUNT,
-    VALID_STATES,
     TaskStatus,
     count,
 )

@@ -1,0 +1,167 @@
+"""Plug-ins that raise, decisions that break a rule: others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.build import bound_per_job, cluster, config, gang, nodes, placed, schedule
+from unisono.cluster.podclass import PodClass
+from unisono.engine import placing, tables
+from unisono.engine.answers import FloatArray, RawScore, Veto, Vote
+from unisono.engine.hooks import Hooks
+from unisono.engine.job_state import JobState
+from unisono.engine.plugin import HOOK_FLAGS, Plugin
+from unisono.engine.verdict import Cause
+from unisono.engine.view import NodeView
+
+
+def raising(hook: str) -> type[Plugin]:
+    def fail(self: Plugin, *_: Any) -> Any:
+        raise RuntimeError("broken")
+
+    return type("Broken", (Plugin,), {"name": "broken", hook: fail})
+
+
+@pytest.mark.parametrize("hook", [*HOOK_FLAGS, "open", "close"])
+def test_a_plugin_that_raises_is_switched_off_and_the_cycle_goes_on(hook: str) -> None:
+    settings = config(("broken", "gang"), ("predicates",))
+    state = cluster(nodes(2, cpu=2), gang("a", 2, phase="Pending", min_resources=True), gang("b", 9), gang("c", 1))
+    decisions = schedule(state, settings, plugins={"broken": raising(hook)})
+    assert bound_per_job(decisions) == {"a": 2, "c": 1}
+    asked = hook not in ("starving", "preemptive", "victims")
+    assert [v.subject for v in decisions.violations] == (["plug-in broken"] if asked else [])
+
+
+def test_a_plugin_that_cannot_be_built_or_does_not_exist_is_reported() -> None:
+    def init(self: Plugin, _: Any) -> None:
+        raise ValueError("no such weight")
+
+    unbuilt = type("Unbuilt", (Plugin,), {"name": "unbuilt", "__init__": init})
+    settings = config(
+        ("gang", "unbuilt", "nowhere"),
+    )
+    decisions = schedule(cluster(nodes(1), gang("j", 1)), settings, plugins={"unbuilt": unbuilt})
+    assert len(decisions.binds) == 1
+    assert [v.message for v in decisions.violations] == [
+        "plug-in unbuilt could not be built and is off for this cycle: ValueError: no such weight",
+        "plug-in nowhere does not exist and is off for this cycle",
+    ]
+
+
+def test_an_action_that_fails_takes_back_what_it_had_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Hooks.ready
+
+    def ready(self: Hooks, job: JobState) -> bool:
+        if job.name == "b" and job.ready_count:
+            raise RuntimeError("engine bug")
+        return real(self, job)
+
+    monkeypatch.setattr(Hooks, "ready", ready)
+    decisions = schedule(cluster(nodes(2), gang("a", 1), gang("b", 2, created=1), gang("c", 1, created=2)))
+    assert bound_per_job(decisions) == {"a": 1}
+    assert any(v.subject == "action allocate" for v in decisions.violations)
+
+
+def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables.CandidateTable, "fits", lambda self, view: np.ones(view.size, dtype=np.bool_))
+    decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2)))
+    assert not decisions.binds
+    assert decisions.verdicts["ns/j"].cause is Cause.INVARIANT
+    assert "node n000 would be given more cpu than it has" in decisions.violations[0].message
+
+
+def test_a_partial_gang_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hooks, "ready", lambda self, job: job.ready_count > 0)
+    monkeypatch.setattr(placing, "_worth_going_on", lambda cycle, job: False)
+    decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2), gang("other", 1, cpu=0, created=1)))
+    assert "j" not in bound_per_job(decisions)
+    assert decisions.violations[0].message.endswith("below minMember 2")
+
+
+class Fast(Plugin):
+    """The worked example of the contract."""
+
+    name = "fast"
+
+    def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[RawScore]:
+        has = nodes.label_codes("fast") >= 0
+        return [RawScore(has.astype(float), weight=self.arguments.get("fast.weight", 1.0) * 100)]
+
+
+def test_the_worked_example() -> None:
+    from support.build import node
+
+    settings = config(("gang",), ("fast",), arguments={"fast": {"fast.weight": 2.0}})
+    state = cluster(node("a"), node("b", labels={"fast": "yes"}), gang("j", 1))
+    assert placed(schedule(state, settings, plugins={"fast": Fast})) == {"j-w-0": "b"}
+
+
+class Spread(Plugin):
+    """Keeps its own books, so its answers are no function of the view: at most one task per node and session."""
+
+    name = "spread"
+    pure = False
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.used: set[int] = set()
+
+    def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        self.used.update(nodes)
+
+    def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        self.used.difference_update(nodes)
+
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        from unisono.engine.answers import Reason
+
+        taken = np.isin(nodes.columns, sorted(self.used))
+        return [Veto(taken, Reason("node(s) were used already"))]
+
+
+def test_a_plugin_with_books_of_its_own_is_asked_for_each_task() -> None:
+    settings = config(("gang",), ("spread",))
+    state = cluster(nodes(3), gang("a", 4), gang("b", 3, created=1))
+    decisions = schedule(state, settings, plugins={"spread": Spread})
+    assert sorted(placed(decisions).items()) == [("b-w-0", "n000"), ("b-w-1", "n001"), ("b-w-2", "n002")]
+    assert decisions.verdicts["ns/a"].reasons == {"node(s) were used already": 3}
+
+
+def test_votes_end_with_the_first_tier_that_permits() -> None:
+    """Appendix A6: a permit of an earlier tier saves from a later refusal; in the same tier the refusal wins."""
+    from unisono.engine.answers import Refusal
+
+    class Yes(Plugin):
+        name = "yes"
+
+        def enqueueable(self, job: JobState) -> Vote | Refusal:
+            return Vote.PERMIT
+
+    class No(Plugin):
+        name = "no"
+
+        def enqueueable(self, job: JobState) -> Vote | Refusal:
+            return Refusal("no", Cause.OVER_SHARE)
+
+    both = {"yes": Yes, "no": No}
+    job = gang("j", 1, phase="Pending", min_resources=True)
+    assert schedule(cluster(nodes(1), job), config(("yes",), ("no",)), plugins=both).binds
+    assert not schedule(cluster(nodes(1), job), config(("yes", "no")), plugins=both).binds
+    assert not schedule(cluster(nodes(1), job), config(("no",), ("yes",)), plugins=both).binds
+
+
+def test_scores_that_are_no_numbers_exclude_the_node() -> None:
+    class Odd(Plugin):
+        name = "odd"
+
+        def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
+            return np.where(nodes.columns == 0, np.nan, 1.0)
+
+        pure = False
+
+    decisions = schedule(cluster(nodes(2), gang("j", 1)), config(("odd",)), plugins={"odd": Odd})
+    assert placed(decisions) == {"j-w-0": "n001"}
