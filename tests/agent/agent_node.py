@@ -12,8 +12,9 @@ import msgspec
 from support.memory import MemoryClient
 from unisono.agent.agent import Agent
 from unisono.agent.logs import FileLogSource
-from unisono.api.core import Pod
-from unisono.api.kinds import PODS
+from unisono.api.base import ObjectMeta
+from unisono.api.core import ConfigMap, Event, Pod
+from unisono.api.kinds import CONFIG_MAPS, EVENTS, PODS
 
 DEADLINE = 30.0
 
@@ -74,8 +75,21 @@ class Node:
             await self._task
             self.agent = None
 
+    def abandon(self) -> None:
+        """Let the agent vanish as SIGKILL would: nothing is said to the API, no process is ended."""
+        assert self.agent is not None
+        assert self._task is not None
+        self._task.cancel()
+        self.agent = None
+
+    def events(self, reason: str) -> list[Event]:
+        return [event for event in self.client.objects(EVENTS) if event.reason == reason]
+
     def run(self, pod: Pod) -> Pod:
         return self.client.put(PODS, pod)
+
+    def config_map(self, name: str, data: dict[str, str]) -> None:
+        self.client.put(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data))
 
     def pod(self, name: str) -> Pod | None:
         return self.client.find(PODS, f"default/{name}")

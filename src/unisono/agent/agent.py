@@ -76,6 +76,7 @@ class Agent:
         self._working_dir, self._allowed = working_dir or Path.cwd(), isolation
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._leaving = False
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._host: Host | None = None
@@ -88,6 +89,7 @@ class Agent:
         Raises:
             AgentError: this machine cannot run pods.
         """
+        self._ended.clear()
         self._layout.create()
         isolation = await asyncio.to_thread(find_isolation, self._layout.root, self._machine.addresses, self._allowed)
         _log.info(
@@ -112,10 +114,11 @@ class Agent:
 
     async def stop(self, kill_pods: bool = False) -> None:
         """End ``run``; with ``kill_pods`` every process of every pod ends first, within its grace period."""
-        if kill_pods:
-            await asyncio.gather(*(worker.end_all() for worker in list(self._workers.values())))
+        self._leaving = True
         if self._registration is not None:
             await self._registration.leave()
+        if kill_pods:
+            await asyncio.gather(*(worker.end_all() for worker in list(self._workers.values())))
         self._stop.set()
         if self._host is not None:
             await self._ended.wait()
@@ -197,7 +200,7 @@ class Agent:
     def _adopt(self, uid: str, pod: Pod) -> None:
         """Take a pod over; its address is given at once, so that its peers can name it before it runs."""
         host = self._host
-        if host is None:
+        if host is None or self._leaving:
             return
         address = host.addresses.allocate(uid)
         if pod.status.phase not in _FINAL:
@@ -244,9 +247,9 @@ class Agent:
                 await self._forget(directory.uid)
         host.addresses.keep_only(set(self._workers))
 
-    def _content_changed(self, event_type: EventType, new: Object, old: Object | None) -> None:
-        """Bring the volumes of running pods up to date with a changed ConfigMap or Secret."""
-        if event_type != "MODIFIED":
+    def _content_changed(self, event_type: EventType, new: Object, _: Object | None) -> None:
+        """Bring volumes up to date with a ConfigMap or Secret, and start what waited for it."""
+        if event_type == "DELETED":
             return
         name, namespace = new.metadata.name, new.metadata.namespace
         for worker in self._workers.values():
@@ -267,6 +270,9 @@ class Agent:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        # The next ``run`` builds its workers anew, from the API and from disk.
+        self._workers.clear()
+        self._tasks.clear()
         if self._host is not None:
             self._host.names.close()
             await self._host.recorder.close()

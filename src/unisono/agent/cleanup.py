@@ -10,7 +10,8 @@ from pathlib import Path
 
 from unisono.agent import processes
 from unisono.agent.cgroups import Cgroups
-from unisono.agent.layout import Layout, PodDir
+from unisono.agent.layout import Layout, PodDir, RunDir
+from unisono.agent.processes import Process
 from unisono.kube.clock import Clock
 
 _PATIENCE = 5.0
@@ -36,18 +37,22 @@ def kill_leftover_pods(data_dir: Path) -> int:
 def end_pod(directory: PodDir, cgroups: Cgroups | None) -> bool:
     """Kill what runs of a pod and wait for its end (blocking); False when nothing ran."""
     held = [run for run in directory.all_runs() if run.is_held()]
-    found = [process for run in held if (process := processes.find(run)) is not None]
-    for process in found:
-        processes.end_now(process)
     deadline = time.monotonic() + _PATIENCE
-    while any(run.is_held() for run in held) and time.monotonic() < deadline:
+    # Asked again and again: a shim that has only just started does not listen yet.
+    while (left := [run for run in held if run.is_held()]) and time.monotonic() < deadline:
+        for process in _shims(left):
+            processes.end_now(process)
         time.sleep(_POLL)
-    for process in found:
+    for process in _shims(left):
         processes.end_shim(process)
     if cgroups is not None:
         cgroups.kill(directory.uid)
         _wait_for_removal(cgroups, directory.uid)
     return bool(held)
+
+
+def _shims(runs: list[RunDir]) -> list[Process]:
+    return [process for run in runs if (process := processes.find(run)) is not None]
 
 
 def _wait_for_removal(cgroups: Cgroups, uid: str) -> None:

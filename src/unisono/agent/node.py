@@ -162,8 +162,15 @@ class NodeRegistration:
         await renew_lease(self._client, self._name, self._clock.time())
 
 
-async def renew_lease(client: Client, node: str, now: float) -> None:
-    """Write the node's Lease, making it and its namespace when they are missing."""
+async def renew_lease(client: Client, node: str, now: float, seconds: int = LEASE_SECONDS) -> None:
+    """Write the node's Lease, making it and its namespace when they are missing.
+
+    Args:
+        client: the API.
+        node: name of the node.
+        now: seconds since 1970.
+        seconds: how long the lease holds.
+    """
     stamp = rfc3339_micro(now)
     try:
         await client.patch(LEASES, node, {"spec": {"renewTime": stamp}}, namespace=LEASE_NAMESPACE)
@@ -172,7 +179,7 @@ async def renew_lease(client: Client, node: str, now: float) -> None:
         await _ensure_lease_namespace(client)
     lease = Lease(
         metadata=ObjectMeta(name=node, namespace=LEASE_NAMESPACE),
-        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=LEASE_SECONDS, renew_time=stamp),
+        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=seconds, renew_time=stamp),
     )
     try:
         await client.create(LEASES, lease)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import structlog
@@ -23,6 +24,9 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Timer
 
 _RETRY_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+# How long a stopping node waits for the API to take the last word on a pod.
+_REPORT_SECONDS = 2.0
 _DEFAULT_GRACE = 30.0
 _FINAL: tuple[Phase, Phase] = ("Succeeded", "Failed")
 
@@ -51,6 +55,7 @@ class PodWorker:
         self._backoff, self._api_failures = Backoff(base=0.2, cap=10.0), 0
         self._refresh = False
         self._released = False
+        self._recovered, self._over = asyncio.Event(), asyncio.Event()
         record = self._directory.record()
         self._start_time = record.start_time if record else host.clock.time()
         self._containers = [self._container(spec, _role(spec)) for spec in pod.spec.init_containers or ()]
@@ -70,6 +75,8 @@ class PodWorker:
     def refresh(self) -> None:
         """Something that the pod refers to has changed."""
         self._refresh = True
+        for container in self._containers:
+            container.retry_at = 0.0
         self.wake()
 
     def wake(self) -> None:
@@ -80,6 +87,7 @@ class PodWorker:
         """Work until the pod is gone."""
         try:
             await self._recover()
+            self._recovered.set()
             while True:
                 self._wake.clear()
                 if await self._step():
@@ -91,11 +99,16 @@ class PodWorker:
                 container.close()
 
     async def end_all(self) -> None:
-        """End every container for good, without reporting (the node is being shut down)."""
-        for container in self._containers:
-            container.stop(self._grace())
+        """End the pod because its node goes away, within its grace period; returns when nothing runs any more."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._recovered.wait(), _REPORT_SECONDS)
+        if self.pod.status.phase not in _FINAL and self._failure is None:
+            self._failure = Reason("Terminated", "Pod was terminated because its node agent was stopped.")
+        self.wake()
         while any(c.running for c in self._containers):
-            await self._host.clock.sleep(0.05)
+            await self._host.clock.sleep(_POLL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), _REPORT_SECONDS)
 
     # --- one step -------------------------------------------------------------------------------------------
 
@@ -133,6 +146,7 @@ class PodWorker:
         if any(c.running for c in self._containers):
             return False
         self._release()
+        self._over.set()
         if not self.gone and self.pod.metadata.deletion_timestamp is not None:
             await self._delete()
         return self.gone

@@ -1,0 +1,345 @@
+"""Simulated nodes: thousands of nodes of which every pod "runs" for the time that its annotations say.
+
+A pod runs for ``unisono.io/run-seconds`` and ends with ``unisono.io/exit-code``; without the first it runs until it is
+deleted. One watch serves all nodes, and a status is written only when a pod starts or ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import structlog
+
+from unisono import __version__
+from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
+from unisono.agent.node import ready_condition, renew_lease
+from unisono.agent.simulated_specs import NodeSpec, parse_specs
+from unisono.agent.status import pod_status, status_patch
+from unisono.api import core
+from unisono.api.annotations import EXIT_CODE, RUN_SECONDS
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Node, NodeAddress, NodeStatus, NodeSystemInfo, Pod
+from unisono.api.kinds import NODES, PODS
+from unisono.api.times import parse_time
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from unisono.kube.backoff import Backoff
+from unisono.kube.client import Client, EventType
+from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+from unisono.kube.informer import Informer
+from unisono.kube.workqueue import QueueClosed, WorkQueue
+
+__all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
+
+SIMULATED = "unisono.io/simulated"
+_WORKERS = 8
+_REGISTER_PARALLEL = 4
+_HEARTBEAT_SECONDS = 300
+_TERMINATED = 143
+_FINAL = ("Succeeded", "Failed")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """How a simulated pod goes: seconds (infinite: until deleted) and exit code."""
+
+    seconds: float
+    exit_code: int
+
+
+def script_of(pod: Pod) -> Script:
+    """What the pod's annotations say; values that are not numbers count as absent."""
+    annotations = pod.metadata.annotations or {}
+    seconds = _number(annotations.get(RUN_SECONDS), math.inf)
+    return Script(max(0.0, seconds), int(_number(annotations.get(EXIT_CODE), 0)) & 0xFF)
+
+
+def simulated_node(name: str, group: NodeSpec, now: float) -> Node:
+    """The Node object of one simulated node."""
+    capacity = dict(group.wire_capacity())
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", SIMULATED: "true", **group.labels}
+    return Node(
+        metadata=ObjectMeta(name=name, labels=labels),
+        spec=core.NodeSpec(taints=list(group.taints) or None),
+        status=NodeStatus(
+            capacity=dict(capacity),
+            allocatable=dict(capacity),
+            conditions=[ready_condition(now, ready=True)],
+            addresses=[NodeAddress(type="Hostname", address=name)],
+            node_info=NodeSystemInfo(
+                kubelet_version=f"unisono-{__version__}",
+                container_runtime_version=f"unisono-simulated://{__version__}",
+                operating_system="linux",
+                os_image="simulated",
+            ),
+        ),
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """A pod that runs since ``started_at``."""
+
+    uid: str
+    started_at: float
+    alarmed: bool = False
+
+
+@dataclass(slots=True)
+class _Alarms:
+    """One timer for all pods: a heap of (time, key)."""
+
+    clock: Clock
+    wake: Callable[[str], None]
+    heap: list[tuple[float, int, str]] = field(default_factory=list)
+    serial: itertools.count[int] = field(default_factory=itertools.count)
+    timer: Timer | None = None
+
+    def at(self, when: float, key: str) -> None:
+        """Wake ``key`` at ``when``."""
+        first = not self.heap or when < self.heap[0][0]
+        heapq.heappush(self.heap, (when, next(self.serial), key))
+        if first:
+            self._arm()
+
+    def _arm(self) -> None:
+        self.close()
+        if self.heap:
+            self.timer = self.clock.call_later(max(0.0, self.heap[0][0] - self.clock.time()), self._ring)
+
+    def _ring(self) -> None:
+        self.timer = None
+        while self.heap and self.heap[0][0] <= self.clock.time():
+            self.wake(heapq.heappop(self.heap)[2])
+        self._arm()
+
+    def close(self) -> None:
+        """Wake nobody any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class SimulatedNodes:
+    """Runs all simulated nodes.
+
+    Args:
+        client: the API.
+        specs: what nodes there are (``parse_specs``).
+        clock: times and timers.
+    """
+
+    def __init__(self, client: Client, specs: Sequence[NodeSpec], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client, self._clock = client, clock
+        self._names = {name: spec for spec in specs for name in spec.node_names()}
+        self.ready = asyncio.Event()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Empty caches: ``run`` may be called again after a failure."""
+        self._pods: Informer[Pod] = Informer(self._client, PODS, clock=self._clock)
+        self._pods.on_change(self._changed)
+        self._queue = WorkQueue(self._clock)
+        self._alarms = _Alarms(self._clock, self._queue.add)
+        self._runs: dict[str, _Run] = {}
+
+    async def run(self) -> None:
+        """Register the nodes and run their pods until cancelled."""
+        self._begin()
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._register()
+                group.create_task(self._pods.run())
+                group.create_task(self._heartbeats())
+                await self._pods.synced.wait()
+                for _ in range(_WORKERS):
+                    group.create_task(self._work())
+                self.ready.set()
+        finally:
+            self._alarms.close()
+            self._queue.close()
+
+    def _changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
+        if pod.spec.node_name not in self._names:
+            return
+        if event_type == "DELETED":
+            self._runs.pop(pod.key, None)
+        elif pod.status.phase not in _FINAL or pod.metadata.deletion_timestamp is not None:
+            self._queue.add(pod.key)
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self._queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._step(key)
+                self._queue.forget(key)
+            except (ApiError, OSError) as error:
+                _log.info("simulated.retry", pod=key, error=str(error))
+                self._queue.add_rate_limited(key)
+            finally:
+                self._queue.done(key)
+
+    async def _step(self, key: str) -> None:
+        """Bring one pod to where it is by now."""
+        pod = self._pods.get(key)
+        if pod is None or pod.spec.node_name not in self._names:
+            return
+        now, meta = self._clock.time(), pod.metadata
+        if pod.status.phase not in _FINAL:
+            run = self._started(key, pod, now)
+            view = simulated_view(pod, run.started_at, now)
+            plan = decide(view, now)
+            status = pod_status(
+                pod,
+                view,
+                plan,
+                pod_ip=_address(meta.uid or key),
+                host_ip="127.0.0.1",
+                start_time=run.started_at,
+                now=now,
+            )
+            if not run.alarmed and (end := _end_of(pod, run.started_at)) != math.inf:
+                run.alarmed = True
+                self._alarms.at(end, key)
+            await self._report(pod, status_patch(pod, status))
+        if meta.deletion_timestamp is not None:
+            await self._finish(pod)
+
+    def _started(self, key: str, pod: Pod, now: float) -> _Run:
+        """When the pod began; kept in its status, so that a new process goes on where the last one was."""
+        uid = pod.metadata.uid or ""
+        run = self._runs.get(key)
+        if run is None or run.uid != uid:
+            begun = parse_time(pod.status.start_time) if pod.status.start_time else now
+            run = self._runs[key] = _Run(uid, begun)
+        return run
+
+    async def _report(self, pod: Pod, changed: dict[str, Any] | None) -> None:
+        if changed is None:
+            return
+        meta = pod.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": changed}
+        try:
+            await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
+        except NotFound:
+            return
+        except Conflict:
+            # A newer state is on its way through the watch, which brings the pod here again.
+            self._queue.add_rate_limited(pod.key)
+
+    async def _finish(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+        except (NotFound, Conflict):
+            return
+
+    async def _register(self) -> None:
+        """Create all nodes, a few at a time, so that others get their turn."""
+        names = iter(self._names)
+
+        async def worker() -> None:
+            backoff, failures = Backoff(base=0.2, cap=5.0), 0
+            for name in names:
+                while True:
+                    try:
+                        await self._register_one(name)
+                        break
+                    except (Unavailable, OSError) as error:
+                        failures += 1
+                        _log.warning("simulated.register_failed", node=name, error=str(error))
+                        await self._clock.sleep(backoff.delay(failures))
+
+        await asyncio.gather(*(worker() for _ in range(_REGISTER_PARALLEL)))
+        _log.info("simulated.registered", nodes=len(self._names))
+
+    async def _register_one(self, name: str) -> None:
+        node = simulated_node(name, self._names[name], self._clock.time())
+        try:
+            await self._client.create(NODES, node)
+        except AlreadyExists:
+            await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}})
+        await self._client.patch(NODES, name, {"status": msgspec.to_builtins(node.status)}, subresource="status")
+
+    async def _heartbeats(self) -> None:
+        """Renew the Leases one after the other, spread over the period: thousands of nodes must not cost a thing."""
+        while True:
+            for name in self._names:
+                try:
+                    await renew_lease(self._client, name, self._clock.time(), seconds=3 * _HEARTBEAT_SECONDS)
+                except (ApiError, OSError) as error:
+                    _log.warning("simulated.heartbeat_failed", node=name, error=str(error))
+                await self._clock.sleep(_HEARTBEAT_SECONDS / len(self._names))
+
+
+def simulated_view(pod: Pod, started_at: float, now: float) -> PodView:
+    """A pod as if its containers had run since ``started_at``: all main containers end together by the script.
+
+    Init containers are done at once, and containers are not started again: a simulated pod goes through its script
+    once, whatever its restart policy.
+    """
+    script = script_of(pod)
+    end, failure, ended = _end_of(pod, started_at), None, None
+    if now >= end:
+        ended = Exit(script.exit_code, started_at, end)
+        if end < started_at + script.seconds:
+            ended = Exit(_TERMINATED, started_at, end, 15)
+            failure = Reason("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+    done = Exit(0, started_at, started_at)
+    inits = [
+        ContainerView(c.name, "init", "exited", runs=1, started_at=started_at, last=done)
+        for c in pod.spec.init_containers or ()
+    ]
+    deleting = pod.metadata.deletion_timestamp is not None
+    if deleting and ended is None:
+        ended = Exit(_TERMINATED, started_at, now, 15)
+    mains = [
+        ContainerView(
+            c.name,
+            "main",
+            "running" if ended is None else "exited",
+            runs=1,
+            started_at=started_at,
+            last=ended,
+        )
+        for c in pod.spec.containers or ()
+    ]
+    return PodView(
+        name=pod.metadata.name,
+        restart_policy="Never",
+        containers=(*inits, *mains),
+        deleting=deleting,
+        failure=failure,
+    )
+
+
+def _end_of(pod: Pod, started_at: float) -> float:
+    """When the pod ends by its script or by its deadline, whichever comes first."""
+    deadline = pod.spec.active_deadline_seconds
+    return started_at + min(script_of(pod).seconds, math.inf if deadline is None else deadline)
+
+
+def _number(text: str | None, default: float) -> float:
+    try:
+        value = float(text) if text is not None else default
+    except ValueError:
+        return default
+    return default if math.isnan(value) else value
+
+
+def _address(uid: str) -> str:
+    """An address that looks like one and leads nowhere (TEST-NET-2 has too few: 198.18.0.0/15 is for benchmarks)."""
+    number = zlib.crc32(uid.encode()) & 0x1FFFF
+    return f"198.{18 + (number >> 16)}.{number >> 8 & 0xFF}.{number & 0xFF}"

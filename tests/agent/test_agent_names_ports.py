@@ -1,0 +1,122 @@
+"""Pods that talk to each other by name, and pods that want the same port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agent_node import Node, eventually, manifest
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Service, ServiceSpec
+from unisono.api.kinds import PODS, SERVICES
+
+pytestmark = pytest.mark.processes
+
+SERVER = """
+import socket, sys
+s = socket.create_server(("", int(sys.argv[1])))
+print("listening", flush=True)
+c, peer = s.accept()
+c.sendall(sys.argv[2].encode())
+c.close()
+"""
+CLIENT = """
+import socket, sys, time
+for _ in range(200):
+    try:
+        c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
+        break
+    except OSError as error:
+        last = error
+        time.sleep(0.05)
+else:
+    sys.exit(f"no answer: {last}")
+print(c.recv(100).decode(), flush=True)
+"""
+
+
+def server(name: str, port: int, text: str, **spec: Any) -> Any:
+    return manifest(name, ["python", "-c", SERVER, str(port), text], **spec)
+
+
+def client(name: str, host: str, port: int, **spec: Any) -> Any:
+    return manifest(name, ["python", "-c", CLIENT, host, str(port)], **spec)
+
+
+@pytest.mark.parametrize(
+    "host", ["job-master-0.job", "job-master-0.job.default.svc.cluster.local", "job", "job.default.svc"]
+)
+async def test_two_pods_talk_by_name(node: Node, host: str) -> None:
+    node.client.put(
+        SERVICES,
+        Service(
+            metadata=ObjectMeta(name="job", namespace="default"),
+            spec=ServiceSpec(cluster_ip="None", selector={"app": "job-master"}),
+        ),
+    )
+    # The client comes first: the name must become known to a running pod.
+    node.run(client("job-worker-0", host, 23456, subdomain="job"))
+    await node.phase("job-worker-0", "Running")
+    node.run(server("job-master-0", 23456, "weights", subdomain="job"))
+    await node.phase("job-worker-0", "Succeeded", "Failed")
+    assert await node.log("job-worker-0") == "weights\n"
+
+
+async def test_two_jobs_use_the_same_port(node: Node) -> None:
+    for job in ("red", "blue"):
+        node.run(server(f"{job}-master-0", 23456, job, subdomain=job))
+    for job in ("red", "blue"):
+        await node.phase(f"{job}-master-0", "Running")
+        node.run(client(f"{job}-worker-0", f"{job}-master-0.{job}", 23456, subdomain=job))
+    for job in ("red", "blue"):
+        await node.phase(f"{job}-worker-0", "Succeeded", "Failed")
+        assert await node.log(f"{job}-worker-0") == f"{job}\n"
+        await node.phase(f"{job}-master-0", "Succeeded")
+
+
+async def test_localhost_of_a_pod_is_its_own(node: Node) -> None:
+    script = (
+        "import socket\n"
+        "s = socket.create_server(('127.0.0.1', 23457))\n"
+        "c = socket.create_connection(('localhost', 23457), 5)\n"
+        "print(c.getpeername() == s.getsockname() != ('127.0.0.1', 23457))\n"
+        "u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "u.connect(('8.8.8.8', 53))\n"
+        "print(u.getsockname()[0] == s.getsockname()[0])\n"
+    )
+    for name in ("one", "two"):
+        node.run(manifest(name, ["python", "-c", script]))
+    for name in ("one", "two"):
+        await node.phase(name, "Succeeded", "Failed")
+        lines = (await node.log(name)).splitlines()
+        assert lines[0] == "True"
+
+
+async def test_a_taken_port_is_told_clearly(node: Node) -> None:
+    """With hostNetwork a pod shares the machine's ports, as in Kubernetes."""
+    script = "import socket, time; s = socket.create_server(('', 23458)); print('up', flush=True); time.sleep(60)"
+    node.run(manifest("first", ["python", "-c", script], hostNetwork=True, terminationGracePeriodSeconds=0))
+    await node.phase("first", "Running")
+    stream = node.logs.open(
+        "default", "first", node.pod("first").metadata.uid, "main",
+        follow=True, tail_lines=None, since_seconds=None, timestamps=False, previous=False, limit_bytes=None,
+    )  # fmt: skip
+    assert await anext(stream) == b"up\n"
+    await stream.aclose()
+    node.run(manifest("second", ["python", "-c", script], hostNetwork=True))
+    await node.phase("second", "Failed")
+    await eventually(lambda: node.events("PortInUse"))
+    assert "hostPort" in node.events("PortInUse")[0].message
+
+
+async def test_names_of_ended_pods_go(node: Node) -> None:
+    node.run(manifest("stays-0", ["sleep", "60"], subdomain="job", terminationGracePeriodSeconds=0))
+    node.run(manifest("goes-0", ["true"], subdomain="job"))
+    await node.phase("stays-0", "Running")
+    await node.phase("goes-0", "Succeeded")
+    hosts = node.data_dir / "pods" / node.pod("stays-0").metadata.uid / "hosts"
+    await eventually(lambda: "goes-0.job" not in hosts.read_text())
+    assert "stays-0.job.default.svc.cluster.local" in hosts.read_text()
+    await node.client.delete(PODS, "stays-0", "default", grace_seconds=0)
+    await eventually(lambda: not hosts.exists())

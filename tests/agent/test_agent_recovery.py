@@ -1,0 +1,121 @@
+"""What a killed agent leaves, the next one takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from agent_node import Node, eventually, manifest
+
+from support.memory import MemoryClient
+from unisono.agent.cleanup import kill_leftover_pods
+from unisono.agent.layout import Layout
+from unisono.api.kinds import PODS
+
+pytestmark = pytest.mark.processes
+
+
+async def crash(node: Node) -> Node:
+    """End the agent without a word to its pods or the API; the next one starts with what is on disk."""
+    node.abandon()
+    again = Node(node.client, node.data_dir)
+    await asyncio.sleep(0)
+    return again
+
+
+async def test_running_processes_are_found_again(node: Node, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"echo before; while ! test -e {go}; do sleep 0.05; done; echo after; exit 7"
+    node.run(manifest("lives", ["sh", "-c", script]))
+    before = await node.phase("lives", "Running")
+    again = await crash(node)
+    await again.start()
+    go.touch()
+    pod = await again.phase("lives", "Failed")
+    state = pod.status.container_statuses[0].state.terminated
+    assert (state.exit_code, pod.status.container_statuses[0].restart_count) == (7, 0)
+    assert pod.status.pod_ip == before.status.pod_ip
+    assert await again.log("lives") == "before\nafter\n"
+    await again.stop()
+
+
+async def test_an_exit_while_no_agent_ran_is_not_lost(node: Node) -> None:
+    node.run(manifest("ends", ["sh", "-c", "sleep 0.2; exit 5"]))
+    await node.phase("ends", "Running")
+    again = await crash(node)
+    run = Layout(node.data_dir).pod(node.pod("ends").metadata.uid).runs("main")[0]
+    await eventually(lambda: run.exit())
+    await again.start()
+    pod = await again.phase("ends", "Failed")
+    assert pod.status.container_statuses[0].state.terminated.exit_code == 5
+    await again.stop()
+
+
+async def test_a_lost_process_fails_its_pod_with_a_clear_reason(node: Node) -> None:
+    node.run(manifest("lost", ["sleep", "86396"]))
+    await node.phase("lost", "Running")
+    again = await crash(node)
+    run = Layout(node.data_dir).pod(node.pod("lost").metadata.uid).runs("main")[0]
+    await eventually(run.started)
+    os.kill(int(run.started()["pid"]), signal.SIGKILL)
+    await eventually(lambda: not run.is_held())
+    await again.start()
+    pod = await again.phase("lost", "Failed")
+    state = pod.status.container_statuses[0].state.terminated
+    assert (state.reason, state.exit_code) == ("AgentRestarted", 137)
+    assert "node agent was not running" in state.message
+    await again.stop()
+
+
+async def test_pods_deleted_meanwhile_are_ended(node: Node) -> None:
+    node.run(manifest("deleted", ["sleep", "86395"]))
+    await node.phase("deleted", "Running")
+    again = await crash(node)
+    run = Layout(node.data_dir).pod(node.pod("deleted").metadata.uid).runs("main")[0]
+    node.client.remove(PODS, "default/deleted")
+    await again.start()
+    assert not run.is_held()
+    assert Layout(node.data_dir).pods() == []
+    await again.stop()
+
+
+async def test_ended_pods_stay_as_they_are(node: Node) -> None:
+    node.run(manifest("over", ["sh", "-c", "echo done"]))
+    before = await node.phase("over", "Succeeded")
+    again = await crash(node)
+    await again.start()
+    assert node.pod("over") == before
+    assert await again.log("over") == "done\n"
+    await node.client.delete(PODS, "over", "default")
+    await eventually(lambda: Layout(node.data_dir).pods() == [])
+    await again.stop()
+
+
+async def test_leftovers_are_killed_without_an_agent(tmp_path: Path) -> None:
+    node = Node(MemoryClient(), tmp_path / "agent")
+    await node.start()
+    node.run(manifest("left", ["sleep", "86394"]))
+    await node.phase("left", "Running")
+    node.abandon()
+    run = Layout(node.data_dir).pod(node.pod("left").metadata.uid).runs("main")[0]
+    await eventually(run.started)
+    assert await asyncio.to_thread(kill_leftover_pods, node.data_dir) == 1
+    assert not run.is_held()
+    assert await asyncio.to_thread(kill_leftover_pods, node.data_dir) == 0
+
+
+async def test_stop_leaves_processes_running_unless_told(tmp_path: Path) -> None:
+    node = Node(MemoryClient(), tmp_path / "agent")
+    await node.start()
+    node.run(manifest("on", ["sleep", "86393"], terminationGracePeriodSeconds=1))
+    await node.phase("on", "Running")
+    run = Layout(node.data_dir).pod(node.pod("on").metadata.uid).runs("main")[0]
+    await node.stop(kill_pods=False)
+    assert run.is_held()
+    again = Node(node.client, node.data_dir)
+    await again.start()
+    await again.stop(kill_pods=True)
+    assert not run.is_held()

@@ -1,0 +1,175 @@
+"""Simulated nodes on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agent_node import manifest
+
+from support.memory import MemoryClient
+from support.virtual_clock import VirtualClock
+from unisono.agent.simulated import SimulatedNodes, parse_specs, script_of
+from unisono.api.core import Pod
+from unisono.api.kinds import LEASES, NODES, PODS
+from unisono.errors import ConfigError
+
+GROUP = {
+    "name": "gpu",
+    "count": 3,
+    "capacity": {"cpu": 64, "memory": "512Gi", "nvidia.com/gpu": 8},
+    "labels": {"zone": "a"},
+    "taints": [{"key": "dedicated", "value": "training", "effect": "NoSchedule"}],
+}
+
+
+def simulated(name: str, run_seconds: str | None = None, exit_code: str | None = None, **spec: Any) -> Pod:
+    notes = {"unisono.io/run-seconds": run_seconds, "unisono.io/exit-code": exit_code}
+    annotations = {key: value for key, value in notes.items() if value is not None}
+    return manifest(name, nodeName="gpu-1", metadata={"annotations": annotations}, **spec)
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.client = MemoryClient(self.clock)
+        self.task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        nodes = SimulatedNodes(self.client, parse_specs([GROUP]), self.clock)
+        self.task = asyncio.create_task(nodes.run())
+        await nodes.ready.wait()
+
+    async def stop(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def at(self, seconds: float) -> None:
+        await self.clock.advance(seconds)
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    def status(self, name: str) -> Any:
+        return self.client.find(PODS, f"default/{name}").status
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.start()
+    yield world
+    await world.stop()
+
+
+async def test_nodes(world: World) -> None:
+    nodes = world.client.objects(NODES)
+    assert [node.metadata.name for node in nodes] == ["gpu-0", "gpu-1", "gpu-2"]
+    assert nodes[0].status.allocatable == {"pods": "110", "cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
+    assert nodes[0].metadata.labels["zone"] == "a"
+    assert nodes[0].spec.taints[0].effect == "NoSchedule"
+    await world.at(300)
+    assert len(world.client.objects(LEASES)) == 3
+
+
+@pytest.mark.parametrize(("code", "phase"), [(None, "Succeeded"), ("0", "Succeeded"), ("7", "Failed")])
+async def test_a_pod_runs_for_its_time(world: World, code: str | None, phase: str) -> None:
+    world.client.put(PODS, simulated("job-0", "30", code))
+    await world.at(1)
+    assert world.status("job-0").phase == "Running"
+    assert {c.type: c.status for c in world.status("job-0").conditions}["Ready"] == "True"
+    await world.at(28)
+    assert world.status("job-0").phase == "Running"
+    await world.at(2)
+    assert world.status("job-0").phase == phase
+    assert world.status("job-0").container_statuses[0].state.terminated.exit_code == int(code or 0)
+
+
+async def test_without_a_time_it_runs_until_deleted(world: World) -> None:
+    world.client.put(PODS, simulated("job-0"))
+    await world.at(100_000)
+    assert world.status("job-0").phase == "Running"
+    await world.client.delete(PODS, "job-0", "default")
+    await world.at(1)
+    assert world.client.find(PODS, "default/job-0") is None
+
+
+async def test_deadline(world: World) -> None:
+    world.client.put(PODS, simulated("job-0", "100", activeDeadlineSeconds=10))
+    await world.at(11)
+    assert (world.status("job-0").phase, world.status("job-0").reason) == ("Failed", "DeadlineExceeded")
+
+
+async def test_a_restart_goes_on_where_the_last_one_was(world: World) -> None:
+    world.client.put(PODS, simulated("job-0", "30"))
+    await world.at(10)
+    await world.stop()
+    await world.at(10)
+    await world.start()
+    await world.at(5)
+    assert world.status("job-0").phase == "Running"
+    await world.at(6)
+    assert world.status("job-0").phase == "Succeeded"
+
+
+async def test_pods_of_other_nodes_are_left_alone(world: World) -> None:
+    world.client.put(PODS, manifest("foreign", nodeName="elsewhere"))
+    await world.at(5)
+    assert world.status("foreign").phase is None
+
+
+async def test_few_writes_per_pod(world: World) -> None:
+    for number in range(50):
+        world.client.put(PODS, simulated(f"job-{number}", "30"))
+    await world.at(1)
+    await world.at(60)
+    writes = [write for write in world.client.writes if write.resource == "pods"]
+    assert len(writes) == 100
+    assert world.status("job-49").phase == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "seconds", "code"),
+    [({}, float("inf"), 0),
+     ({"unisono.io/run-seconds": "x"}, float("inf"), 0), ({"unisono.io/run-seconds": "-1"}, 0, 0),
+     ({"unisono.io/run-seconds": "1.5", "unisono.io/exit-code": "3"}, 1.5, 3)],
+)  # fmt: skip
+def test_script(annotations: dict[str, str], seconds: float, code: int) -> None:
+    script = script_of(manifest("p", metadata={"annotations": annotations}))
+    assert (script.seconds, script.exit_code) == (seconds, code)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "Big"}, "[0].name: 'Big' is not a node name"),
+        ({"name": None}, "[0].name"),
+        ({"count": 0}, "[0].count: 0 is not a number from 1"),
+        ({"count": "3"}, "[0].count"),
+        ({"capacity": None}, "[0].capacity: give at least cpu and memory"),
+        ({"capacity": {"cpu": 1}}, "[0].capacity.memory: is missing"),
+        ({"capacity": {"cpu": "many", "memory": 1}}, "[0].capacity.cpu: 'many' is not a quantity"),
+        ({"capacity": {"cpu": -1, "memory": 1}}, "[0].capacity.cpu: -1 is negative"),
+        ({"labels": {"a": 1}}, "[0].labels.a: 1 is not a text"),
+        ({"taints": [{"key": "a", "effect": "Never"}]}, "[0].taints[0]: give key and effect"),
+        ({"colour": "red"}, "[0].colour: unknown field"),
+    ],
+)
+def test_bad_specs_name_the_field(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_specs([GROUP | change], "nodes.yaml")
+    assert message in str(error.value)
+    assert str(error.value).startswith("nodes.yaml")
+
+
+def test_two_groups_with_one_name() -> None:
+    with pytest.raises(ConfigError, match="Two groups make a node named gpu-0"):
+        parse_specs([GROUP, GROUP])
+
+
+@pytest.mark.parametrize("value", [None, "nodes", {"name": "x"}, ["x"]])
+def test_not_a_list_of_groups(value: Any) -> None:
+    with pytest.raises(ConfigError):
+        parse_specs(value)
