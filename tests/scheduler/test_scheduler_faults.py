@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scheduler_world import fill, inline
 
@@ -22,11 +22,23 @@ Step = tuple[str, float]
 steps = st.lists(
     st.tuples(
         st.sampled_from(
-            ["lose answer", "refuse bind", "busy", "conflict", "drop watches", "compact", "crash", "delete pod", "wait"]
+            [
+                "submit",
+                "lose answer",
+                "slow bind",
+                "refuse bind",
+                "busy",
+                "conflict",
+                "drop watches",
+                "compact",
+                "crash",
+                "delete pod",
+                "wait",
+            ]
         ),
         st.sampled_from([0.0, 0.01, 0.021, 0.05, 0.3, 2.0]),
     ),
-    max_size=10,
+    max_size=12,
 )
 
 
@@ -37,6 +49,8 @@ class Trouble:
         self.client = MemoryClient()
         self.next: dict[str, int] = Counter()
         self.bound: dict[str, str] = {}
+        self.under_way: set[str] = set()
+        self.broken: list[str] = []
         self._bind = self.client.bind
         self.client.bind = self.bind  # type: ignore[method-assign,assignment]
         self.client.interceptor = self.intercept
@@ -50,9 +64,18 @@ class Trouble:
             raise Unavailable("busy")
 
     async def bind(self, namespace: str, pod: str, node: str, **options: Any) -> None:
-        await self._bind(namespace, pod, node, **options)
         uid = options["uid"]
-        assert uid not in self.bound, f"{pod} was bound twice"
+        if uid in self.under_way:
+            self.broken.append(f"{pod} is bound again while its bind is on its way")
+        self.under_way.add(uid)
+        try:
+            if self._take("slow bind"):
+                await self.client.clock.sleep(0.5)
+            await self._bind(namespace, pod, node, **options)
+        finally:
+            self.under_way.discard(uid)
+        if uid in self.bound:
+            self.broken.append(f"{pod} was bound twice")
         self.bound[uid] = node
         self.check_nodes()
         if self._take("lose answer"):
@@ -60,7 +83,8 @@ class Trouble:
 
     def check_nodes(self) -> None:
         used = Counter(pod.spec.node_name for pod in self.client.objects(PODS) if pod.spec.node_name)
-        assert all(count <= CPUS for count in used.values()), f"a node is over its allocatable: {used}"
+        if any(count > CPUS for count in used.values()):
+            self.broken.append(f"a node is over its allocatable: {used}")
 
     def _take(self, trouble: str) -> bool:
         if self.next[trouble] > 0:
@@ -92,12 +116,16 @@ class Runs:
 async def play(story: list[Step]) -> None:
     trouble = Trouble()
     client = trouble.client
-    fill(client, nodes=NODES, gangs=GANGS)
+    fill(client, nodes=NODES)
+    left = dict(GANGS)
     runs = Runs(trouble)
     runs.start()
     for what, seconds in story:
         await client.clock.advance(seconds)
-        if what == "drop watches":
+        if what == "submit":
+            if left:
+                fill(client, nodes=0, gangs=dict([left.popitem()]))
+        elif what == "drop watches":
             client.drop_watches()
         elif what == "compact":
             client.drop_watches()
@@ -112,9 +140,11 @@ async def play(story: list[Step]) -> None:
         elif what != "wait":
             trouble.next[what] += 2
     trouble.next.clear()
+    fill(client, nodes=0, gangs=left)
     # Longer than the patience with half-bound gangs, the longest back-off and the re-examination together.
     await client.clock.advance(PATIENCE + 150)
     await runs.stop()
+    assert not trouble.broken, trouble.broken
     check(client)
 
 
@@ -130,7 +160,15 @@ def check(client: MemoryClient) -> None:
     assert len(client.objects(POD_GROUPS)) == len(GANGS)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+HALF_A_GANG: list[Step] = [("refuse bind", 0.0), ("submit", 0.0), ("delete pod", 0.021)]
+SLOW_BINDS: list[Step] = [("slow bind", 0.0), ("submit", 0.0), ("submit", 0.05), ("submit", 0.05)]
+DELETED: list[Step] = [("slow bind", 0.0), ("submit", 0.0), ("delete pod", 0.021)]
+
+
+@example(HALF_A_GANG)
+@example(SLOW_BINDS)
+@example(DELETED)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_no_fault_leads_to_a_double_bind_a_full_node_or_half_a_gang(story: list[Step]) -> None:
     asyncio.run(play(story))

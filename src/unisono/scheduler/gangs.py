@@ -2,7 +2,8 @@
 
 A gang's binds leave together, but writes can fail and a scheduler can be killed between two of them. The members that
 are missing are placed again in the next cycle, with the bound members counted. If that does not succeed within
-``patience`` seconds, the members that are bound but do not run yet are removed: half a gang must not hold nodes.
+``patience`` seconds, or a member was deleted for good, the members that are bound but do not run yet are removed: half
+a gang must not hold nodes.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class PartialGangs:
 
 
 def _is_partial(job: Job | None) -> bool:
-    """Some members are bound and do not run, others are not yet, and without those they are too few.
+    """Some members are bound and do not run, and all that have a place for good are too few.
 
-    A bind on its way counts as missing: a bind that fails again and again must not start the patience anew.
+    A bind on its way counts as missing: one that fails again and again must not start the patience anew. Failed members
+    count as present: what follows from a failure is for the job's policies to say.
     """
     if job is None or not job.known or not job.counts[TaskStatus.BOUND]:
         return False
-    under_way = job.counts[TaskStatus.BINDING]
-    missing = job.counts[TaskStatus.PENDING] + under_way
-    return missing > 0 and count(job.counts, READY_STATES) - under_way < job.min_member
+    present = count(job.counts, READY_STATES) - job.counts[TaskStatus.BINDING] + job.counts[TaskStatus.FAILED]
+    return present < job.min_member
