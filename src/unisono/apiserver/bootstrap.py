@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from unisono.api.base import Object, ObjectMeta
@@ -11,10 +12,12 @@ from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
+from unisono.api.meta import Condition
 from unisono.api.scheduling import Queue, QueueSpec
 from unisono.apiserver import codec, metadata, strategy
 from unisono.apiserver.admission.priority import SYSTEM
 from unisono.apiserver.context import Context
+from unisono.apiserver.store import Change
 
 DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -37,12 +40,12 @@ async def bootstrap(context: Context) -> None:
         (QUEUES, Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1, parent="root"))),
     ]
     changes = [change for kind, obj in objects if (change := _missing(context, kind, obj))]
-    changes += [change for manifest in crd_manifests() if (change := _definition(context, manifest))]
+    changes += [change for data in _served_definitions() if (change := _definition(context, data))]
     if changes:
         await context.commit(NAMESPACES, changes)
 
 
-def _missing(context: Context, kind: Kind[Any], obj: Object) -> Any:
+def _missing(context: Context, kind: Kind[Any], obj: Object) -> Change | None:
     if context.store.latest(context.key(kind, None, obj.metadata.name)) is not None:
         return None
     _begin(context, kind, obj)
@@ -56,29 +59,38 @@ def _begin(context: Context, kind: Kind[Any], obj: Object) -> None:
     apply_defaults(kind, obj)
 
 
-def _definition(context: Context, manifest: dict[str, Any]) -> Any:
-    """The definition of a served kind, established; None when the stored one is equal."""
+@cache
+def _served_definitions() -> tuple[bytes, ...]:
+    """The definitions of the served kinds, accepted; made once, because the schemas are large."""
+    kind, made = CUSTOM_RESOURCE_DEFINITIONS, []
+    for manifest in crd_manifests():
+        stored = [one["name"] for one in manifest["spec"]["versions"] if one["storage"]]
+        status = {"acceptedNames": manifest["spec"]["names"], "storedVersions": stored}
+        definition = decode(kind, {**manifest, "status": status}).obj
+        apply_defaults(kind, definition)
+        made.append(codec.render(definition))
+    return tuple(made)
+
+
+def _definition(context: Context, data: bytes) -> Change | None:
+    """The definition as it must be stored, established; None when the stored one is equal."""
     kind = CUSTOM_RESOURCE_DEFINITIONS
-    names = manifest["spec"]["names"]
-    stored = [one["name"] for one in manifest["spec"]["versions"] if one["storage"]]
+    wanted = codec.read(kind, data)
+    entry = context.store.latest(context.key(kind, None, wanted.metadata.name))
+    if entry is not None:
+        present = codec.read(kind, entry.data)
+        if present.spec == wanted.spec:
+            return None
+        present.spec = wanted.spec
+        present.metadata.generation = (present.metadata.generation or 0) + 1
+        return context.change(kind, present, entry.revision)
+    _begin(context, kind, wanted)
     now = context.now()
-    conditions = [
-        {"type": name, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+    wanted.status.conditions = [
+        Condition(type=name, status="True", last_transition_time=now, reason=reason, message=message)
         for name, reason, message in (
             ("NamesAccepted", "NoConflicts", "no conflicts found"),
             ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
         )
     ]
-    status = {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
-    wanted = decode(kind, {**manifest, "status": status}).obj
-    entry = context.store.latest(context.key(kind, None, wanted.metadata.name))
-    if entry is None:
-        _begin(context, kind, wanted)
-        return context.change(kind, wanted, 0)
-    present = codec.read(kind, entry.data)
-    apply_defaults(kind, wanted)
-    if present.spec == wanted.spec:
-        return None
-    present.spec = wanted.spec
-    present.metadata.generation = (present.metadata.generation or 0) + 1
-    return context.change(kind, present, entry.revision)
+    return context.change(kind, wanted, 0)

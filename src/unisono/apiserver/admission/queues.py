@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import field_error
-from unisono.api.field_error import FieldError
 from unisono.api.kinds import QUEUES
 from unisono.api.resources import resource_list
 from unisono.api.scheduling import Queue
@@ -18,7 +17,7 @@ DEFAULT = "default"
 
 
 def protect(settings: Settings, request: Request, view: View) -> None:
-    """``default`` and ``root`` stay, and so does a queue with children; root keeps its resources and stays open.
+    """``default`` and ``root`` stay, and so does a queue with children; root stays open.
 
     Raises:
         ApiError: 403 for a deletion, 422 for a change of root.
@@ -30,16 +29,9 @@ def protect(settings: Settings, request: Request, view: View) -> None:
         if why:
             raise forbidden(request.kind, request.name, why)
         return
-    if request.name != ROOT or request.old is None:
-        return
-    errors: list[FieldError] = []
-    if queue.status.state in ("Closed", "Closing"):
-        errors.append(field_error.invalid("status.state", queue.status.state, "root queue can not be closed"))
-    if settings.enable_root_queue_protection and _amounts(queue) != _amounts(request.old):
-        why = "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
-        errors.append(field_error.forbidden("spec", why))
-    if errors:
-        raise invalid(request.kind, request.name, errors)
+    if request.name == ROOT and queue.status.state in ("Closed", "Closing"):
+        error = field_error.invalid("status.state", queue.status.state, "root queue can not be closed")
+        raise invalid(request.kind, request.name, [error])
 
 
 def _keep(settings: Settings, queue: Queue, view: View) -> str:

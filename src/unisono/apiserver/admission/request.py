@@ -52,13 +52,11 @@ class Settings:
 
     Attributes:
         enable_queue_allocated_pods_check: refuse to delete a queue while pods are allocated from it.
-        enable_root_queue_protection: refuse to change the root queue's resources.
         max_queue_depth: how many queues may lie on the way from a queue up to (excluding) root.
 
     """
 
     enable_queue_allocated_pods_check: bool = False
-    enable_root_queue_protection: bool = True
     max_queue_depth: int = 5
 
 

@@ -1,0 +1,95 @@
+"""The implementations of ``kube.Client`` that the contract holds for.
+
+To add one, write an async context manager that takes a directory and yields a client, and name it in
+``IMPLEMENTATIONS``. Where ``UNISONO_TEST_KUBECONFIG`` names a kubeconfig, the contract is also held on that cluster; it
+needs the definitions of our kinds and a queue named ``default``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.memory import MemoryClient
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Namespace
+from unisono.api.kinds import NAMESPACES
+from unisono.apiserver.backend import Backend
+from unisono.kube import kubeconfig
+from unisono.kube.client import Client
+from unisono.kube.http import HttpClient
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A client and the server behind it.
+
+    Attributes:
+        open: context manager; its argument is an empty directory.
+        serves: a real API server is behind it: it validates, sets defaults, collects garbage and keeps real time.
+    """
+
+    open: Callable[[Path], AbstractAsyncContextManager[Client]]
+    serves: bool = True
+
+
+@asynccontextmanager
+async def local(directory: Path) -> AsyncIterator[Client]:
+    backend = await Backend.open(directory / "state.db")
+    try:
+        yield backend.client()
+    finally:
+        await backend.close()
+
+
+@asynccontextmanager
+async def memory(directory: Path) -> AsyncIterator[Client]:
+    client = MemoryClient()
+    yield client
+    await client.close()
+
+
+@asynccontextmanager
+async def cluster(directory: Path) -> AsyncIterator[Client]:
+    client = HttpClient(kubeconfig.load(Path(os.environ["UNISONO_TEST_KUBECONFIG"])))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+IMPLEMENTATIONS = {
+    "local": Implementation(local),
+    "memory": Implementation(memory, serves=False),
+}
+if "UNISONO_TEST_KUBECONFIG" in os.environ:
+    IMPLEMENTATIONS["cluster"] = Implementation(cluster)
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def implementation(request: pytest.FixtureRequest) -> Implementation:
+    return IMPLEMENTATIONS[request.param]
+
+
+@pytest.fixture
+async def client(implementation: Implementation, tmp_path: Path) -> AsyncIterator[Client]:
+    async with implementation.open(tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+def serves(implementation: Implementation) -> None:
+    if not implementation.serves:
+        pytest.skip("there is no API server behind this client")
+
+
+@pytest.fixture
+async def namespace(client: Client) -> str:
+    """A namespace of the test's own."""
+    made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name="contract-")))
+    return made.metadata.name
