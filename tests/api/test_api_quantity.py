@@ -13,7 +13,6 @@ from unisono.api.quantity import (
     canonical,
     format_bytes,
     format_milli,
-    is_negative,
     parse_quantity,
     to_int,
     to_milli,
@@ -88,11 +87,6 @@ def test_not_a_quantity(text: str) -> None:
 def test_values_that_are_no_numbers(value: object) -> None:
     with pytest.raises(QuantityError):
         parse_quantity(value)  # type: ignore[arg-type]
-
-
-def test_is_negative() -> None:
-    assert is_negative("-1m")
-    assert not is_negative("0")
 
 
 def test_formats() -> None:

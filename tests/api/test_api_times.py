@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.times import format_duration, parse_duration, parse_time, rfc3339, rfc3339_micro
+from unisono.api.times import parse_duration, parse_time, rfc3339, rfc3339_micro
 
 
 def test_formats() -> None:
@@ -49,16 +49,3 @@ def test_durations(text: str, seconds: float) -> None:
 def test_not_a_duration(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0s"), (5, "5s"), (65, "1m5s"), (3600, "1h0m0s"), (2.5, "2.5s"), (0.25, "0.25s"), (-60, "-1m0s")],
-)
-def test_duration_text(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
-
-
-@given(st.integers(0, 10**10))
-def test_durations_round_trip(milliseconds: int) -> None:
-    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, abs=0.0011)

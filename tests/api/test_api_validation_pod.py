@@ -286,6 +286,7 @@ def test_accepted(spec: dict[str, Any]) -> None:
         ({"hostname": "a.b"}, 'spec.hostname: Invalid value: "a.b": a lowercase RFC 1123 label'),
         ({"hostAliases": [{"ip": "x"}]}, 'spec.hostAliases[0].ip: Invalid value: "x": must be a valid IP address'),
         ({"overhead": {"cpu": "-1"}}, 'spec.overhead[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
+        ({"ephemeralContainers": [box(name="e")]}, "spec.ephemeralContainers: Forbidden: cannot be set on create"),
         ({"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0].name: Required value"),
     ],
 )

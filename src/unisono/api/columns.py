@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api import kinds
+from unisono.api.base import Object
 from unisono.api.kind import Kind
 
 
@@ -44,25 +45,25 @@ class Column:
 
 _AGE = Column("AGE", "date", ".metadata.creationTimestamp")
 
-_COLUMNS: dict[Kind[Any], tuple[Column, ...]] = {
-    kinds.JOBS: (
+_COLUMNS: dict[type[Object], tuple[Column, ...]] = {
+    kinds.JOBS.struct: (
         Column("STATUS", "string", ".status.state.phase"),
         Column("minAvailable", "integer", ".status.minAvailable"),
         Column("RUNNINGS", "integer", ".status.running"),
         _AGE,
         Column("QUEUE", "string", ".spec.queue", priority=1),
     ),
-    kinds.POD_GROUPS: (
+    kinds.POD_GROUPS.struct: (
         Column("STATUS", "string", ".status.phase"),
         Column("minMember", "integer", ".spec.minMember"),
         Column("RUNNINGS", "integer", ".status.running"),
         _AGE,
         Column("QUEUE", "string", ".spec.queue", priority=1),
     ),
-    kinds.QUEUES: (Column("PARENT", "string", ".spec.parent"),),
+    kinds.QUEUES.struct: (Column("PARENT", "string", ".spec.parent"),),
 }
 
 
 def columns(kind: Kind[Any]) -> tuple[Column, ...]:
     """The columns of a custom kind after its name; empty when name and age are all there is to show."""
-    return _COLUMNS.get(kind, ())
+    return _COLUMNS.get(kind.struct, ())

@@ -111,11 +111,6 @@ def to_int(quantity: Quantity) -> int:
     return _ceil_away(_of(quantity).nano, _NANO)
 
 
-def is_negative(quantity: Quantity) -> bool:
-    """Is the value below zero."""
-    return _of(quantity).nano < 0
-
-
 def format_milli(milli: int) -> str:
     """Canonical text of a number of thousandths: 1500 -> ``1500m``, 2000 -> ``2``."""
     return _decimal(milli * 10**6, exponent=False)

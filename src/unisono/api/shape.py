@@ -7,7 +7,7 @@ them, so the three cannot differ.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import cleandoc
 from typing import Any, Literal
@@ -55,16 +55,24 @@ class FieldShape:
 _CHECKED = frozenset(("minimum", "maximum", "pattern", "enum", "minLength", "maxLength", "minItems"))
 
 
-@cache
+_SHAPES: dict[type[msgspec.Struct], Shape] = {}
+
+
 def shape_of(struct: type[msgspec.Struct]) -> Shape:
     """The shape of a struct, with everything below it."""
-    info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
-    return _object(info)
+    known = _SHAPES.get(struct)
+    if known is None:
+        info = inspect.type_info(struct)
+        assert isinstance(info, inspect.StructType)
+        known = _object(info)
+    return known
 
 
 def _object(info: inspect.StructType) -> Shape:
+    # Inspecting a struct inspects everything below it, so what is below is not inspected again.
     struct = info.cls
+    if struct in _SHAPES:
+        return _SHAPES[struct]
     described = descriptions(struct)
     fields: dict[str, FieldShape] = {}
     for entry in info.fields:
@@ -75,7 +83,8 @@ def _object(info: inspect.StructType) -> Shape:
     # Core structs have their own validation, which says more than a schema could.
     own = not struct.__module__.startswith("unisono.api.core") and struct.__module__ != "unisono.api.base"
     constrained = own and any(each.required or each.shape.constrained for each in fields.values())
-    return Shape("object", struct=struct, fields=fields, constrained=constrained)
+    _SHAPES[struct] = Shape("object", struct=struct, fields=fields, constrained=constrained)
+    return _SHAPES[struct]
 
 
 def _field(info: inspect.Type) -> tuple[Shape, bool]:
@@ -87,7 +96,7 @@ def _field(info: inspect.Type) -> tuple[Shape, bool]:
         info = info.type
     shape = _shape(info)
     if rules:
-        shape = Shape(shape.kind, shape.struct, shape.fields, shape.item, shape.rules | rules)
+        shape = replace(shape, rules=shape.rules | rules)
     shape.constrained = shape.constrained or not _CHECKED.isdisjoint(shape.rules)
     return shape, required
 
@@ -96,8 +105,8 @@ def _shape(info: inspect.Type) -> Shape:
     match info:
         case inspect.UnionType(types=types):
             return _union([each for each in types if not isinstance(each, inspect.NoneType)])
-        case inspect.StructType(cls=cls):
-            return shape_of(cls)
+        case inspect.StructType():
+            return _object(info)
         case inspect.ListType(item_type=item):
             below = _field(item)[0]
             return Shape("array", item=below, constrained=below.constrained)

@@ -52,17 +52,3 @@ def parse_duration(text: str) -> float:
         raise ValueError(f'time: invalid duration "{text}"')
     seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
     return -seconds if text.startswith("-") else seconds
-
-
-def format_duration(seconds: float) -> str:
-    """A duration as Go writes it, cut to milliseconds: ``1h30m0s``, ``2.5s``, ``0s``."""
-    sign, milliseconds = ("-" if seconds < 0 else ""), int(abs(seconds) * 1000)
-    whole, rest = divmod(milliseconds, 1000)
-    minutes, whole = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{whole}.{rest:03d}".rstrip("0") + "s" if rest else f"{whole}s"
-    if hours:
-        text = f"{hours}h{minutes}m{text}"
-    elif minutes:
-        text = f"{minutes}m{text}"
-    return sign + text if milliseconds else text

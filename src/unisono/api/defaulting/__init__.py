@@ -12,23 +12,24 @@ from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
 
-_DEFAULTS: dict[Kind[Any], Callable[[Any], None]] = {
-    kinds.PODS: pod.default_pod,
-    kinds.NODES: builtin.default_node,
-    kinds.NAMESPACES: builtin.default_namespace,
-    kinds.SECRETS: builtin.default_secret,
-    kinds.SERVICES: builtin.default_service,
-    kinds.PERSISTENT_VOLUME_CLAIMS: builtin.default_claim,
-    kinds.PRIORITY_CLASSES: builtin.default_priority_class,
-    kinds.CUSTOM_RESOURCE_DEFINITIONS: builtin.default_crd,
-    kinds.JOBS: job.default_job,
-    kinds.POD_GROUPS: scheduling.default_pod_group,
-    kinds.QUEUES: scheduling.default_queue,
+# By struct: a kind under an alias version has the same defaults.
+_DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
+    kinds.PODS.struct: pod.default_pod,
+    kinds.NODES.struct: builtin.default_node,
+    kinds.NAMESPACES.struct: builtin.default_namespace,
+    kinds.SECRETS.struct: builtin.default_secret,
+    kinds.SERVICES.struct: builtin.default_service,
+    kinds.PERSISTENT_VOLUME_CLAIMS.struct: builtin.default_claim,
+    kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
+    kinds.JOBS.struct: job.default_job,
+    kinds.POD_GROUPS.struct: scheduling.default_pod_group,
+    kinds.QUEUES.struct: scheduling.default_queue,
 }
 
 
 def apply_defaults(kind: Kind[T], obj: T) -> None:
     """Fill in ``obj`` in place; idempotent, and never fails on an invalid object."""
-    default = _DEFAULTS.get(kind)
+    default = _DEFAULTS.get(kind.struct)
     if default is not None:
         default(obj)

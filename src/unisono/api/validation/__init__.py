@@ -19,22 +19,24 @@ __all__ = ["FieldError", "validate"]
 T = TypeVar("T", bound=Object)
 Rules = Callable[[Any, Any], Iterator[FieldError]]
 
-_RULES: dict[Kind[Any], Rules] = {
-    kinds.PODS: pod.validate_pod,
-    kinds.NODES: cluster.validate_node,
-    kinds.EVENTS: cluster.validate_event,
-    kinds.CONFIG_MAPS: config.validate_config_map,
-    kinds.SECRETS: config.validate_secret,
-    kinds.SERVICES: service.validate_service,
-    kinds.SERVICE_ACCOUNTS: cluster.validate_service_account,
-    kinds.PERSISTENT_VOLUME_CLAIMS: cluster.validate_claim,
-    kinds.PRIORITY_CLASSES: cluster.validate_priority_class,
-    kinds.LEASES: cluster.validate_lease,
-    kinds.CUSTOM_RESOURCE_DEFINITIONS: cluster.validate_crd,
-    kinds.JOBS: job.validate_job,
-    kinds.POD_GROUPS: scheduling.validate_pod_group,
-    kinds.QUEUES: scheduling.validate_queue,
+# By struct: a kind under an alias version follows the same rules.
+_RULES: dict[type[Object], Rules] = {
+    kinds.PODS.struct: pod.validate_pod,
+    kinds.NODES.struct: cluster.validate_node,
+    kinds.EVENTS.struct: cluster.validate_event,
+    kinds.CONFIG_MAPS.struct: config.validate_config_map,
+    kinds.SECRETS.struct: config.validate_secret,
+    kinds.SERVICES.struct: service.validate_service,
+    kinds.SERVICE_ACCOUNTS.struct: cluster.validate_service_account,
+    kinds.PERSISTENT_VOLUME_CLAIMS.struct: cluster.validate_claim,
+    kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
+    kinds.LEASES.struct: cluster.validate_lease,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: cluster.validate_crd,
+    kinds.JOBS.struct: job.validate_job,
+    kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
+    kinds.QUEUES.struct: scheduling.validate_queue,
 }
+_CUSTOM = frozenset(kind.struct for kind in kinds.CUSTOM_KINDS)
 
 
 def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
@@ -49,9 +51,9 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
     if old is not None:
         errors += validate_meta_update(obj.metadata, old.metadata)
     shape = shape_of(kind.struct)
-    if kind in kinds.CUSTOM_KINDS and shape.constrained:
+    if kind.struct in _CUSTOM and shape.constrained:
         errors += validate_shape(shape, obj)
-    rules = _RULES.get(kind)
+    rules = _RULES.get(kind.struct)
     if rules is not None:
         errors += rules(obj, old)
     return _once(errors)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from unisono.api import kinds, names
-from unisono.api.base import ObjectMeta
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.core.refs import LocalObjectReference
 from unisono.api.field_error import FieldError, forbidden, invalid, required
 from unisono.api.kind import Kind
@@ -16,9 +16,9 @@ LARGEST_ANNOTATIONS = 256 * 1024
 Check = Callable[[str], list[str]]
 
 # Kinds whose names are more than a DNS subdomain, because something else is named after them.
-_NAME_CHECKS: dict[Kind[Any], Check] = {
-    kinds.NAMESPACES: names.dns_label,
-    kinds.SERVICES: names.dns_1035_label,
+_NAME_CHECKS: dict[type[Object], Check] = {
+    kinds.NAMESPACES.struct: names.dns_label,
+    kinds.SERVICES.struct: names.dns_1035_label,
 }
 
 
@@ -53,7 +53,7 @@ def named(path: str, references: list[LocalObjectReference] | None) -> Iterator[
 
 def validate_meta(kind: Kind[Any], meta: ObjectMeta) -> Iterator[FieldError]:
     """Rules of an object's metadata."""
-    check = _NAME_CHECKS.get(kind, names.dns_subdomain)
+    check = _NAME_CHECKS.get(kind.struct, names.dns_subdomain)
     if meta.generate_name:
         # A generated suffix follows, so a trailing hyphen or dot is fine.
         stem = meta.generate_name.rstrip("-.")

@@ -28,11 +28,11 @@ _IMMUTABLE = (
 
 def validate_pod(pod: Pod, old: Pod | None) -> Iterator[FieldError]:
     """Rules of a pod; on an update also what may change."""
-    if old is None:
-        yield from validate_pod_spec(pod.spec, "spec")
-        return
     yield from validate_pod_spec(pod.spec, "spec")
-    yield from _update(pod.spec, old.spec)
+    if old is not None:
+        yield from _update(pod.spec, old.spec)
+    elif pod.spec.ephemeral_containers:
+        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
 
 
 def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldError]:
