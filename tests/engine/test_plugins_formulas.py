@@ -56,14 +56,6 @@ def test_least_and_most(requested: tuple[int, int], allocatable: tuple[int, int]
     assert formulas.most_allocated(column(*requested), column(*allocatable), weights).tolist() == [most]
 
 
-def test_normalisation() -> None:
-    raw = np.array([0, 1, 2, 3])
-    assert formulas.to_maximum(raw, 3).tolist() == [0, 33, 66, 100]
-    assert formulas.to_maximum(raw, 0).tolist() == [0, 0, 0, 0]
-    assert formulas.from_maximum(raw, 3).tolist() == [100, 67, 34, 0]
-    assert formulas.from_maximum(np.zeros(2, dtype=np.int64), 0).tolist() == [100, 100]
-
-
 def test_binpack_of_the_worked_example() -> None:
     request, weights = POD[:, 0], np.array([5, 1, 2])
     assert formulas.binpack(request, USED, ALLOCATABLE, weights)[0] * 10 == pytest.approx(468.75)

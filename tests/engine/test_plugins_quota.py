@@ -81,6 +81,12 @@ def test_resources_that_only_one_queue_asks_for() -> None:
     assert deserved(world, MEMORY) == {"a": 1 * GI, "b": 9 * GI}
 
 
+def test_resources_that_nobody_has_are_left_out() -> None:
+    limits = {"cpu": "4", "example.com/fpga": "2"}
+    world = World().node("n1").queue("a", capability=limits, guarantee={"resource": {"example.com/dpu": "1"}})
+    assert deserved(world.job("j", *[a_pod("5")] * 2, queue="a")) == {"a": 4_000}
+
+
 # ---- order and limits
 
 

@@ -50,9 +50,13 @@ def listed(vector: Vector, registry: ResourceRegistry) -> Amounts:
 
 
 def by_row(amounts: Mapping[str, int] | None, registry: ResourceRegistry, default: int = 0) -> Amounts:
-    """Amounts by name as a list, ``default`` for what is not named."""
-    named_rows = {registry.row(name): amount for name, amount in (amounts or {}).items()}
-    return [named_rows.get(row, default) for row in range(len(registry))]
+    """Amounts by name as a list, ``default`` for what is not named; names that nobody else uses are left out."""
+    result = [default] * len(registry)
+    for name, amount in (amounts or {}).items():
+        row = registry.find(name)
+        if row is not None:
+            result[row] = amount
+    return result
 
 
 def exceeded(taken: Sequence[int], request: Sequence[int], limit: Sequence[int]) -> list[int]:

@@ -59,16 +59,6 @@ def balanced_allocation(before: Ints, after: Ints, allocatable: Ints) -> Ints:
     return 50 + change // 2
 
 
-def to_maximum(raw: Ints, maximum: int) -> Ints:
-    """``raw`` as percent of ``maximum``; all 0 when the maximum is 0 (preferred node affinity)."""
-    return raw * MAX_SCORE // maximum if maximum > 0 else np.zeros_like(raw)
-
-
-def from_maximum(raw: Ints, maximum: int) -> Ints:
-    """100 minus the percentage of ``maximum``; all 100 when the maximum is 0 (tolerated taints)."""
-    return MAX_SCORE - raw * MAX_SCORE // maximum if maximum > 0 else np.full_like(raw, MAX_SCORE)
-
-
 def binpack(request: Ints, used: Ints, allocatable: Ints, weights: Ints) -> Floats:
     """Weighted mean of the used share after placement, times 100; 0 where a weighted resource would overflow.
 

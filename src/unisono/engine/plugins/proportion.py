@@ -21,16 +21,14 @@ from unisono.engine.plugins.amounts import (
     UNLIMITED,
     Amounts,
     aligned,
-    by_row,
     dominant_share,
     exceeded,
     listed,
     named,
     text,
-    usable_total,
 )
+from unisono.engine.plugins.division import divide
 from unisono.engine.plugins.shares import publish
-from unisono.engine.plugins.waterfill import Share, fill
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -47,67 +45,13 @@ class ProportionPlugin(Plugin):
         """Compute what each queue that has jobs deserves."""
         self.session = session
         self.registry = session.registry
-        total = listed(usable_total(session), self.registry)
         queues = [queue for queue in session.queues.values() if queue.job_count]
-        promised = [0] * len(total)
-        for queue in session.queues.values():
-            if queue.record.guarantee:
-                promised = [a + b for a, b in zip(promised, self._guarantee(queue), strict=True)]
-        self.real_capability: dict[str, Amounts] = {}
-        for queue in queues:
-            limits = by_row(queue.record.capability, self.registry, UNLIMITED)
-            rows = zip(total, promised, self._guarantee(queue), limits, strict=True)
-            self.real_capability[queue.name] = [
-                min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows
-            ]
+        shares = divide(session)
+        self.real_capability, self.deserved = shares.real_capability, shares.deserved
         self.inqueue = {queue.name: listed(queue.record.inqueue, self.registry) for queue in queues}
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
-        self.deserved = self._water_fill(total, queues)
         self._demands: dict[int, list[tuple[int, int]]] = {}
         publish(session, self._room)
-
-    def _guarantee(self, queue: QueueState) -> Amounts:
-        return by_row(queue.record.guarantee, self.registry)
-
-    def _water_fill(self, total: Amounts, queues: list[QueueState]) -> dict[str, Amounts]:
-        requests = {queue.name: listed(queue.record.request, self.registry) for queue in queues}
-        self._add_unborn(total, requests)
-        guarantees = {queue.name: self._guarantee(queue) for queue in queues}
-        deserved: dict[str, Amounts] = {queue.name: [] for queue in queues}
-        for row, amount in enumerate(total):
-            shares = [
-                Share(
-                    queue.record.weight,
-                    requests[queue.name][row],
-                    self.real_capability[queue.name][row],
-                    guarantees[queue.name][row],
-                )
-                for queue in queues
-            ]
-            for queue, part in zip(queues, fill(amount, shares), strict=True):
-                deserved[queue.name].append(part)
-        return deserved
-
-    def _add_unborn(self, total: Amounts, requests: dict[str, Amounts]) -> None:
-        """Add what PodGroups will ask for whose pods are created only after their admission.
-
-        Without it a queue of waiting jobs seems to want nothing, and the others take its share. Jobs that could not be
-        admitted even into an empty cluster ask for nothing.
-        """
-        nothing = [0] * len(total)
-        for job in self.session.active:
-            record = job.record
-            missing = job.min_member - len(record.tasks)
-            if missing <= 0 or job.min_resources is None or not job.queue.open:
-                continue
-            if job.phase not in ("Pending", "Inqueue"):
-                continue
-            wanted = listed(job.min_resources, self.registry)
-            if exceeded(nothing, wanted, total) or exceeded(nothing, wanted, self.real_capability[job.queue.name]):
-                continue
-            asked = requests[job.queue.name]
-            for row, (amount, present) in enumerate(zip(wanted, listed(record.request, self.registry), strict=True)):
-                asked[row] += missing if row == PODS else max(amount - present, 0)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""
