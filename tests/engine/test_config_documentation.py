@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from unisono.api import kinds
+from unisono.api.decode import decode
 from unisono.engine.actions import action_names
 from unisono.engine.config import default_config, load_config
 from unisono.engine.config_flags import FLAG_KEYS
@@ -14,7 +18,9 @@ from unisono.engine.config_names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS
 from unisono.engine.plugins.registry import arguments_of, plugin_names
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scheduler-configuration.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+YAML_BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = [block for block in YAML_BLOCKS if "kind:" not in block]
+OBJECTS = [yaml.safe_load(block) for block in YAML_BLOCKS if "kind:" in block]
 ROWS = [
     [cell.strip() for cell in line.strip().strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")
 ]
@@ -23,6 +29,15 @@ ROWS = [
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_yaml_blocks_load(block: str) -> None:
     assert load_config(block, "scheduler-configuration.md").actions
+
+
+@pytest.mark.parametrize("value", OBJECTS, ids=range(len(OBJECTS)))
+def test_objects_decode_without_unknown_fields(value: dict[str, Any]) -> None:
+    kind = kinds.find(value["apiVersion"], value["kind"])
+    assert kind is not None
+    decoded = decode(kind, value)
+    assert decoded.unknown_fields == []
+    assert decoded.type_errors == []
 
 
 def test_the_first_block_is_the_default() -> None:

@@ -82,6 +82,16 @@ def test_actions_are_trimmed(actions: str) -> None:
     assert all(name == name.strip() for name in load_config(f"actions: {actions}").actions)
 
 
+def test_a_shorter_file_than_the_default_is_complete() -> None:
+    """Mission example 10: no proportion, so nobody orders or limits queues."""
+    config = load_config(
+        'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n'
+        "  - name: conformance\n- plugins:\n  - name: drf\n  - name: predicates\n  - name: nodeorder\n"
+        "  - name: binpack\n"
+    )
+    assert len(config.plugins) == 7
+
+
 def test_yaml_anchors_and_merges_are_understood() -> None:
     config = load_config(
         "actions: allocate\ntiers:\n- plugins:\n  - &gang {name: gang, enablePreemptable: false}\n"
