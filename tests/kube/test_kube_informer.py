@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from support.memory import MemoryClient
 from support.things import THINGS, Thing, thing
 from support.virtual_clock import settle
-from unisono.errors import Unavailable
+from unisono.errors import Gone, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.informer import Informer
 
@@ -155,6 +155,24 @@ async def test_an_unavailable_server_is_asked_with_back_off() -> None:
         await client.clock.advance(4)
         assert informer.synced.is_set()
         assert informer.statistics().failures == 0
+
+
+async def test_a_server_whose_watches_always_expire_is_not_listed_in_a_loop() -> None:
+    client = MemoryClient()
+
+    def expire(operation: str, *_: str) -> None:
+        if operation == "watch":
+            raise Gone("too old resource version")
+
+    client.interceptor = expire
+    async with running(client) as (informer, _):
+        await client.clock.advance(20)
+        assert informer.statistics().lists == 8
+        client.interceptor = None
+        await client.clock.advance(4)
+        await client.create(THINGS, thing("a"))
+        await settle()
+        assert informer.keys() == ["default/a"]
 
 
 async def test_a_failing_handler_does_not_stop_the_others() -> None:

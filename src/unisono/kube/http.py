@@ -149,9 +149,7 @@ class HttpClient:
         subresource: str | None = None,
         patch_type: PatchType = "merge",
     ) -> T:
-        """Patch; a merge patch may be given as a list of JSON patch operations only with
-        ``patch_type="json"``.
-        """
+        """Patch; a list of operations needs ``patch_type="json"``; ``apply`` takes ownership by force."""
         params = {"fieldManager": "unisono", "force": "true"} if patch_type == "apply" else None
         data = await self._call(
             "PATCH",

@@ -97,7 +97,7 @@ class Reflector(Generic[T]):
         self._resource_version: str | None = None
         self._listed_at = 0.0
         self._heard_at = clock.monotonic()
-        self._lists = self._watches = self._events = self._failures = 0
+        self._lists = self._watches = self._events = self._failures = self._expiries = 0
         self._last_error = ""
 
     async def run(self) -> None:
@@ -160,10 +160,12 @@ class Reflector(Generic[T]):
             await _close(stream)
         if self._events == seen and self._clock.monotonic() - started < _SHORT_WATCH_SECONDS:
             raise Unavailable(f"the watch on {self.kind.resource} ended at once")
+        self._expiries = 0
         self._heard()
 
     def _take(self, event: WatchEvent[T]) -> None:
         self._resource_version = event.object.metadata.resource_version or self._resource_version
+        self._expiries = 0
         self._heard()
         if event.type != "BOOKMARK":
             self._events += 1
@@ -180,8 +182,10 @@ class Reflector(Generic[T]):
         delay = self._backoff.delay(self._failures)
         if isinstance(error, Unavailable) and error.retry_after:
             delay = max(delay, min(error.retry_after, self._backoff.cap))
-        if isinstance(error, Gone) and self._failures == 1:
-            delay = 0.0
+        if isinstance(error, Gone):
+            # A list that succeeded does not count: a server whose every watch expires must not be listed in a loop.
+            self._expiries += 1
+            delay = self._backoff.delay(self._expiries - 1) if self._expiries > 1 else 0.0
         elif str(error) != self._last_error:
             _log.warning("watch.failed", resource=self.kind.resource, error=str(error), retry_in=round(delay, 3))
         self._last_error = str(error)
