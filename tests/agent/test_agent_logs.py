@@ -1,0 +1,138 @@
+"""Reading container logs: files as the shim writes them, without processes."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.virtual_clock import VirtualClock
+from unisono.agent.layout import Layout, RunDir
+from unisono.agent.lifecycle import Exit
+from unisono.agent.logs import FileLogSource, last_lines
+from unisono.agent.shim import Log
+from unisono.errors import AgentError
+
+STAMP = "2023-11-14T22:13:{:02d}.123456789Z"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return Layout(tmp_path).pod("u").new_run("main", 0)
+
+
+def write(run: RunDir, *records: str) -> None:
+    with run.log.open("a") as file:
+        for second, record in enumerate(records):
+            file.write(f"{STAMP.format(second)} stdout {record}\n")
+
+
+async def read(root: Path, clock: VirtualClock | None = None, **options: Any) -> str:
+    defaults: dict[str, Any] = {
+        "follow": False, "tail_lines": None, "since_seconds": None,
+        "timestamps": False, "previous": False, "limit_bytes": None,
+    }  # fmt: skip
+    stream = FileLogSource(root, clock or VirtualClock()).open("default", "p", "u", "main", **(defaults | options))
+    return b"".join([chunk async for chunk in stream]).decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "one\ntwo\nlong line\nfour\n"),
+        ({"tail_lines": 2}, "long line\nfour\n"),
+        ({"tail_lines": 0}, ""),
+        ({"tail_lines": 99}, "one\ntwo\nlong line\nfour\n"),
+        ({"limit_bytes": 6}, "one\ntw"),
+        ({"since_seconds": 16.0}, "four\n"),
+        ({"tail_lines": 1, "timestamps": True}, f"{STAMP.format(4)} four\n"),
+    ],
+)
+async def test_options(tmp_path: Path, run: RunDir, options: dict[str, Any], expected: str) -> None:
+    write(run, "F one", "F two", "P long ", "F line", "F four")
+    assert await read(tmp_path, **options) == expected
+
+
+async def test_previous_run(tmp_path: Path, run: RunDir) -> None:
+    write(run, "F first")
+    with pytest.raises(AgentError, match='previous terminated container "main" in pod "p" not found'):
+        await read(tmp_path, previous=True)
+    write(Layout(tmp_path).pod("u").new_run("main", 1), "F second")
+    assert await read(tmp_path, previous=True) == "first\n"
+    assert await read(tmp_path) == "second\n"
+
+
+async def test_no_log_yet(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="has no log on this node yet"):
+        await read(tmp_path)
+
+
+async def test_follow_until_the_run_ends(tmp_path: Path, run: RunDir) -> None:
+    clock = VirtualClock()
+    with (run.path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write(run, "F one")
+        reading = asyncio.create_task(read(tmp_path, clock, follow=True))
+        await clock.advance(1)
+        write(run, "F two")
+        await clock.advance(1)
+        assert not reading.done()
+        write(run, "F three")
+        run.write_exit(Exit(0, 1.0, 2.0))
+        await clock.advance(1)
+    assert await reading == "one\ntwo\nthree\n"
+
+
+async def test_follow_ends_when_nobody_holds_the_run(tmp_path: Path, run: RunDir) -> None:
+    write(run, "F one")
+    assert await read(tmp_path, follow=True) == "one\n"
+
+
+async def test_rotation_loses_nothing_that_is_kept(tmp_path: Path, run: RunDir) -> None:
+    log = Log(str(run.log), max_bytes=200, max_files=3)
+    for number in range(20):
+        log.feed("stdout", f"line {number}\n".encode())
+    names = sorted(path.name for path in run.path.glob("log*"))
+    assert names == ["log", "log.1", "log.2"]
+    lines = (await read(tmp_path)).splitlines()
+    assert lines[-1] == "line 19"
+    assert lines == [f"line {n}" for n in range(20 - len(lines), 20)]
+
+
+async def test_follow_across_rotation(tmp_path: Path, run: RunDir) -> None:
+    clock = VirtualClock()
+    log = Log(str(run.log), max_bytes=100, max_files=5)
+    with (run.path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        log.feed("stdout", b"line 0\n")
+        reading = asyncio.create_task(read(tmp_path, clock, follow=True))
+        for number in range(1, 9):
+            await clock.advance(0.2)
+            log.feed("stdout", f"line {number}\n".encode())
+        await clock.advance(0.2)
+        run.write_exit(Exit(0, 1.0, 2.0))
+        await clock.advance(0.2)
+    assert (await reading).splitlines() == [f"line {n}" for n in range(9)]
+
+
+async def test_unfinished_and_endless_lines(tmp_path: Path, run: RunDir) -> None:
+    log = Log(str(run.log), max_bytes=1 << 20, max_files=2)
+    log.feed("stdout", b"a")
+    log.feed("stderr", b"warn\n")
+    log.feed("stdout", b"b\n" + b"x" * 40_000)
+    log.finish()
+    assert await read(tmp_path) == "warn\nab\n" + "x" * 40_000 + "\n"
+
+
+def test_the_end_of_a_log(run: RunDir) -> None:
+    write(run, *(f"F line {n}" for n in range(100)))
+    assert last_lines(run).splitlines() == [f"line {n}" for n in range(20, 100)]
+
+
+def test_exit_records_survive_any_message(run: RunDir) -> None:
+    end = Exit(128, 1.5, 2.5, 0, "StartError", 'exec: "Zürich=\\n"\n: not found')
+    run.write_exit(end)
+    assert run.exit() == end
