@@ -119,6 +119,16 @@ async def test_create_passes_options_and_shows_warnings(service: ScriptedService
     assert options.user == "unisono-admin"
 
 
+async def test_warnings_are_safe_and_bounded(service: ScriptedService, web: WebClient) -> None:
+    service.warnings = ["a\r\nEvil: 1\x00 \ud800", "é", "é", 'say "b\\"']
+    reply = await web.post(CM, {})
+    assert "Evil" not in reply.headers
+    assert reply.headers.getall("Warning") == ['299 - "a Evil: 1\ufffd \ufffd"', '299 - "é"', '299 - "say \\"b\\\\\\""']
+    service.warnings = [f"{index:03d}" + "x" * 500 for index in range(100)]
+    texts = (await web.post(CM, {})).headers.getall("Warning")
+    assert (len(texts), max(map(len, texts))) == (16, 256 + len('299 - ""'))
+
+
 async def test_the_field_manager_defaults_to_the_user_agent(service: ScriptedService, web: WebClient) -> None:
     await web.post(CM, {}, headers={"User-Agent": "kubectl/v1.32 (linux)"})
     assert service.asked[0][-1].field_manager == "kubectl"

@@ -20,6 +20,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver.backend import Backend
+from unisono.apiserver.server import ApiServer
 from unisono.kube import kubeconfig
 from unisono.kube.client import Client
 from unisono.kube.http import HttpClient
@@ -48,6 +49,22 @@ async def local(directory: Path) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
+async def http(directory: Path) -> AsyncIterator[Client]:
+    backend = await Backend.open(directory / "state.db")
+    server = ApiServer(backend.service, data_dir=directory)
+    try:
+        await server.start()
+        client = HttpClient(kubeconfig.load(server.kubeconfig_path))
+        try:
+            yield client
+        finally:
+            await client.close()
+    finally:
+        await server.stop()
+        await backend.close()
+
+
+@asynccontextmanager
 async def memory(directory: Path) -> AsyncIterator[Client]:
     client = MemoryClient()
     yield client
@@ -65,6 +82,7 @@ async def cluster(directory: Path) -> AsyncIterator[Client]:
 
 IMPLEMENTATIONS = {
     "local": Implementation(local),
+    "http": Implementation(http),
     "memory": Implementation(memory, serves=False),
 }
 if "UNISONO_TEST_KUBECONFIG" in os.environ:

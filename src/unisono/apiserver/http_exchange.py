@@ -22,6 +22,8 @@ from unisono.errors import ApiError
 JSON = "application/json"
 _GZIP_FROM = 128 * 1024
 _PIECE = 256 * 1024
+_WARNINGS_TOTAL = 4096
+_WARNING_LENGTH = 256
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class Exchange:
             ("Content-Type", content_type),
             ("Server", "unisono"),
         ]
-        found.extend(("Warning", f"299 - {_quoted(warning)}") for warning in warnings)
+        found.extend(("Warning", f"299 - {text}") for text in _warning_texts(warnings))
         return found
 
     async def error(self, error: ApiError) -> web.StreamResponse:
@@ -140,6 +142,19 @@ def _multi(headers: list[tuple[str, str]]) -> CIMultiDict[str]:
     return CIMultiDict(headers)
 
 
-def _quoted(text: str) -> str:
+def _warning_texts(warnings: Iterable[str]) -> list[str]:
+    """Quoted warnings without repetition, cut as Kubernetes cuts them: clients bound the headers that they read."""
+    texts = [_printable(warning) for warning in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > _WARNINGS_TOTAL:
+        texts = [text[:_WARNING_LENGTH] for text in texts[: _WARNINGS_TOTAL // _WARNING_LENGTH]]
+    return [_quoted(text[:_WARNINGS_TOTAL]) for text in texts]
+
+
+def _printable(text: str) -> str:
+    # A field name may hold anything, a header may not.
     cleaned = " ".join(text.split())
-    return '"' + cleaned.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cleaned)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
