@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,45 @@ async def test_stop_leaves_processes_running_unless_told(tmp_path: Path) -> None
     await again.start()
     await again.stop(kill_pods=True)
     assert not run.is_held()
+
+
+CHILD = """
+import asyncio, sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from agent_node import Node, manifest
+from support.memory import MemoryClient
+
+async def main():
+    node = Node(MemoryClient(), Path(sys.argv[1]))
+    await node.start()
+    node.run(manifest("survivor", ["sh", "-c", f"while ! test -e {sys.argv[1]}/go; do sleep 0.05; done; exit 9"],
+                      metadata={"uid": "uid-of-the-survivor"}))
+    await node.phase("survivor", "Running")
+    run = node.agent._layout.pod("uid-of-the-survivor").runs("main")[0]
+    while run.started() is None:
+        await asyncio.sleep(0.01)
+    print("running", flush=True)
+    await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+async def test_sigkill_of_the_agents_process(tmp_path: Path) -> None:
+    data_dir = tmp_path / "agent"
+    tests = Path(__file__).parents[1]
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CHILD, str(data_dir), str(tests), str(tests / "agent"), stdout=asyncio.subprocess.PIPE
+    )
+    while (line := await child.stdout.readline()) != b"running\n":
+        assert line, "the agent's process ended"
+    child.kill()
+    await child.wait()
+    again = Node(MemoryClient(), data_dir)
+    again.run(manifest("survivor", ["true"], metadata={"uid": "uid-of-the-survivor"}))
+    await again.start()
+    (data_dir / "go").touch()
+    pod = await again.phase("survivor", "Failed")
+    assert pod.status.container_statuses[0].state.terminated.exit_code == 9
+    await again.stop()

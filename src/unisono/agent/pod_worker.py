@@ -94,6 +94,7 @@ class PodWorker:
                     return
                 await self._wake.wait()
         finally:
+            self._over.set()
             self._cancel_timer()
             for container in self._containers:
                 container.close()

@@ -97,7 +97,7 @@ def _container_status(pod: Pod, container: Container, view: ContainerView, plan:
         image=container.image or "",
         image_id="",
         restart_count=max(0, view.runs - 1),
-        ready=(running and view.passed and view.ready) or _completed_init(view),
+        ready=_completed_init(view) if view.role == "init" else running and view.passed and view.ready,
         started=running and view.passed,
         container_id=_id(pod, view, view.runs - 1) if view.runs else None,
     )
@@ -139,7 +139,7 @@ def _terminated(pod: Pod, view: ContainerView, end: Exit, number: int) -> Contai
 
 
 def _completed_init(view: ContainerView) -> bool:
-    return view.role == "init" and view.state == "exited" and view.last is not None and view.last.exit_code == 0
+    return view.state == "exited" and view.last is not None and view.last.exit_code == 0
 
 
 def _id(pod: Pod, view: ContainerView, number: int) -> str:
