@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.build import pod
 
+from support.build import pod
 from unisono.api.core import Container, ContainerPort, Pod, ResourceRequirements
 from unisono.cluster.podclass import PodClass, PodClasses
 from unisono.cluster.pods import task_of
@@ -74,9 +74,7 @@ def test_preemptable(annotations: dict[str, str], labels: dict[str, str], expect
     assert task.preemptable is expected
 
 
-@pytest.mark.parametrize(
-    ("annotation", "spec", "expected"), [("", None, 1), ("", 7, 7), ("9", 7, 9), ("high", 7, 7)]
-)
+@pytest.mark.parametrize(("annotation", "spec", "expected"), [("", None, 1), ("", 7, 7), ("9", 7, 9), ("high", 7, 7)])
 def test_task_priority(annotation: str, spec: int | None, expected: int) -> None:
     notes = {"volcano.sh/task-priority": annotation} if annotation else {}
     task = task_of(pod("p", priority=spec, annotations=notes), PodClasses(ResourceRegistry()), MINE)

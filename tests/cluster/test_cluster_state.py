@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.build import cluster, gang, group, kind_of, node, nodes, pod, priority_class, queue
 
+from support.build import cluster, gang, group, kind_of, node, nodes, pod, priority_class, queue
 from unisono.api import kinds
 from unisono.api.base import Object
 from unisono.cluster.state import ClusterState

@@ -13,7 +13,7 @@ from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.reports import JobReport, by_importance
 from unisono.engine.suggest import holders_of, suggest_for_fit, suggest_for_refusal
-from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdict import Cause, Holder, Verdict
 
 _EMPTY = JobReport()
 
@@ -58,6 +58,14 @@ class Explainer:
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
         self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
+        self._known_holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
+
+    def _holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
+        names = tuple(need)
+        found = self._known_holders.get(names)
+        if found is None:
+            found = self._known_holders[names] = holders_of(self.cycle, need)
+        return found
 
     def verdict(self, job: JobState) -> Verdict | None:
         """None for jobs that do not wait."""
@@ -119,7 +127,7 @@ class Explainer:
             have=free or dict(refusal.have),
             tasks_placeable=job.ready_count + report.schedulable(),
             tasks_needed=job.min_member,
-            holders=holders_of(self.cycle, refusal.need, exclude=""),
+            holders=self._holders(refusal.need),
             suggestion=suggest_for_refusal(job, refusal),
             queue=job.queue.name,
         )
@@ -150,7 +158,7 @@ class Explainer:
             have=free,
             tasks_placeable=placeable,
             tasks_needed=job.min_member,
-            holders=holders_of(self.cycle, need, exclude=job.key),
+            holders=self._holders(need),
             suggestion=suggest_for_fit(self.cycle, job, report.refused, cause, placeable, empty),
             task=report.refused.key,
             queue=job.queue.name,
@@ -205,7 +213,7 @@ class Explainer:
             tasks_needed=job.min_member,
             reasons=dict(fit.counts),
             nodes=fit.nodes,
-            holders=holders_of(self.cycle, need, exclude=job.key),
+            holders=self._holders(need),
             suggestion=suggest_for_fit(self.cycle, job, task, cause, placeable, empty),
             task=task.key,
             queue=job.queue.name,

@@ -7,6 +7,7 @@ from unisono.engine.job_state import JobState
 from unisono.engine.reports import JobReport
 from unisono.engine.verdict import Cause, Verdict
 
+_LABELS = [status.label for status in TaskStatus]
 SCHEDULED_REASON = "tasks in gang are ready to be scheduled"
 
 
@@ -17,10 +18,11 @@ def histogram(counts: dict[str, int]) -> str:
 
 def job_fit_text(job: JobState, report: JobReport | None) -> str:
     """``pod group is not ready, 6 Pending, 6 minAvailable; Pending: 3 Schedulable, 3 Unschedulable. Origin ...``."""
-    counts = {status.label: job.counts[status] for status in TaskStatus}
-    counts["minAvailable"] = job.min_member
+    counts = {_LABELS[at]: number for at, number in enumerate(job.counts) if number}
+    if job.min_member:
+        counts["minAvailable"] = job.min_member
     head = "pod group is ready" if job.is_ready else "pod group is not ready"
-    text = f"{head}, {histogram(counts)}" if any(counts.values()) else head
+    text = f"{head}, {histogram(counts)}" if counts else head
     pending = job.counts[TaskStatus.PENDING]
     if pending:
         could = min(report.schedulable(), pending) if report is not None else 0

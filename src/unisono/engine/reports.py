@@ -84,6 +84,9 @@ class JobReport:
         }
 
 
+TOO_MANY_PODS = "node(s) pod number exceeded"
+
+
 def by_importance(resource: str) -> tuple[bool, bool, str]:
     """Sort key of resource names: cpu, memory, then the others by name; so no text depends on who came first."""
     return resource != "cpu", resource != "memory", resource
@@ -97,21 +100,21 @@ class FitReporter:
         self.hooks = hooks
         self.static = static
         self._at = -1
-        self._known: dict[tuple[int, bool, str], FitErrors] = {}
+        self._known: dict[tuple[int, str], FitErrors] = {}
 
-    def errors(self, pod_class: PodClass, *, checked: bool = True) -> FitErrors:
+    def errors(self, pod_class: PodClass) -> FitErrors:
         """Reasons per node: resources first (only the first that lacks), then filters in order."""
         position = len(self.session.touched)
         if position != self._at:
             self._known.clear()
             self._at = position
         subject = self.session.subject
-        key = (pod_class.id, checked, subject.key if subject is not None else "")
+        key = (pod_class.id, subject.key if subject is not None else "")
         if not any(plugin.scope for hook in ("filter", "static_filter") for plugin, _ in self.hooks.flat[hook]):
-            key = (pod_class.id, checked, "")
+            key = (pod_class.id, "")
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._find(pod_class, checked=checked)
+            found = self._known[key] = self._find(pod_class)
         return found
 
     def refused(self, reason: Reason) -> FitErrors:
@@ -119,23 +122,22 @@ class FitReporter:
         size = self.session.nodes.size
         return FitErrors({reason.text: size} if size else {}, reason.cause, {}, size)
 
-    def _find(self, pod_class: PodClass, *, checked: bool) -> FitErrors:
+    def _find(self, pod_class: PodClass) -> FitErrors:
         view = self.session.nodes
         if not view.size:
             return FitErrors({}, Cause.NO_NODES, {}, 0)
         counts: Counter[str] = Counter()
         lacking: Counter[str] = Counter()
         passed = np.ones(view.size, dtype=np.bool_)
-        if checked:
-            rows = pod_class.rows
-            short = view.future_idle[rows] < pod_class.amounts[:, None]
-            names = [self.session.registry.names[row] for row in rows.tolist()]
-            for position in sorted(range(len(names)), key=lambda at: by_importance(names[at])):
-                number = int((short[position] & passed).sum())
-                if number:
-                    lacking[names[position]] += number
-                    counts[f"Insufficient {names[position]}"] += number
-                passed &= ~short[position]
+        rows = pod_class.rows
+        short = view.future_idle[rows] < pod_class.amounts[:, None]
+        names = [self.session.registry.names[row] for row in rows.tolist()]
+        for position in sorted(range(len(names)), key=lambda at: by_importance(names[at])):
+            number = int((short[position] & passed).sum())
+            if number:
+                lacking[names[position]] += number
+                counts[TOO_MANY_PODS if pod_class.best_effort else f"Insufficient {names[position]}"] += number
+            passed &= ~short[position]
         causes: Counter[Cause] = Counter({Cause.NODES_FULL: sum(lacking.values())})
         static = self.static.result(pod_class, self.session, self.hooks)
         self._count(static.bits * passed, static.reasons, counts, causes)
@@ -146,7 +148,7 @@ class FitReporter:
                 collect(method(pod_class, view), bits, reasons)
             except Exception as error:
                 self.hooks.switch_off(plugin, "filter", error)
-                return self._find(pod_class, checked=checked)
+                return self._find(pod_class)
         self._count(bits, reasons, counts, causes)
         cause = max(causes, key=lambda c: (causes[c], c is Cause.NODES_FULL))
         return FitErrors(dict(counts), cause, dict(lacking), view.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -100,12 +101,12 @@ class Session:
             change[4 * rows :] = pod_class.nonzero
         return change
 
-    @property
+    @cached_property
     def total(self) -> Vector:
         """``[R]`` sum of allocatable over all nodes, unusable ones included (Volcano's total)."""
         return np.asarray(self.nodes.allocatable.sum(axis=1), dtype=np.int64)
 
-    @property
+    @cached_property
     def usable_total(self) -> Vector:
         """``[R]`` sum of allocatable over nodes that are ready and not cordoned."""
         table = self.nodes.table

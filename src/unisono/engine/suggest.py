@@ -100,7 +100,7 @@ def _port_holder(cycle: Cycle, task: Task) -> str:
     return ""
 
 
-def holders_of(cycle: Cycle, need: Mapping[str, int], exclude: str) -> tuple[Holder, ...]:
+def holders_of(cycle: Cycle, need: Mapping[str, int]) -> tuple[Holder, ...]:
     """Queues that hold most of what is needed, largest first."""
     registry = cycle.session.registry
     rows = {name: row for name in sorted(need, key=by_importance) if (row := registry.find(name)) is not None}

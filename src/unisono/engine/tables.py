@@ -33,13 +33,11 @@ class Demand:
     Attributes:
         pod_class: the class.
         future: count resources that are being released (tasks would be pipelined).
-        checked: whether resources must fit; backfill does not ask.
 
     """
 
     pod_class: PodClass
     future: bool
-    checked: bool
 
 
 class CandidateTable:
@@ -202,7 +200,7 @@ class CandidateTable:
     def _evaluate(self, view: NodeView) -> FloatArray:
         """``[M]`` dynamic points, ``-inf`` where resources or a dynamic filter refuse the node."""
         pod_class = self.demand.pod_class
-        refused = ~self.fits(view) if self.demand.checked else np.zeros(view.size, dtype=np.bool_)
+        refused = ~self.fits(view)
         for plugin, method in self.hooks.flat["filter"]:
             try:
                 for veto in method(pod_class, view):
@@ -245,25 +243,23 @@ class Tables:
         self.session = session
         self.hooks = hooks
         self.static = static
-        self._tables: dict[tuple[int, bool, bool, str], CandidateTable] = {}
+        self._tables: dict[tuple[int, bool, str], CandidateTable] = {}
         self._scope = _widest(hooks)
         self._generation = hooks.generation
         self._pipelining = session.pipelining
 
-    def of(self, pod_class: PodClass, *, future: bool = False, checked: bool = True) -> CandidateTable:
+    def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
         """The table of a class: for resources idle now, or also those being released (``future``)."""
         if self._generation != self.hooks.generation or self._pipelining != self.session.pipelining:
             self._tables.clear()
             self._scope = _widest(self.hooks)
             self._generation = self.hooks.generation
             self._pipelining = self.session.pipelining
-        key = (pod_class.id, future, checked, self._scope_key())
+        key = (pod_class.id, future, self._scope_key())
         table = self._tables.get(key)
         if table is None:
             static = self.static.result(pod_class, self.session, self.hooks)
-            table = self._tables[key] = CandidateTable(
-                Demand(pod_class, future, checked), self.session, self.hooks, static
-            )
+            table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
         return table
 
     def _scope_key(self) -> str:

@@ -12,7 +12,7 @@ from unisono.engine.reports import FitErrors
 def run(cycle: Cycle) -> None:
     """Serve the queues one after the other, each to its end, in queue, job and task order.
 
-    Resources and shares are not asked about; a closed queue still gets nothing.
+    Shares are not asked about, for nothing is requested; a node's number of pods and a closed queue are respected.
     """
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
@@ -39,9 +39,9 @@ def _place(cycle: Cycle, job: JobState) -> None:
         if reason is not None:
             _fail(cycle, job, task, cycle.fits.refused(reason))
             continue
-        table = cycle.tables.of(task.pod_class, checked=False)
+        table = cycle.tables.of(task.pod_class)
         if not cycle.transaction.place(job, [task], table):
-            _fail(cycle, job, task, cycle.fits.errors(task.pod_class, checked=False))
+            _fail(cycle, job, task, cycle.fits.errors(task.pod_class))
     if cycle.hooks.ready(job):
         cycle.commit(mark, job)
     else:

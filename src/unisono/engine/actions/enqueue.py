@@ -32,6 +32,9 @@ def run(cycle: Cycle) -> None:
 
 
 def _ask(cycle: Cycle, job: JobState) -> None:
+    if job.ready_count and job.is_ready:  # it holds its minimum: its new phase is still on its way
+        job.phase = "Inqueue"
+        return
     refusal = closed(job.queue)
     if refusal is None and job.min_resources is not None:
         refusal = cycle.hooks.vote("enqueueable", job)
