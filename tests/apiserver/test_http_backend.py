@@ -75,6 +75,14 @@ async def test_life_of_an_object(web: WebClient) -> None:
     assert (missing.status, missing.json()["details"]) == (404, {"name": "a", "kind": "configmaps"})
 
 
+async def test_typed_clients_need_not_name_the_kind(web: WebClient) -> None:
+    created = await web.post(CM, {"metadata": {"name": "a"}})
+    assert (created.status, created.json()["apiVersion"], created.json()["kind"]) == (201, "v1", "ConfigMap")
+    assert (await web.call("PUT", f"{CM}/a", {"metadata": {"name": "a"}, "data": {}})).status == 200
+    assert (await web.post(VCJOBS, {"metadata": {"name": "j"}, "spec": job()["spec"]})).status == 400
+    assert (await web.post(CM, {"kind": "Secret", "metadata": {"name": "b"}})).status == 400
+
+
 async def test_a_list_and_the_watch_after_it_miss_nothing(web: WebClient) -> None:
     await web.post(CM, config_map("a"))
     version = (await web.get(CM)).json()["metadata"]["resourceVersion"]
@@ -248,7 +256,7 @@ def test_nothing_a_client_sends_breaks_the_server(tmp_path: Path) -> None:
             assert (await web.get(collection)).json()["items"] is not None
             assert (await web.get(collection, accept=TABLE)).json()["kind"] == "Table"
 
-        @settings(max_examples=300, deadline=None, database=None)
+        @settings(max_examples=200, deadline=None, database=None)
         @given(requests())
         def attack(request: tuple[str, str, Any, str, Kind[Any]]) -> None:
             runner.run(once(*request))

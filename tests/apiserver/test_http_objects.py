@@ -137,7 +137,7 @@ async def test_the_field_manager_defaults_to_the_user_agent(service: ScriptedSer
 async def test_bodies_in_yaml(service: ScriptedService, web: WebClient) -> None:
     reply = await web.post(CM, b"kind: ConfigMap\nmetadata: {name: a}\n", type="application/yaml")
     assert reply.status == 201
-    assert service.asked[0][4] == {"kind": "ConfigMap", "metadata": {"name": "a"}}
+    assert service.asked[0][4] == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
 DUPLICATE = b'{"kind":"ConfigMap","data":{"k":"1","k":"2"},"metadata":{"name":"a"}}'

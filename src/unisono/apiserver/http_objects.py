@@ -20,6 +20,7 @@ from unisono.apiserver.http_query import (
     write_options,
 )
 from unisono.apiserver.http_status import bad_request, success
+from unisono.apiserver.openapi import is_core
 from unisono.apiserver.tables import TableWriter, partial_metadata
 from unisono.apiserver.types import Page, WriteOptions, Written
 from unisono.errors import ApiError
@@ -132,7 +133,12 @@ class ObjectHandlers:
         return await exchange.document(success(code=201), 201)
 
     async def _read(self, exchange: Exchange, kind: Kind[Any]) -> Body:
-        return decode_object(await exchange.body(), content_type(exchange.request), kind.kind)
+        body = decode_object(await exchange.body(), content_type(exchange.request), kind.kind)
+        if is_core(kind):
+            # Typed clients leave out what the URL says anyway; for custom kinds Kubernetes insists on it.
+            body.value["apiVersion"] = body.value.get("apiVersion") or kind.api_version
+            body.value["kind"] = body.value.get("kind") or kind.kind
+        return body
 
     async def _delete_body(self, exchange: Exchange) -> dict[str, Any] | None:
         data = await exchange.body()
