@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from support.backends import drop, put
-from unisono.apiserver.database import APPLICATION_ID, StoreError
+from unisono.apiserver.database import APPLICATION_ID, Database, StoreError
+from unisono.apiserver.entry import Entry, Event
 from unisono.apiserver.history import Retention
 from unisono.apiserver.store import Store
 
@@ -158,6 +159,24 @@ async def test_a_second_server_on_the_same_file_is_refused(path):
         await Store.open(path)
     await store.write([put("still-works")])
     await store.close()
+
+
+async def test_a_connection_that_breaks_is_opened_again_only_on_the_same_state(path):
+    database = Database(path)
+    database.open()
+    database.load()
+    entry = Entry("things", "ns", "a", 1, b"{}")
+    database.apply([Event("ADDED", entry, None, 0.0)])
+    database.close()
+    database.apply([Event("MODIFIED", Entry("things", "ns", "a", 2, b"{}"), entry, 0.0)])
+    database.close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE meta SET value = 99 WHERE key = 'revision'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError, match="has changes that this server does not know: restart it"):
+        database.apply([Event("MODIFIED", Entry("things", "ns", "a", 3, b"{}"), entry, 0.0)])
+    database.close()
 
 
 async def test_a_missing_directory_is_named(tmp_path):

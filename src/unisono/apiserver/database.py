@@ -56,6 +56,7 @@ class Database:
     def __init__(self, path: Path | str) -> None:
         self.path = str(path)
         self._connection: sqlite3.Connection | None = None
+        self._revision = 0
 
     def open(self) -> None:
         """Open or create the file and check that it is whole.
@@ -79,9 +80,11 @@ class Database:
 
         """
         try:
-            return self._load(self._opened())
+            loaded = self._load(self._opened())
         except sqlite3.Error as error:
             raise StoreError(self._explain(error)) from error
+        self._revision = loaded.revision
+        return loaded
 
     def apply(self, events: Sequence[Event], *, compact_to: int = 0) -> None:
         """Make ``events`` durable in one transaction, all or none.
@@ -92,6 +95,7 @@ class Database:
 
         Raises:
             sqlite3.Error: nothing was stored; the connection is usable again.
+            StoreError: the file is not as the last transaction left it; nothing can be stored until it is read again.
 
         """
         connection = self._opened()
@@ -102,6 +106,7 @@ class Database:
         except Exception:
             self._recover(connection)
             raise
+        self._revision = events[-1].entry.revision
 
     def close(self) -> None:
         """Close the file; the write-ahead log is folded into it."""
@@ -190,7 +195,13 @@ class Database:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = self._connect()
+            connection = self._connect()
+            # A commit that failed half-way may turn out complete; what is in memory would then be older than the file.
+            (found,) = connection.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
+            if found != self._revision:
+                connection.close()
+                raise StoreError(f"{self.path} has changes that this server does not know: restart it")
+            self._connection = connection
         return self._connection
 
     def _explain(self, error: sqlite3.Error) -> str:

@@ -66,7 +66,7 @@ class Housekeeper:
                 await self._one(await self._queue.get())
 
     async def _one(self, key: str) -> None:
-        resource, namespace, name = key.split("/")
+        resource, namespace, name = key.split("/", 2)
         try:
             await self._handle((resource, namespace, name))
         except ApiError as error:
