@@ -72,9 +72,7 @@ def _group(shape: Shape, index: int, requests: dict[str, str], *, running: bool)
             queue=f"queue-{index % shape.queues:04}",
             min_resources={key: str(value) for key, value in units.items()},
         ),
-        status=PodGroupStatus(phase="Running", running=shape.gang)
-        if running
-        else PodGroupStatus(phase="Pending"),
+        status=PodGroupStatus(phase="Running", running=shape.gang) if running else PodGroupStatus(phase="Pending"),
     )
 
 

@@ -47,7 +47,7 @@ def dump(state: ClusterState) -> dict[str, Any]:
                 job.phase,
                 job.min_amounts,
                 job.counts,
-                {role: counts for role, counts in sorted(job.role_counts.items())},
+                dict(sorted(job.role_counts.items())),
                 sorted(job.tasks),
                 sorted(job.pending),
                 job.pending_best_effort,
