@@ -275,5 +275,8 @@ class Agent:
         self._tasks.clear()
         if self._host is not None:
             self._host.names.close()
+            if self._host.isolation.cgroups is not None:
+                # Stays while pods go on running in it.
+                self._host.isolation.cgroups.remove_root()
             await self._host.recorder.close()
         self._ended.set()

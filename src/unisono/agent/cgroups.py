@@ -49,7 +49,7 @@ class Cgroups:
         """The cgroup of a pod; None when the tree went away."""
         path = self.root / uid
         try:
-            path.mkdir(exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             if memory_bytes and self.memory_limits:
                 (path / "memory.max").write_text(str(memory_bytes))
         except OSError:
