@@ -30,13 +30,22 @@ async def test_a_failing_part_starts_anew_after_growing_pauses() -> None:
         raise ValueError("broken")
 
     backoff = Backoff(base=1.0, cap=8.0, jitter=0.0, rng=random.Random(1))
-    task = asyncio.create_task(keep_running("part", part, clock, backoff))
+    task = asyncio.create_task(keep_running("part", part, clock, backoff, lambda: False))
     while not enough.is_set():
         await clock.advance(0.5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [round(b - a) for a, b in pairwise(starts)] == [1, 2, 4]
+
+
+async def test_a_part_that_ends_when_it_should_is_left_alone() -> None:
+    async def part() -> None:
+        starts.append(1)
+
+    starts: list[int] = []
+    await keep_running("part", part, VirtualClock(), Backoff(), lambda: True)
+    assert starts == [1]
 
 
 def test_metrics_are_those_of_the_latest_start() -> None:

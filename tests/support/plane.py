@@ -61,13 +61,13 @@ class RunningPlane:
 
     def start(self) -> None:
         self.kubeconfig.unlink(missing_ok=True)
-        log = (self.data_dir.parent / "up.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "unisono", "up", "--data-dir", str(self.data_dir), *self.arguments],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        with (self.data_dir.parent / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "unisono", "up", "--data-dir", str(self.data_dir), *self.arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         wait_until("the control plane answers", self._ready)
 
     def _ready(self) -> bool:

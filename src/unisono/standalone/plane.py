@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry
 
 from unisono.agent.agent import Agent
 from unisono.agent.logs import FileLogSource
-from unisono.agent.simulated import NodeSpec, SimulatedNodes, parse_specs
+from unisono.agent.simulated import SimulatedNodes
+from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.controllers.registry import COMPONENT, all_controllers
@@ -61,6 +62,7 @@ class Plane:
         self._lock: IO[str] | None = None
         self._stack = AsyncExitStack()
         self._agent: Agent | None = None
+        self._stopping = False
         self.metrics = CollectorRegistry()
         self._scheduler_metrics = PartMetrics()
         self.metrics.register(self._scheduler_metrics)
@@ -74,7 +76,7 @@ class Plane:
             ConfigError: the port is taken, the scheduler's configuration or a simulated node is wrong.
         """
         source = self._config_source()
-        nodes = parse_specs(self._options.simulated_nodes)
+        nodes = parse_specs(list(self._options.simulated_nodes))
         self._lock = self._data.acquire()
         try:
             await self._start(source, nodes)
@@ -88,6 +90,7 @@ class Plane:
         Args:
             kill_pods: also end the processes of running pods; without it they go on and are found again.
         """
+        self._stopping = True
         if self._agent is not None:
             await self._agent.stop(kill_pods=kill_pods)
         await self._stack.aclose()
@@ -153,7 +156,9 @@ class Plane:
         await Scheduler(client, source, registry=self._scheduler_metrics.renew()).run()
 
     def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        task = asyncio.create_task(keep_running(name, part, SYSTEM_CLOCK, Backoff(base=0.2, cap=30.0)), name=name)
+        backoff = Backoff(base=0.2, cap=30.0)
+        kept = keep_running(name, part, SYSTEM_CLOCK, backoff, lambda: self._stopping)
+        task = asyncio.create_task(kept, name=name)
         self._stack.push_async_callback(_cancelled, task)
 
 

@@ -14,20 +14,25 @@ _log = structlog.get_logger(__name__)
 HEALTHY_SECONDS = 60.0
 
 
-async def keep_running(name: str, part: Callable[[], Awaitable[None]], clock: Clock, backoff: Backoff) -> None:
-    """Run ``part`` again and again until cancelled.
+async def keep_running(
+    name: str, part: Callable[[], Awaitable[None]], clock: Clock, backoff: Backoff, stopping: Callable[[], bool]
+) -> None:
+    """Run ``part`` again and again until cancelled, or until it ends while ``stopping`` answers True.
 
     Args:
         name: of the part, for the log.
         part: makes and runs it; called anew for each start, so that nothing of a failed one is left.
         clock: paces the pauses.
         backoff: the pauses; they start anew after the part has run well for a minute.
+        stopping: whether an end is wanted now.
     """
     failures = 0
     while True:
         started = clock.monotonic()
         try:
             await part()
+            if stopping():
+                return
             reason = "it ended by itself"
         except Exception as error:
             _log.exception("part.failed", part=name)
