@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import Plane
+from support.kubectl import Plane
 from unisono.api.kinds import NODES, PODS
 
 pytestmark = pytest.mark.kubectl

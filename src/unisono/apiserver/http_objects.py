@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -152,7 +152,7 @@ class ObjectHandlers:
         return write_options(exchange.query, exchange.user.name, agent, operation)
 
     async def _written(
-        self, exchange: Exchange, kind: Kind[Any], written: Written, warnings: list[str]
+        self, exchange: Exchange, kind: Kind[Any], written: Written, warnings: Sequence[str]
     ) -> web.StreamResponse:
         return await self._object(exchange, kind, written.object, 201 if written.created else 200, warnings)
 
@@ -162,11 +162,11 @@ class ObjectHandlers:
         kind: Kind[Any],
         encoded: bytes,
         status: int = 200,
-        warnings: list[str] | None = None,
+        warnings: Sequence[str] = (),
     ) -> web.StreamResponse:
         form = exchange.form
         if not form.transform and form.media == "json":
-            return await exchange.send(status, encoded, warnings or ())
+            return await exchange.send(status, encoded, warnings)
         value = msgspec.json.decode(encoded)
         if form.transform == "Table":
             writer = TableWriter(kind, form.version, include_object(exchange.query))
@@ -174,7 +174,7 @@ class ObjectHandlers:
             value = writer.table([value], metadata, self._clock())
         elif form.transform:
             value = partial_metadata(value, form.version)
-        return await exchange.document(value, status, warnings or ())
+        return await exchange.document(value, status, warnings)
 
     async def _page(self, exchange: Exchange, kind: Kind[Any], page: Page) -> web.StreamResponse:
         form = exchange.form

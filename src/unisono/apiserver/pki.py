@@ -86,9 +86,7 @@ class Authority:
         """A client certificate: its common name is the user, its organisations are the groups."""
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
-        return _sign(
-            x509.Name(subject), self.pair, self._now, _LEAF_LIFE, _leaf(ExtendedKeyUsageOID.CLIENT_AUTH)
-        )
+        return _sign(x509.Name(subject), self.pair, self._now, _LEAF_LIFE, _leaf(ExtendedKeyUsageOID.CLIENT_AUTH))
 
     def token(self, name: str) -> str:
         """A random bearer token of 256 bits, the same at every start."""
@@ -195,9 +193,7 @@ def _sign(
         .not_valid_before(now - _SKEW)
         .not_valid_after(now + life)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical=critical)

@@ -35,8 +35,8 @@ def layout_of(declared: Sequence[PrinterColumn]) -> Layout:
 
 
 def _reader(column: PrinterColumn) -> Reader:
-    find = compile_path(column.json_path)
-    convert = _CONVERTERS.get(column.type, _plain)
+    find: Callable[[Any], Any] = compile_path(column.json_path)
+    convert: Reader = _CONVERTERS.get(column.type, _plain)
 
     def read(obj: Row, now: float) -> Any:
         value = find(obj)
