@@ -111,6 +111,7 @@ class Feed:
         nodes: names of the nodes.
         explained: keys of PodGroups that carry a verdict.
         events: changes taken in since the start.
+        arrivals: pods and PodGroups that came while watching.
 
     """
 
@@ -123,7 +124,7 @@ class Feed:
         self.pods: dict[str, PendingPod] = pods
         self.nodes: set[str] = nodes
         self.explained: set[str] = set()
-        self.events = 0
+        self.events = self.arrivals = 0
         self._changed = changed
         self._records: dict[str, _Records] = {
             POD_GROUPS.kind: groups,
@@ -222,4 +223,6 @@ class _Sink:
         self.feed.do(lambda: self.feed.take_all(self.kind, objects))
 
     def apply(self, event_type: EventType, obj: Object) -> None:
+        if event_type == "ADDED" and self.kind in (PODS, POD_GROUPS):
+            self.feed.arrivals += 1
         self.feed.do(lambda: self.feed.take(self.kind, event_type, obj))

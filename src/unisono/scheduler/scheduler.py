@@ -96,7 +96,8 @@ class Scheduler:
         scheduler_names: Sequence[str] = ("volcano", "unisono"),
         default_queue: str = "default",
         period: float = 1.0,
-        debounce: float = 0.02,
+        debounce: float = 0.05,
+        gather: float = 0.5,
         gang_patience: float = 60.0,
         bind_concurrency: int = 64,
         decide: Decide | None = None,
@@ -113,14 +114,16 @@ class Scheduler:
             scheduler_names: pods that name one of these are ours.
             default_queue: queue of PodGroups that name none.
             period: longest time in seconds between two looks at the state.
-            debounce: time in seconds between the first change and the cycle.
+            debounce: time in seconds between a change and the cycle.
+            gather: longest time in seconds for which a burst of arrivals is awaited.
             gang_patience: longest time in seconds that a gang may stay partly bound.
             bind_concurrency: binds under way at a time.
             decide: the engine; None for the real one.
             runner: how the engine is run off the event loop; None for a thread.
             seed: of the engine's tie-breaking randomness.
         """
-        self._clock, self._period, self._debounce, self._seed = clock, period, debounce, seed
+        self._clock, self._period, self._seed = clock, period, seed
+        self._debounce, self._gather_seconds = debounce, gather
         self._source = config_source or FixedConfig()
         self._decide = decide or _engine()
         self._runner = runner or asyncio.to_thread
@@ -197,7 +200,7 @@ class Scheduler:
             await self._sleep()
 
     async def _sleep(self) -> None:
-        """Until something changes, a waiting time ends, or the period is over; then a moment more."""
+        """Until something changes, a waiting time ends, or the period is over; then until a burst is over."""
         now = self._clock.monotonic()
         wait = min(self._period, max(0.0, self._due_at - now))
         timer = self._clock.call_later(wait, self._wake.set)
@@ -205,8 +208,19 @@ class Scheduler:
             await self._wake.wait()
         finally:
             timer.cancel()
-        await self._clock.sleep(self._debounce)
+        await self._gather()
         self._wake.clear()
+
+    async def _gather(self) -> None:
+        """A moment more, and more of them while pods and PodGroups keep arriving.
+
+        Shares are decided among those who are there: deciding in the middle of a burst would give it all to the first.
+        """
+        end = self._clock.monotonic() + self._gather_seconds
+        arrived = -1
+        while arrived != self.feed.arrivals and self._clock.monotonic() < end:
+            arrived = self.feed.arrivals
+            await self._clock.sleep(self._debounce)
 
     async def cycle(self) -> bool:
         """One look at the state; answers whether the engine ran."""
