@@ -31,13 +31,25 @@ def suggest_for_refusal(job: JobState, refusal: Refusal) -> str:
     wire = to_wire(short)
     names = sorted(wire, key=by_importance)
     by = ", ".join(f"{name} by {wire[name]}" for name in names)
+    smaller = _smaller_gang(job, refusal, short)
     if refusal.cause is Cause.OVER_CAPABILITY:
-        return f"queue {queue}: raise capability {by}"
+        return f"{smaller}queue {queue}: raise capability {by}"
     if refusal.cause is Cause.OVER_SHARE:
         return f"wait for other jobs of queue {queue}, or raise its share of {by}"
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
-        return f"add nodes with {', '.join(f'{name} {wire[name]}' for name in names)}"
+        return f"{smaller}add nodes with {', '.join(f'{name} {wire[name]}' for name in names)}"
     return ""
+
+
+def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> str:
+    """``lower minAvailable to 9, or `` where a smaller gang of equal tasks would be admitted, else nothing."""
+    if job.min_member <= 1 or len(job.record.min_task_member) > 1:
+        return ""
+    fits = min(
+        job.min_member * max(refusal.limit[name] - refusal.have.get(name, 0), 0) // refusal.need[name]
+        for name in short
+    )
+    return f"lower minAvailable to {fits}, or " if fits > 0 else ""
 
 
 def suggest_for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> str:
