@@ -126,9 +126,9 @@ def decode_json(data: bytes, context: str = "") -> Body:
     """Decode JSON and find duplicate keys; ``context`` goes in front of an error's text."""
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Body(value, _duplicates(data, value))
+    except (ValueError, RecursionError) as error:  # decoding and Unicode errors are ValueErrors
         raise bad_request(f"{context}json parse error: {error}") from None
-    return Body(value, _duplicates(data, value))
 
 
 def decode_yaml(data: bytes) -> Body:
