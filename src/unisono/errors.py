@@ -105,7 +105,7 @@ class EngineError(UnisonoError):
 
 
 class AgentError(UnisonoError):
-    """This machine cannot run a pod as its spec asks."""
+    """A pod cannot run on this machine as its spec asks."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {

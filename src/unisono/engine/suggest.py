@@ -46,8 +46,7 @@ def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> 
     if job.min_member <= 1 or len(job.record.min_task_member) > 1:
         return ""
     fits = min(
-        job.min_member * max(refusal.limit[name] - refusal.have.get(name, 0), 0) // refusal.need[name]
-        for name in short
+        job.min_member * max(refusal.limit[name] - refusal.have.get(name, 0), 0) // refusal.need[name] for name in short
     )
     return f"lower minAvailable to {fits}, or " if fits > 0 else ""
 
