@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ def _try_namespaces(data_dir: Path) -> tuple[Level, str]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return "none", str(error)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
     level, _, problem = done.stdout.strip().partition(" ")
     if level == "root":
         return "root", ""

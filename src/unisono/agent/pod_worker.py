@@ -25,6 +25,9 @@ from unisono.kube.clock import Timer
 
 _RETRY_SECONDS = 2.0
 _POLL_SECONDS = 0.02
+_GANG_SECONDS = 1.0
+# Memory of one shim and its init process.
+_SHIM_BYTES = 32 << 20
 # How long a stopping node waits for the API to take the last word on a pod.
 _REPORT_SECONDS = 2.0
 _DEFAULT_GRACE = 30.0
@@ -305,6 +308,10 @@ class PodWorker:
         except AgentError as error:
             self._fail("UnexpectedAdmissionError", str(error))
             devices = {}
+        if self._host.isolation.level == "none":
+            # Names are replaced by addresses once, at the start: the other pods of the gang must be known by then.
+            for container in self._containers:
+                container.retry_at = self._start_time + _GANG_SECONDS
         self._directory.path.mkdir(parents=True, exist_ok=True)
         self._directory.write_record(
             PodRecord(
@@ -323,8 +330,7 @@ class PodWorker:
             return None
         if (known := host.isolation.cgroups.path(self.uid)) is not None:
             return known
-        memory = pod_limits(self.pod.spec).get("memory")
-        path = host.isolation.cgroups.create(self.uid, memory if self._all_limited("memory") else None)
+        path = host.isolation.cgroups.create(self.uid, self._memory_limit())
         if path is not None and host.isolation.own_ports and not self.pod.spec.host_network:
             try:
                 pod_network.isolate(path, self._address, host.machine.addresses)
@@ -332,8 +338,11 @@ class PodWorker:
                 _log.warning("pod.network_shared", pod=self.pod.key, error=str(error))
         return path
 
-    def _all_limited(self, resource: str) -> bool:
-        return all(resource in (c.resources.limits or {}) for c in self.pod.spec.containers or ())
+    def _memory_limit(self) -> int | None:
+        """Bytes that the pod may use, shims on top; None when a container has no limit."""
+        if any("memory" not in (c.resources.limits or {}) for c in self.pod.spec.containers or ()):
+            return None
+        return pod_limits(self.pod.spec)["memory"] + _SHIM_BYTES * len(self._containers)
 
     def _release(self) -> None:
         """Nothing of the pod runs any more: free what others may need."""
