@@ -30,6 +30,12 @@ STATUS_COUNT = len(TaskStatus)
 ALLOCATED_STATES = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING)
 """Hold resources for good: count as allocated of a job and a queue."""
 
+HOLDS = [int(status in ALLOCATED_STATES) for status in TaskStatus]
+"""By status: 1 where a task counts as allocated."""
+
+CLAIMS = [int(status in (*ALLOCATED_STATES, TaskStatus.PIPELINED)) for status in TaskStatus]
+"""By status: 1 where a task counts as allocated or was promised its place."""
+
 READY_STATES = (*ALLOCATED_STATES, TaskStatus.SUCCEEDED)
 """Count towards a gang's minimum."""
 

@@ -23,9 +23,12 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
     held = cycle.held_back()
     for job in cycle.jobs:
         report = cycle.reports.get(job.key)
-        _close_job(cycle, job, report, verdicts.get(job.key))
-        if job.counts[TaskStatus.PENDING] or job.key in held:
-            _close_pods(cycle, job, report, held.get(job.key, []))
+        try:
+            _close_job(cycle, job, report, verdicts.get(job.key))
+            if job.counts[TaskStatus.PENDING] or job.key in held:
+                _close_pods(cycle, job, report, held.get(job.key, []))
+        except Exception as error:  # one job's status keeps nobody else's from being written
+            cycle.fail(f"status of PodGroup {job.key}", error)
     _close_queues(cycle)
 
 

@@ -108,10 +108,15 @@ class Cycle:
         try:
             action(name)(self)
         except Exception as error:
-            self.transaction.rollback(min(mark, self.transaction.checkpoint()))
-            self.decisions.violations.append(
-                Violation(f"action {name}", f"action {name} failed: {type(error).__name__}: {error}")
-            )
+            self.fail(f"action {name}", error)
+            try:
+                self.transaction.rollback(min(mark, self.transaction.checkpoint()))
+            except Exception as second:  # the invariants are checked against the snapshot, so go on
+                self.fail(f"undoing action {name}", second)
+
+    def fail(self, what: str, error: Exception) -> None:
+        """Report an error of the engine itself."""
+        self.decisions.violations.append(Violation(what, f"{what} failed: {type(error).__name__}: {error}"))
 
     def held_back(self) -> dict[str, list[tuple[Task, TaskStatus, int]]]:
         """Tasks that keep a place for this session without being bound, by job key."""

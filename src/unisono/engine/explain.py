@@ -29,7 +29,11 @@ def explain(cycle: Cycle) -> dict[str, Verdict]:
             if record is not None and record.known and record.phase != "Completed":
                 verdicts[key] = _missing_queue(record)
             continue
-        verdict = explainer.verdict(job)
+        try:
+            verdict = explainer.verdict(job)
+        except Exception as error:  # one job that cannot be explained takes no verdict from the others
+            cycle.fail(f"explaining PodGroup {key}", error)
+            continue
         if verdict is not None:
             verdicts[key] = verdict
     return verdicts

@@ -68,6 +68,8 @@ class Hooks:
             ]
             self.by_tier[hook] = [tier for tier in tiers if tier]
             self.flat[hook] = [asked for tier in tiers for asked in tier]
+        counted = {plugin for plugin, _ in self.flat["headroom"]}
+        self._uncounted: Asked = [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
 
     def plugins(self) -> list[Plugin]:
         """All plug-ins that are still on."""
@@ -193,7 +195,6 @@ class Hooks:
 
     def headroom(self, queue: QueueState, pod_class: PodClass, wanted: int) -> int:
         """How many of ``wanted`` tasks may be placed before `allocatable` must be asked again; 0: refused now."""
-        counted = {plugin for plugin, _ in self.flat["headroom"]}
         room = wanted
         for plugin, method in self.flat["headroom"]:
             try:
@@ -201,9 +202,7 @@ class Hooks:
             except Exception as error:
                 self.switch_off(plugin, "headroom", error)
                 return self.headroom(queue, pod_class, wanted)
-        for plugin, method in self.flat["allocatable"]:
-            if plugin in counted:
-                continue
+        for plugin, method in self._uncounted:
             try:
                 if method(queue, pod_class) is not None:
                     return 0

@@ -9,6 +9,8 @@ from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import Vector
 from unisono.cluster.status import (
     ALLOCATED_STATES,
+    CLAIMS,
+    HOLDS,
     STATUS_COUNT,
     TaskStatus,
     count,
@@ -218,10 +220,9 @@ class JobState:
             self.pending_best_effort += number * ((new is pending) - (old is pending))
         if self.min_task_member:
             self._move_role(role, number, old, new)
-        allocated = (new in ALLOCATED_STATES) - (old in ALLOCATED_STATES)
-        pipelined = (new is TaskStatus.PIPELINED) - (old is TaskStatus.PIPELINED)
-        if allocated or pipelined:
-            self._claims.append((pod_class, number * allocated, number * (allocated + pipelined)))
+        allocated, claimed = HOLDS[new] - HOLDS[old], CLAIMS[new] - CLAIMS[old]
+        if allocated or claimed:
+            self._claims.append((pod_class, number * allocated, number * claimed))
 
     def _move_role(self, role: str, number: int, old: TaskStatus, new: TaskStatus) -> None:
         if self._roles is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
+from unisono.cluster.status import CLAIMS, HOLDS, TaskStatus
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState
 from unisono.engine.session import Session
@@ -105,15 +105,14 @@ class Transaction:
         job.move(pod_class, placement.role, number, old, new)
         for task, column in zip(placement.tasks, placement.columns, strict=True):
             job.places[task.key] = (new, column)
-        held = (new in ALLOCATED_STATES) - (old in ALLOCATED_STATES)
-        claimed = held + (new is TaskStatus.PIPELINED) - (old is TaskStatus.PIPELINED)
+        held = HOLDS[new] - HOLDS[old]
+        claimed = CLAIMS[new] - CLAIMS[old]
         if not claimed:
             return
-        amounts = pod_class.vector if number == 1 else pod_class.vector * number
-        queue = job.queue
+        amounts = pod_class.vector * (number * claimed) if number != 1 or claimed < 0 else pod_class.vector
+        job.queue.claimed += amounts
         if held:
-            queue.allocated += amounts * held
-        queue.claimed += amounts * claimed
+            job.queue.allocated += amounts
         if pod_class.host_ports:
             self._hold_ports(placement, claimed)
         if new is TaskStatus.PIPELINED:
