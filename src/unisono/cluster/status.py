@@ -39,6 +39,9 @@ CLAIMS = [int(status in (*ALLOCATED_STATES, TaskStatus.PIPELINED)) for status in
 READY_STATES = (*ALLOCATED_STATES, TaskStatus.SUCCEEDED)
 """Count towards a gang's minimum."""
 
+IS_READY = [int(status in READY_STATES) for status in TaskStatus]
+"""By status: 1 where a task counts towards the gang's minimum."""
+
 VALID_STATES = (*READY_STATES, TaskStatus.PIPELINED, TaskStatus.PENDING)
 """Count when asking whether a gang could ever reach its minimum."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config import SchedulerConfig
@@ -24,6 +24,7 @@ class Cycle:
         config: actions and plug-ins of this cycle.
         session, hooks, orders, tables, transaction: see their modules.
         jobs: jobs that the cycle looks at, in order of their keys: with pending tasks, not yet running, or changed.
+        strays: PodGroups whose queue does not exist, in order of their keys.
         reports: what went wrong, by job key; only for jobs with which something did.
         decisions: collected so far.
         bound: committed placements, from which binds are made.
@@ -47,8 +48,14 @@ class Cycle:
         self.action = ""
         self.bound: list[Placement] = []
         self.evicted: list[tuple[Placement, str]] = []
-        session_job = self.session.job
-        self.jobs: list[JobState] = [job for key in sorted(snapshot.active) if (job := session_job(key)) is not None]
+        self.jobs: list[JobState] = []
+        self.strays: list[Job] = []
+        for key in sorted(snapshot.active):
+            job = self.session.job(key)
+            if job is not None:
+                self.jobs.append(job)
+            elif (record := snapshot.jobs.get(key)) is not None and record.known:
+                self.strays.append(record)
         self._valid: dict[str, bool] = {}
 
     def report(self, job: JobState) -> JobReport:

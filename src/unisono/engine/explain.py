@@ -19,23 +19,20 @@ _EMPTY = JobReport()
 
 
 def explain(cycle: Cycle) -> dict[str, Verdict]:
-    """A verdict for every job that waits: by PodGroup key, in order of keys."""
+    """A verdict for every job that waits, by PodGroup key."""
     explainer = Explainer(cycle)
     verdicts: dict[str, Verdict] = {}
-    for key in sorted(cycle.session.snapshot.active):
-        job = cycle.session.job(key)
-        if job is None:
-            record = cycle.session.snapshot.jobs.get(key)
-            if record is not None and record.known and record.phase != "Completed":
-                verdicts[key] = _missing_queue(record)
-            continue
+    for job in cycle.jobs:
         try:
             verdict = explainer.verdict(job)
         except Exception as error:  # one job that cannot be explained takes no verdict from the others
-            cycle.fail(f"explaining PodGroup {key}", error)
+            cycle.fail(f"explaining PodGroup {job.key}", error)
             continue
         if verdict is not None:
-            verdicts[key] = verdict
+            verdicts[job.key] = verdict
+    for record in cycle.strays:
+        if record.phase != "Completed":
+            verdicts[record.key] = _missing_queue(record)
     return verdicts
 
 

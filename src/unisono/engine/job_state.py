@@ -11,13 +11,15 @@ from unisono.cluster.status import (
     ALLOCATED_STATES,
     CLAIMS,
     HOLDS,
+    IS_READY,
+    READY_STATES,
     STATUS_COUNT,
     TaskStatus,
     count,
 )
 
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
-_BOUND, _RUNNING, _SUCCEEDED = 4, 5, 7
+_BOUND, _RUNNING = 4, 5
 _NO_COUNTS: list[int] = [0] * STATUS_COUNT
 
 
@@ -70,6 +72,7 @@ class JobState:
         min_task_total: sum of ``min_task_member``.
         phase: PodGroup phase, changed by enqueue.
         counts: tasks by status (list indexed by `TaskStatus`), changes of this session included.
+        ready_count: tasks that hold a place or have succeeded.
         pending_best_effort: pending tasks that request nothing (they count as ready).
         places: task key to (status, node column) for tasks that this session has moved.
 
@@ -92,6 +95,7 @@ class JobState:
         "places",
         "priority",
         "queue",
+        "ready_count",
         "record",
         "uid",
     )
@@ -109,6 +113,7 @@ class JobState:
         self.min_resources = record.min_resources
         self.phase = record.phase
         self.counts = record.counts.copy()
+        self.ready_count = count(self.counts, READY_STATES)
         self.pending_best_effort = record.pending_best_effort
         self.places: dict[str, tuple[TaskStatus, int]] = {}
         self._roles: dict[str, list[int]] | None = None
@@ -132,12 +137,6 @@ class JobState:
     def size(self) -> int:
         """Number of pods that exist."""
         return len(self.record.tasks)
-
-    @property
-    def ready_count(self) -> int:
-        """Tasks that hold a place or have succeeded."""
-        counts = self.counts  # spelt out: asked several times per job and cycle
-        return counts[_ALLOCATED] + counts[_BINDING] + counts[_BOUND] + counts[_RUNNING] + counts[_SUCCEEDED]
 
     @property
     def waiting_count(self) -> int:
@@ -215,6 +214,7 @@ class JobState:
         """Count ``number`` tasks of a class and role from one state to another; sums follow on the next read."""
         self.counts[old] -= number
         self.counts[new] += number
+        self.ready_count += number * (IS_READY[new] - IS_READY[old])
         if pod_class.best_effort:
             pending = TaskStatus.PENDING
             self.pending_best_effort += number * ((new is pending) - (old is pending))
