@@ -17,6 +17,7 @@ from unisono.agent.bpf import Ins, assemble
 from unisono.agent.cgroups import Cgroups, oom_kills
 from unisono.agent.gpus import Gpu, choose, gpu_labels, visible_devices
 from unisono.agent.launch import base_environment, identity
+from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine
 from unisono.agent.node import SHARED_NETWORK, build_node
 from unisono.api.kinds import NODES, PODS
@@ -98,6 +99,19 @@ async def test_a_failing_liveness_probe_restarts_the_container(node: Node) -> No
     assert pod.status.container_statuses[0].last_state.terminated.exit_code == 137
     assert "Liveness probe failed" in node.events("Killing")[0].message
     await node.client.delete(PODS, "sick", "default", grace_seconds=0)
+
+
+@pytest.mark.processes
+async def test_pre_stop_runs_before_the_end(node: Node, tmp_path: Path) -> None:
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", f"hostname > {tmp_path}/hook"]}}}
+    script = f"trap 'cat {tmp_path}/hook > {tmp_path}/seen; exit 0' TERM; while true; do sleep 0.05; done"
+    node.run(manifest("hooked", ["sh", "-c", script], container={"lifecycle": hook}))
+    await node.phase("hooked", "Running")
+    run = Layout(node.data_dir).pod(node.pod("hooked").metadata.uid).runs("main")[0]
+    await eventually(run.started)
+    await node.client.delete(PODS, "hooked", "default")
+    await eventually(lambda: node.pod("hooked") is None)
+    assert (tmp_path / "seen").read_text() == "hooked\n"
 
 
 @pytest.mark.processes

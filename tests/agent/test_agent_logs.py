@@ -21,7 +21,13 @@ STAMP = "2023-11-14T22:13:{:02d}.123456789Z"
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    return Layout(tmp_path).pod("u").new_run("main", 0)
+    return spawned(tmp_path)
+
+
+def spawned(root: Path) -> RunDir:
+    run = Layout(root).pod("u").new_run("main", 0)
+    (run.path / "lock").touch()
+    return run
 
 
 def write(run: RunDir, *records: str) -> None:
@@ -60,9 +66,18 @@ async def test_previous_run(tmp_path: Path, run: RunDir) -> None:
     write(run, "F first")
     with pytest.raises(AgentError, match='previous terminated container "main" in pod "p" not found'):
         await read(tmp_path, previous=True)
-    write(Layout(tmp_path).pod("u").new_run("main", 1), "F second")
+    write(spawned(tmp_path), "F second")
     assert await read(tmp_path, previous=True) == "first\n"
     assert await read(tmp_path) == "second\n"
+
+
+async def test_a_run_that_is_only_prepared_has_no_log(tmp_path: Path, run: RunDir) -> None:
+    write(run, "F first")
+    directory = Layout(tmp_path).pod("u")
+    directory.new_run("main", 1)
+    assert await read(tmp_path) == "first\n"
+    directory.drop_prepared("main")
+    assert [found.number for found in directory.runs("main")] == [0]
 
 
 async def test_no_log_yet(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ class PodContainer:
 
     async def recover(self) -> None:
         """Take over what an earlier agent left: a running process, an exit code, or a run that is lost."""
+        self._directory.drop_prepared(self.name)
         runs = self._directory.spawned_runs(self.name)
         if not runs:
             return

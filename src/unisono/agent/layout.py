@@ -143,14 +143,15 @@ class PodDir:
         return [RunDir(folder / str(number), number) for number in numbers]
 
     def spawned_runs(self, container: str) -> list[RunDir]:
-        """The kept runs whose process was started; directories that were only prepared are removed."""
-        spawned = []
+        """The kept runs whose process was started, oldest first."""
+        return [run for run in self.runs(container) if (run.path / "lock").exists()]
+
+    def drop_prepared(self, container: str) -> None:
+        """Remove directories that an earlier agent prepared for a start that never came."""
+        spawned = self.spawned_runs(container)
         for run in self.runs(container):
-            if (run.path / "lock").exists():
-                spawned.append(run)
-            else:
+            if run not in spawned:
                 shutil.rmtree(run.path, ignore_errors=True)
-        return spawned
 
     def new_run(self, container: str, crashes: int) -> RunDir:
         """The directory of the next run; of the earlier ones only the latest is kept."""

@@ -72,7 +72,7 @@ class FileLogSource:
                 return
 
     def _find(self, namespace: str, pod: str, uid: str, container: str, previous: bool) -> RunDir:
-        runs = self._layout.pod(uid).runs(container)
+        runs = self._layout.pod(uid).spawned_runs(container)
         if previous:
             if len(runs) < 2:
                 raise AgentError(f'previous terminated container "{container}" in pod "{pod}" not found')
