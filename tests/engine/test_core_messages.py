@@ -125,7 +125,7 @@ def test_a_capability_is_named_when_it_is_the_limit() -> None:
     verdict = verdict_of(decisions)
     assert verdict.cause is Cause.OVER_CAPABILITY
     assert verdict.need == {"cpu": 6000}
-    assert verdict.suggestion == "lower minAvailable to 4, or queue q: raise capability cpu by 2"
+    assert verdict.suggestion == "lower minAvailable to 4, or raise the capability of queue q: cpu by 2"
     assert update_of(decisions).events[0] == (
         "Normal",
         "Unschedulable",

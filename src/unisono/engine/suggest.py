@@ -33,7 +33,7 @@ def suggest_for_refusal(job: JobState, refusal: Refusal) -> str:
     by = ", ".join(f"{name} by {wire[name]}" for name in names)
     smaller = _smaller_gang(job, refusal, short)
     if refusal.cause is Cause.OVER_CAPABILITY:
-        return f"{smaller}queue {queue}: raise capability {by}"
+        return f"{smaller}raise the capability of queue {queue}: {by}"
     if refusal.cause is Cause.OVER_SHARE:
         return f"wait for other jobs of queue {queue}, or raise its share of {by}"
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
