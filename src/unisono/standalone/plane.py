@@ -63,6 +63,7 @@ class Plane:
         self._stack = AsyncExitStack()
         self._agent: Agent | None = None
         self._stopping = False
+        self._ready: dict[str, asyncio.Event] = {}
         self.metrics = CollectorRegistry()
         self._scheduler_metrics = PartMetrics()
         self.metrics.register(self._scheduler_metrics)
@@ -102,13 +103,15 @@ class Plane:
         backend = await Backend.open(self._data.database)
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
-        self._keep("controllers", lambda: _run_controllers(backend))
+        self._keep("controllers", lambda: self._run_controllers(backend))
         self._keep("scheduler", lambda: self._run_scheduler(backend, source))
         if self._options.local_node:
             self._agent = Agent(backend.client(field_manager="unisono-agent"), None, self._data.agent)
+            self._ready["agent"] = self._agent.ready
             self._keep("agent", self._agent.run)
         if nodes:
             simulated = SimulatedNodes(backend.client(field_manager="unisono-simulated-nodes"), nodes, SYSTEM_CLOCK)
+            self._ready["simulated nodes"] = simulated.ready
             self._keep("simulated nodes", simulated.run)
 
     async def _serve(self, backend: Backend) -> None:
@@ -132,6 +135,7 @@ class Plane:
             port=port,
             log_source=FileLogSource(self._data.agent),
             registry=self.metrics,
+            readiness=self._reasons,
         )
         await server.start()
         return server
@@ -151,24 +155,32 @@ class Plane:
         file = self._options.scheduler_config
         return FixedConfig() if file is None else FileConfig(file)
 
+    def _reasons(self) -> list[str]:
+        """Parts that have not taken up their work yet; what ``/readyz`` answers."""
+        return [f"{name} not ready" for name, ready in self._ready.items() if not ready.is_set()]
+
     async def _run_scheduler(self, backend: Backend, source: ConfigSource) -> None:
         client = backend.client(field_manager="unisono-scheduler")
-        await Scheduler(client, source, registry=self._scheduler_metrics.renew()).run()
+        scheduler = Scheduler(client, source, registry=self._scheduler_metrics.renew())
+        self._ready["scheduler"] = scheduler.ready
+        await scheduler.run()
+
+    async def _run_controllers(self, backend: Backend) -> None:
+        client = backend.client(field_manager=COMPONENT)
+        recorder = EventRecorder(client, COMPONENT)
+        manager = Manager(client)
+        self._ready["controllers"] = manager.ready
+        try:
+            await manager.run(all_controllers(recorder))
+        finally:
+            await recorder.close()
 
     def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        self._ready.setdefault(name, asyncio.Event())
         backoff = Backoff(base=0.2, cap=30.0)
         kept = keep_running(name, part, SYSTEM_CLOCK, backoff, lambda: self._stopping)
         task = asyncio.create_task(kept, name=name)
         self._stack.push_async_callback(_cancelled, task)
-
-
-async def _run_controllers(backend: Backend) -> None:
-    client = backend.client(field_manager=COMPONENT)
-    recorder = EventRecorder(client, COMPONENT)
-    try:
-        await Manager(client).run(all_controllers(recorder))
-    finally:
-        await recorder.close()
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
