@@ -19,6 +19,8 @@ class Cause(StrEnum):
     QUEUE_MISSING = "QueueMissing"
     QUEUE_CLOSED = "QueueClosed"
     """The queue is not in state Open."""
+    QUEUE_INVALID = "QueueInvalid"
+    """The queue's place in the tree of queues lets nothing run in it."""
     OVER_CAPABILITY = "OverCapability"
     """Admission would take the queue over its capability."""
     OVER_SHARE = "OverShare"

@@ -14,6 +14,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
+from unisono.engine.plugins.capacity import CapacityPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.gang import GangPlugin
@@ -34,6 +35,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ConformancePlugin,
         DrfPlugin,
         ProportionPlugin,
+        CapacityPlugin,
         OvercommitPlugin,
         PredicatesPlugin,
         NodeOrderPlugin,

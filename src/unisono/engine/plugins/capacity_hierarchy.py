@@ -1,0 +1,33 @@
+"""capacity over a tree of queues: limits and shares hold at every level, and only leaves run jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unisono.engine.answers import Reach
+from unisono.engine.plugin import Key
+from unisono.engine.plugins.capacity import CapacityPlugin
+
+if TYPE_CHECKING:
+    from unisono.engine.session import QueueState
+
+
+class HierarchicalCapacityPlugin(CapacityPlugin):
+    """As `CapacityPlugin`, with ``spec.parent``."""
+
+    order_reach = Reach.CLUSTER
+    hierarchical = True
+
+    def queue_key(self, queue: QueueState) -> Key:
+        """Higher ``spec.priority`` first, leaves first, then branch against branch from the root down.
+
+        Two queues are told apart by the shares of their ancestors just below the deepest common one.
+        """
+        branch = self.branches[queue.name]
+        path = [(one.share, not any(one.deserved)) for one in branch.chain()]
+        return -queue.record.priority, bool(branch.children), tuple(reversed(path))
+
+    def victim_queue_key(self, queue: QueueState, actor: QueueState) -> Key:
+        """Queues with the deeper common ancestor give first: a family settles its own affairs."""
+        ours = {id(one) for one in self.branches[actor.name].chain()}
+        return -sum(id(one) in ours for one in self.branches[queue.name].chain())

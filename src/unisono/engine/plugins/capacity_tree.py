@@ -1,0 +1,202 @@
+"""What each queue may hold and deserves under the capacity plug-in, flat or as a tree.
+
+Every queue is a branch. In flat mode each stands alone; in hierarchical mode branches hang below ``root``, an inner one
+holds what its descendants hold, and a limit of an ancestor holds for all of them. A queue whose place in the tree makes
+no sense carries a fault, and so do those below it; everybody else goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed, usable_total
+
+if TYPE_CHECKING:
+    from unisono.engine.session import QueueState, Session
+
+ROOT = "root"
+
+
+class Branch:
+    """One queue, its place in the tree and its amounts (engine units by resource row).
+
+    Attributes:
+        name: of the queue; ``root`` exists in a tree even where no such queue does.
+        queue: its state, None for an implied root.
+        parent: None at the root, in flat mode, and where the parent is missing.
+        fault: why nothing of this branch can be scheduled, or ``""``.
+        guarantee: reserved for it; at the root the sum over its children.
+        deserved: its share, from which nobody reclaims.
+        admission: what it may hold together with what it has promised, beside the guarantees of its siblings.
+        ceiling: what it may hold: as ``admission``, and never more than the usable cluster.
+        held: claimed by it and its descendants, kept up to date during the session.
+        promised: minResources of admitted jobs that they do not hold yet, likewise.
+        elastic: held beyond minResources, likewise, as at the snapshot.
+
+    """
+
+    __slots__ = (
+        "admission",
+        "ceiling",
+        "children",
+        "deserved",
+        "elastic",
+        "fault",
+        "guarantee",
+        "held",
+        "name",
+        "own",
+        "parent",
+        "promised",
+        "queue",
+    )
+
+    def __init__(self, name: str, queue: QueueState | None, width: int) -> None:
+        self.name = name
+        self.queue = queue
+        self.parent: Branch | None = None
+        self.children: list[Branch] = []
+        self.fault = ""
+        self.own: Amounts = [UNLIMITED] * width
+        self.guarantee: Amounts = [0] * width
+        self.deserved: Amounts = [0] * width
+        self.admission: Amounts = self.own
+        self.ceiling: Amounts = self.own
+        self.held: Amounts = [0] * width
+        self.promised: Amounts = [0] * width
+        self.elastic: Amounts = [0] * width
+
+    def chain(self) -> Iterator[Branch]:
+        """The branch and its ancestors, nearest first, the root last."""
+        branch: Branch | None = self
+        while branch is not None:
+            yield branch
+            branch = branch.parent
+
+    @property
+    def share(self) -> float:
+        """Largest held part of what it deserves; 1 for a branch that deserves nothing."""
+        return dominant_share(self.held, self.deserved) if any(self.deserved) else 1.0
+
+    def move(self, rows: list[int], amounts: list[int]) -> None:
+        """Add to what it and its ancestors hold."""
+        for branch in self.chain():
+            held = branch.held
+            for row, amount in zip(rows, amounts, strict=True):
+                held[row] += amount
+
+
+class Branches(dict[str, Branch]):
+    """All branches of a session by queue name.
+
+    Args:
+        session: the session, at its opening.
+        hierarchical: whether ``spec.parent`` counts.
+
+    """
+
+    def __init__(self, session: Session, *, hierarchical: bool) -> None:
+        registry = session.registry
+        self.width = len(registry)
+        for name, queue in session.queues.items():
+            branch = self[name] = Branch(name, queue, self.width)
+            record = queue.record
+            branch.own = by_row(record.capability, registry, UNLIMITED)
+            branch.guarantee = by_row(record.guarantee, registry)
+            branch.deserved = by_row(record.deserved, registry)
+            branch.held = listed(queue.claimed, registry)
+            branch.promised = listed(record.inqueue, registry)
+            branch.elastic = listed(record.elastic, registry)
+        total = listed(usable_total(session), registry)
+        if hierarchical:
+            self._grow(total)
+        else:
+            self._level(total)
+
+    def _level(self, total: Amounts) -> None:
+        """Flat: each queue beside the guarantees of all others."""
+        _divide(list(self.values()), total, "admission")
+        for branch in self.values():
+            branch.ceiling = branch.admission
+            parts = zip(branch.deserved, branch.admission, branch.guarantee, strict=True)
+            branch.deserved = [max(min(share, limit), own) for share, limit, own in parts]
+
+    # ---- the tree
+
+    def _grow(self, total: Amounts) -> None:
+        root = self.setdefault(ROOT, Branch(ROOT, None, self.width))
+        for branch in self.values():
+            self._hang(branch)
+        for branch in self.values():
+            _find_fault(branch)
+        for branch in [other for other in self.values() if other.fault]:
+            branch.parent = None
+            branch.children = []
+        for branch in self.values():
+            branch.children = [child for child in branch.children if not child.fault]
+        root.fault = ""
+        root.admission = root.own
+        root.ceiling = [min(limit, whole) for limit, whole in zip(root.own, total, strict=True)]
+        for branch in _top_down(root):
+            _divide(branch.children, branch.admission, "admission")
+            _divide(branch.children, branch.ceiling, "ceiling")
+        for branch in reversed(list(_top_down(root))):
+            self._sum_up(branch, root)
+
+    def _hang(self, branch: Branch) -> None:
+        if branch.name == ROOT or branch.queue is None:
+            return
+        name = branch.queue.record.parent or ROOT
+        parent = self.get(name)
+        if parent is None:
+            branch.fault = f"its parent {name} does not exist"
+            return
+        branch.parent = parent
+        parent.children.append(branch)
+
+    def _sum_up(self, branch: Branch, root: Branch) -> None:
+        """Amounts of an inner branch from those of its children, which are complete."""
+        children = branch.children
+        if branch is root:
+            branch.guarantee = _sum(self.width, [child.guarantee for child in children])
+            branch.deserved = _sum(self.width, [child.deserved for child in children])
+        else:
+            branch.deserved = [max(pair) for pair in zip(branch.deserved, branch.guarantee, strict=True)]
+        for name in ("held", "promised", "elastic"):
+            parts = [getattr(branch, name), *(getattr(child, name) for child in children)]
+            setattr(branch, name, _sum(self.width, parts))
+
+
+def _find_fault(branch: Branch) -> None:
+    """Follow the parents to the root: a missing one or a circle is a fault of everything below."""
+    seen = {branch.name}
+    above = branch
+    while above.parent is not None:
+        above = above.parent
+        if above.name in seen:
+            branch.fault = f"its parents form a circle at {above.name}"
+            return
+        seen.add(above.name)
+    if above.name != ROOT and above is not branch:
+        branch.fault = f"the parent of its ancestor {above.name} does not exist"
+
+
+def _top_down(root: Branch) -> Iterator[Branch]:
+    waiting = [root]
+    while waiting:
+        branch = waiting.pop()
+        yield branch
+        waiting.extend(branch.children)
+
+
+def _divide(children: list[Branch], whole: Amounts, attribute: str) -> None:
+    """Give each child what the guarantees of its siblings leave of ``whole``, at most its own capability."""
+    promised = _sum(len(whole), [child.guarantee for child in children])
+    for child in children:
+        rows = zip(whole, promised, child.guarantee, child.own, strict=True)
+        setattr(child, attribute, [min(max(limit - others, 0) + own, cap) for limit, others, own, cap in rows])
+
+
+def _sum(width: int, parts: list[Amounts]) -> Amounts:
+    return [sum(row) for row in zip(*parts, strict=True)] if parts else [0] * width
