@@ -39,6 +39,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.gated = bool(spec.scheduling_gates)
     preemptable = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
     task.preemptable = preemptable is None or preemptable in _TRUE
+    task.never_preempts = spec.preemption_policy == "Never"
     task.nominated_node = status.nominated_node_name or ""
     task.owned = not spec.scheduler_name or spec.scheduler_name in scheduler_names
     task.labels, task.annotations = labels, annotations

@@ -29,6 +29,7 @@ class Task:
         node: name of the node it is bound to, ``""`` while pending.
         gated: it has scheduling gates and must not be placed.
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
+        never_preempts: ``spec.preemptionPolicy`` is Never: nobody is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
         told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
@@ -44,6 +45,7 @@ class Task:
         "labels",
         "name",
         "namespace",
+        "never_preempts",
         "node",
         "nominated_node",
         "ordinal",
@@ -74,6 +76,7 @@ class Task:
         self.node = ""
         self.gated = False
         self.preemptable = True
+        self.never_preempts = False
         self.nominated_node = ""
         self.owned = True
         self.labels: Mapping[str, str] = {}

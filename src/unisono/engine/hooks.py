@@ -6,7 +6,7 @@ A plug-in that raises is switched off for the rest of the cycle, and the questio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.plugin import HOOK_FLAGS, VICTIM_FLAGS, Plugin, overrides
 from unisono.engine.session import Session
+
+if TYPE_CHECKING:
+    from unisono.engine.victims import VictimJobs
 
 Lookup = Callable[[str], type[Plugin] | None]
 Asked = list[tuple[Plugin, Callable[..., Any]]]
@@ -130,15 +133,15 @@ class Hooks:
                 return answer
         return None
 
-    def keys(self, hook: str, item: Any) -> tuple[Any, ...]:
+    def keys(self, hook: str, *item: Any) -> tuple[Any, ...]:
         """Keys of all plug-ins, in order."""
         keys = []
         for plugin, method in self.flat[hook]:
             try:
-                keys.append(method(item))
+                keys.append(method(*item))
             except Exception as error:
                 self.switch_off(plugin, hook, error)
-                return self.keys(hook, item)
+                return self.keys(hook, *item)
         return tuple(keys)
 
     def vote(self, hook: str, job: JobState) -> Refusal | None:
@@ -253,6 +256,28 @@ class Hooks:
             if chosen is not None:
                 return chosen
         return np.zeros(len(candidates), dtype=np.bool_)
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray:
+        """``[J]`` jobs that `victims` could name: what every plug-in of some tier lets pass."""
+        flag = VICTIM_FLAGS[purpose]
+        possible = np.zeros(len(jobs), dtype=np.bool_)
+        for tier in self.by_tier["victims"]:
+            asked = [plugin for plugin, _ in tier if not flag or getattr(plugin.config.flags, flag)]
+            if not asked:
+                continue
+            passed = np.ones(len(jobs), dtype=np.bool_)
+            for plugin in asked:
+                if not overrides(plugin, "victim_jobs"):
+                    continue
+                try:
+                    answer = plugin.victim_jobs(actor, task, jobs, purpose)
+                except Exception as error:
+                    self.switch_off(plugin, "victim_jobs", error)
+                    return self.victim_jobs(actor, task, jobs, purpose)
+                if answer is not None:
+                    passed &= answer
+            possible |= passed
+        return possible
 
 
 def builtin_lookup(name: str) -> type[Plugin] | None:

@@ -93,6 +93,33 @@ class Orders:
 
         return sorted(tasks, key=key)
 
+    def victims(self, actor: JobState, victims: list[tuple[Task, JobState]]) -> list[Task]:
+        """Tasks that may be evicted for ``actor``, each with its job, in the order in which they go.
+
+        The queue that comes last in queue order loses first (unless a plug-in says otherwise), within a queue the last
+        job, within a job the last task; between jobs that no plug-in tells apart, the last task of all.
+        """
+        if len(victims) < 2:
+            return [task for task, _ in victims]
+        queue_keys: dict[str, Key] = {}
+        job_keys: dict[str, Key] = {}
+        numbered = all(task.ordinal >= 0 for task, _ in victims)
+
+        def key(item: tuple[Task, JobState]) -> Key:
+            task, job = item
+            if job.key not in job_keys:
+                job_keys[job.key] = self.hooks.keys("job_key", job)
+            if job.queue.name not in queue_keys:
+                queue_keys[job.queue.name] = self.queue_key(job.queue)
+            tail = (task.ordinal,) if numbered else ()
+            task_key = (*self.hooks.keys("task_key", task), *tail, task.created, task.uid, task.key)
+            return queue_keys[job.queue.name], job_keys[job.key], task_key
+
+        ordered = sorted(victims, key=key, reverse=True)
+        if self.hooks.has("victim_queue_key") and len(queue_keys) > 1:
+            ordered.sort(key=lambda item: self.hooks.keys("victim_queue_key", item[1].queue, actor.queue))
+        return [task for task, _ in ordered]
+
 
 def runs(tasks: list[Task]) -> list[list[Task]]:
     """Consecutive tasks of the same class and role; a task that is nominated for a node stands alone."""

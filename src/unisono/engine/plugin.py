@@ -29,6 +29,8 @@ static_score          node_order                                             sum
 score                 node_order                                             sum
 victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
                       victim (SHUFFLE), always on for the gang purposes
+victim_jobs           as victims                                             and within a tier, or over the tiers
+victim_queue_key      (always on)                                            all keys form one tuple, lowest is taken first
 placed, removed       (always on)                                            all called, in order
 open, close           (always on)                                            all called
 ====================  =====================================================  =========================================
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from unisono.cluster.records import Task
     from unisono.engine.config import PluginConfig
     from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.victims import VictimJobs
     from unisono.engine.view import NodeView
 
 Key = Any
@@ -234,6 +237,21 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Which jobs could lose tasks to ``actor`` at all: an upper bound of what ``victims`` would answer.
+
+        Only an optimisation: without it ``victims`` is asked on every node whose pods would make enough room. None:
+        no bound known.
+        """
+        raise NotImplementedError
+
+    def victim_queue_key(self, queue: QueueState, actor: QueueState) -> Key:
+        """Tasks of the queue with the lowest key are evicted first for ``actor``'s queue.
+
+        Without it, and among equal keys, the queue that comes last in queue order loses first.
+        """
+        raise NotImplementedError
+
     # ---- events
 
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
@@ -269,6 +287,8 @@ HOOK_FLAGS: dict[str, str] = {
     "static_score": "node_order",
     "score": "node_order",
     "victims": "",
+    "victim_jobs": "",
+    "victim_queue_key": "",
     "placed": "",
     "removed": "",
 }

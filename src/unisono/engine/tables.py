@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import FloatArray, Normalise, Reach, Scope
+from unisono.engine.answers import FloatArray, Normalise, Reach, Scope, Veto
 from unisono.engine.hooks import Hooks
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
@@ -224,7 +224,8 @@ class CandidateTable:
         for plugin, method in self.hooks.flat["filter"]:
             try:
                 for veto in method(pod_class, view):
-                    refused |= veto.nodes
+                    if self.heeds(veto):
+                        refused |= veto.nodes
             except Exception as error:
                 self.hooks.switch_off(plugin, "filter", error)
                 return self._evaluate(view)
@@ -239,6 +240,10 @@ class CandidateTable:
                 return self._evaluate(view)
         points[refused | ~np.isfinite(points)] = NOWHERE
         return points
+
+    def heeds(self, veto: Veto) -> bool:
+        """Whether a veto makes a node no candidate: each does."""
+        return True
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
         """``[M]`` nodes on which the request is idle (or will be, for ``future``).

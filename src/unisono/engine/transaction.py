@@ -159,10 +159,11 @@ class Transaction:
     def commit(self, since: int) -> Committed:
         """Let everything after the checkpoint go: allocated tasks become binds, evictions stand, pipelined tasks wait.
 
-        Pipelined tasks stay placed for the session but produce nothing.
+        Pipelined tasks stay in the log, and placed, for the rest of the session.
         """
         binds: list[Placement] = []
         evictions: list[Placement] = []
+        waiting: list[Placement] = []
         for placement in self.log[since:]:
             if placement.status is TaskStatus.ALLOCATED:
                 job, columns = placement.job, placement.columns
@@ -172,5 +173,7 @@ class Transaction:
                 binds.append(placement)
             elif placement.status is TaskStatus.RELEASING:
                 evictions.append(placement)
-        del self.log[since:]
+            else:
+                waiting.append(placement)
+        self.log[since:] = waiting
         return Committed(binds, evictions)

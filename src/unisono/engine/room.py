@@ -1,0 +1,31 @@
+"""Scores of all nodes for a class of tasks, as if evictions could make room on every one of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import Veto
+from unisono.engine.hooks import Hooks
+from unisono.engine.session import Session
+from unisono.engine.static import StaticResult
+from unisono.engine.tables import NOWHERE, CandidateTable, Demand
+from unisono.engine.view import NodeView
+
+__all__ = ["NOWHERE", "RoomTable"]
+
+
+class RoomTable(CandidateTable):
+    """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
+
+    def __init__(self, pod_class: PodClass, session: Session, hooks: Hooks, static: StaticResult) -> None:
+        super().__init__(Demand(pod_class, future=True), session, hooks, static)
+
+    def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
+        """Everywhere."""
+        return np.ones(view.size, dtype=np.bool_)
+
+    def heeds(self, veto: Veto) -> bool:
+        """Only those for good."""
+        return veto.reason.unresolvable

@@ -1,0 +1,59 @@
+"""Jobs that may take resources from others, and how one of them is served."""
+
+from __future__ import annotations
+
+from unisono.cluster.records import Task
+from unisono.engine.actions.enqueue import closed
+from unisono.engine.answers import Purpose
+from unisono.engine.cycle import Cycle
+from unisono.engine.eviction import Evictions, Rule
+from unisono.engine.job_state import JobState
+
+
+def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
+    """Admitted, valid jobs with waiting tasks that are short of what they need, by queue."""
+    by_queue: dict[str, list[JobState]] = {}
+    for job in cycle.jobs:
+        if job.phase == "Pending" or not job.counts[0] or closed(job.queue) is not None:
+            continue
+        if cycle.valid(job) and cycle.hooks.starving(job):
+            by_queue.setdefault(job.queue.name, []).append(job)
+    return by_queue
+
+
+def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: list[Task], rule: Rule) -> bool:
+    """Make room for one task after the other until the job starves no more; all stands, or nothing.
+
+    Once a task has found no room, those like it are passed over: later ones would find even less.
+
+    Returns:
+        whether the job has got what it needs.
+
+    """
+    hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
+    hopeless: set[tuple[int, str]] = set()
+    for task in tasks:
+        if not hooks.starving(job):
+            break
+        alike = (task.pod_class.id, task.role)
+        if alike in hopeless or not _may_take(cycle, job, task, rule) or not _prefilter(cycle, task):
+            continue
+        if not evictions.make_room(job, task, rule):
+            hopeless.add(alike)
+    if cycle.transaction.checkpoint() > mark and hooks.vote("pipelined", job) is None:
+        cycle.commit(mark, job)
+        return True
+    evictions.rollback(mark)
+    return False
+
+
+def _may_take(cycle: Cycle, job: JobState, task: Task, rule: Rule) -> bool:
+    if task.never_preempts:
+        return False
+    if rule.purpose is not Purpose.RECLAIM:
+        return True
+    return cycle.hooks.first("preemptive", job.queue, [task.pod_class]) is None
+
+
+def _prefilter(cycle: Cycle, task: Task) -> bool:
+    return not cycle.hooks.has("prefilter") or cycle.hooks.prefilter(task) is None
