@@ -13,7 +13,7 @@ from support.virtual_clock import VirtualClock
 from unisono.agent.layout import Layout, RunDir
 from unisono.agent.lifecycle import Exit
 from unisono.agent.logs import FileLogSource, last_lines
-from unisono.agent.shim import Log
+from unisono.agent.shim.log import Log
 from unisono.errors import AgentError
 
 STAMP = "2023-11-14T22:13:{:02d}.123456789Z"

@@ -21,15 +21,16 @@ pytestmark = pytest.mark.processes
 
 PYTHON = "/usr/bin/python3"
 NOBODY = 65534
+SHIM = "unisono/agent/shim"
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A directory that every user may reach, with the shim's files in it."""
+    """A directory that every user may reach, with a copy of the shim in it."""
     path = Path(tempfile.mkdtemp(prefix="unisono-shim-"))
-    here = Path(shim.__file__).parent
-    for name in ("shim.py", "shim_mounts.py"):
-        shutil.copy(here / name, path / name)
+    shutil.copytree(Path(shim.__file__).parent, path / SHIM, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (path / SHIM).parent, (path / SHIM).parent.parent:
+        (package / "__init__.py").touch()
     (path / "vol").mkdir()
     (path / "vol" / "f").write_text("content\n")
     (path / "hosts").write_text("127.64.0.9 peer.job\n")
@@ -48,7 +49,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return subprocess.run(
-            [PYTHON, "-I", "-S", str(folder / "shim.py"), *arguments],
+            [PYTHON, "-I", "-S", str(folder / SHIM / "__main__.py"), *arguments],
             capture_output=True, text=True, timeout=60, check=False,
             pass_fds=(3,), preexec_fn=lambda: os.dup2(lock.fileno(), 3),
             user=_user(), group=_user(), extra_groups=[],

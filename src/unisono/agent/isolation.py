@@ -14,7 +14,7 @@ from unisono.agent import pod_network
 from unisono.agent.cgroups import Cgroups
 
 Level = Literal["root", "user", "none"]
-SHIM = Path(__file__).with_name("shim.py")
+SHIM = Path(__file__).parent / "shim" / "__main__.py"
 _PROBE_SECONDS = 20
 _PROBE_ADDRESS = "127.64.0.1"
 

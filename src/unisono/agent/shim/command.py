@@ -1,0 +1,135 @@
+"""The inner processes: process 1 of the container, and the one that becomes the container's command."""
+
+# pathlib would cost milliseconds at every start of a container.
+# ruff: noqa: PTH118, PTH123, S606
+
+from __future__ import annotations
+
+import os
+import signal
+
+from unisono.agent.shim.kernel import (
+    CLONE_NEWNS,
+    CLONE_NEWUTS,
+    PR_SET_PDEATHSIG,
+    START_ERROR,
+    describe,
+    libc,
+    prctl,
+    read_all,
+    unshare,
+    write_all,
+)
+
+TYPE_CHECKING = False  # importing typing would cost milliseconds at every start of a container
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    Spec = dict[str, Any]
+
+
+def run_init(spec: Spec, out: int, err: int, status_fd: int, failed_fd: int) -> NoReturn:
+    """Process 1 of the container: set up what it sees, start its command, reap, pass its status on; never returns."""
+    early: list[bool] = []
+    signal.signal(signal.SIGTERM, lambda *_: early.append(True))
+    ready, executed = os.pipe()
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if spec["isolation"] != "none":
+            prepare(spec)
+        child = os.fork()
+        if child == 0:
+            run_command(spec, out, err, failed_fd)
+    except BaseException as error:  # whatever it is, the agent must learn of it
+        write_all(failed_fd, describe(error))
+        os._exit(1)
+    for fd in (out, err, failed_fd, executed):
+        os.close(fd)
+    # Until the command has replaced our own code, a SIGTERM would meet our handlers: it is kept back.
+    read_all(ready)
+    signal.signal(signal.SIGTERM, lambda *_: end_command(child))
+    if early:
+        end_command(child)
+    while True:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            break
+        if pid == child:
+            write_all(status_fd, str(status).encode())
+            break
+    os._exit(0)
+
+
+def end_command(pid: int) -> None:
+    """SIGTERM to the command's whole process group."""
+    try:
+        os.killpg(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
+def prepare(spec: Spec) -> None:
+    """Mounts and host name, inside fresh namespaces."""
+    unshare(CLONE_NEWNS | CLONE_NEWUTS)
+    from unisono.agent.shim.mounts import set_up
+
+    set_up(spec["mounts"], spec["dir"] + "/root", read_only=spec["read_only_root"])
+    name = spec["hostname"].encode()
+    libc().sethostname(name, len(name))
+
+
+def run_command(spec: Spec, out: int, err: int, failed_fd: int) -> NoReturn:
+    """Become the container's command."""
+    os.setsid()
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    null = os.open("/dev/null", os.O_RDONLY)
+    for source, target in ((null, 0), (out, 1), (err, 2)):
+        os.dup2(source, target)
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    if spec["oom_score"]:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(spec["oom_score"])
+    try:
+        os.chdir(spec["cwd"])
+    except OSError as error:
+        fail(failed_fd, f"the working directory {spec['cwd']} cannot be entered: {error.strerror}")
+    try:
+        become(spec)
+    except OSError as error:
+        fail(failed_fd, f"the process cannot become user {spec['uid']}, group {spec['gid']}: {error.strerror}")
+    execute(spec["argv"], spec["env"], failed_fd)
+
+
+def become(spec: Spec) -> None:
+    """Take the user and groups that the security context names."""
+    if spec["groups"] is not None:
+        os.setgroups(spec["groups"])
+    if spec["gid"] is not None:
+        os.setgid(spec["gid"])
+    if spec["uid"] is not None:
+        os.setuid(spec["uid"])
+
+
+def execute(argv: list[str], env: dict[str, str], failed_fd: int) -> NoReturn:
+    """Replace this process by the command, found along the PATH of its own environment."""
+    name = argv[0]
+    folders = [""] if "/" in name else [p or "." for p in env.get("PATH", os.defpath).split(":")]
+    problem = "executable file not found in $PATH"
+    for folder in folders:
+        path = os.path.join(folder, name)
+        try:
+            os.execve(path, argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            if not folder:
+                problem = "no such file or directory"
+        except OSError as error:
+            problem = (error.strerror or str(error)).lower()
+    fail(failed_fd, f'exec: "{name}": {problem}')
+
+
+def fail(failed_fd: int, message: str) -> NoReturn:
+    """Tell the shim why the command does not start, and end."""
+    write_all(failed_fd, message.encode())
+    os._exit(START_ERROR)

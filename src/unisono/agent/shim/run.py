@@ -1,0 +1,215 @@
+"""The outer process: supervises one container from its start to its exit file."""
+
+# pathlib would cost milliseconds at every start of a container.
+# ruff: noqa: PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from unisono.agent.shim.command import run_init
+from unisono.agent.shim.kernel import (
+    CLONE_NEWPID,
+    PR_SET_CHILD_SUBREAPER,
+    START_ERROR,
+    describe,
+    enter_user_namespace,
+    parent_of,
+    prctl,
+    read_all,
+    start_time,
+    unshare,
+    write_record,
+)
+from unisono.agent.shim.log import Log
+
+TYPE_CHECKING = False  # importing typing would cost milliseconds at every start of a container
+if TYPE_CHECKING:
+    from typing import Any
+
+    Spec = dict[str, Any]
+
+LOCK_FD = 3
+
+
+def supervise(spec: Spec) -> int:
+    """``run``, with an exit file that says so when the container cannot even be set up."""
+    started = time.time()
+    try:
+        run(spec)
+    except OSError as error:
+        write_record(spec["dir"] + "/exit", outcome(b"", describe(error), started))
+        return 1
+    return 0
+
+
+def run(spec: Spec) -> None:
+    """Run one container to its end and write how it ended."""
+    os.setsid()
+    os.set_inheritable(LOCK_FD, False)
+    spec["oom_score"] = spare_from_oom()
+    if spec["cgroup"]:
+        with open(spec["cgroup"] + "/cgroup.procs", "w") as file:
+            file.write("0")
+    log = Log(spec["log"], spec["log_bytes"], spec["log_files"])
+    signals = Signals()
+    out, err, status, failed = (os.pipe() for _ in range(4))
+    if spec["isolation"] == "user":
+        enter_user_namespace()
+    if spec["isolation"] == "none":
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    else:
+        unshare(CLONE_NEWPID)
+    init = os.fork()
+    if init == 0:
+        for pair in (out, err, status, failed):
+            os.close(pair[0])
+        signals.close()
+        run_init(spec, out[1], err[1], status[1], failed[1])
+    for pair in (out, err, status, failed):
+        os.close(pair[1])
+    signals.target = init
+    started = time.time()
+    problem = read_all(failed[0])
+    pid = os.getpid()
+    if not problem:
+        write_record(
+            spec["dir"] + "/started",
+            {
+                "pid": pid,
+                "start_time": start_time(pid),
+                "init": init,
+                "init_start_time": init_start_time(init),
+                "started_at": started,
+            },
+        )
+    pump(log, {out[0]: "stdout", err[0]: "stderr"}, status[0], signals, spec["isolation"] == "none")
+    result = read_all(status[0])
+    end_everything(init, spec["isolation"] == "none")
+    log.finish()
+    write_record(spec["dir"] + "/exit", outcome(result, problem, started))
+
+
+def spare_from_oom() -> str:
+    """Let the kernel end the command rather than its shim when memory is short; the old score, for the command."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            old = file.read().strip()
+            file.seek(0)
+            file.write("-900")
+    except OSError:
+        return ""
+    return old
+
+
+def init_start_time(pid: int) -> int:
+    """Start time of init, 0 when it ended already."""
+    try:
+        return start_time(pid)
+    except OSError:
+        return 0
+
+
+def outcome(result: bytes, problem: bytes, started: float) -> dict[str, object]:
+    """How the container ended, from the wait status that init passed on."""
+    if problem:
+        return {"exit_code": START_ERROR, "signal": 0, "reason": "StartError", "message": problem.decode(),
+                "started_at": started, "finished_at": time.time()}  # fmt: skip
+    code, sig = 128 + signal.SIGKILL, int(signal.SIGKILL)
+    if result:
+        status = int(result)
+        sig = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = 128 + sig if sig else os.WEXITSTATUS(status)
+    return {"exit_code": code, "signal": sig, "reason": "", "message": "",
+            "started_at": started, "finished_at": time.time()}  # fmt: skip
+
+
+class Signals:
+    """SIGTERM and SIGUSR1, seen by the poll loop and passed to init."""
+
+    def __init__(self) -> None:
+        self.target = 0
+        self.reader, self.writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    def close(self) -> None:
+        """Back to the defaults, in a child."""
+        signal.set_wakeup_fd(-1)
+        os.close(self.reader)
+        os.close(self.writer)
+
+    def forward(self) -> None:
+        """Pass on what came since the last call."""
+        try:
+            numbers = os.read(self.reader, 64)
+        except BlockingIOError:
+            return
+        for number in numbers:
+            try:
+                os.kill(self.target, signal.SIGKILL if number == signal.SIGUSR1 else signal.SIGTERM)
+            except ProcessLookupError:
+                return
+
+
+def pump(log: Log, streams: dict[int, str], status_fd: int, signals: Signals, may_linger: bool) -> None:
+    """Copy output to the log until the command ended and its output is drained.
+
+    Without a PID namespace descendants may hold the pipes open for ever: then the end of the command ends the log.
+    """
+    poll = select.poll()
+    for fd in (*streams, status_fd, signals.reader):
+        poll.register(fd, select.POLLIN)
+    open_streams, ended = dict(streams), False
+    while open_streams and not (ended and may_linger):
+        for fd, _ in poll.poll():
+            if fd == signals.reader:
+                signals.forward()
+            elif fd == status_fd:
+                # Only one side writes, once: data or the end of the pipe both mean that the command ended.
+                ended = True
+                poll.unregister(status_fd)
+            elif data := os.read(fd, 65536):
+                log.feed(streams[fd], data)
+            else:
+                poll.unregister(fd)
+                del open_streams[fd]
+    while not ended:
+        for fd, _ in poll.poll():
+            if fd == signals.reader:
+                signals.forward()
+            else:
+                ended = True
+    for fd in open_streams:
+        os.set_blocking(fd, False)
+        try:
+            while data := os.read(fd, 65536):
+                log.feed(streams[fd], data)
+        except BlockingIOError:
+            continue
+
+
+def end_everything(init: int, hunt: bool) -> None:
+    """Reap init; without a PID namespace also end every descendant that came to us as their subreaper."""
+    while hunt:
+        mine = os.getpid()
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and parent_of(entry) == mine and int(entry) != init:
+                try:
+                    os.kill(int(entry), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+    try:
+        os.waitpid(init, 0)
+    except ChildProcessError:
+        return
