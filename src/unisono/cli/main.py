@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "logs": "Print the logs of a pod or of all pods of a job.",
     "delete": "Delete objects.",
     "explain": "Say why a job is pending, with numbers and the way out.",
+    "schedule": "Run one scheduling cycle on objects from files: what would happen.",
     "version": "Print the version.",
 }
 

@@ -1,0 +1,101 @@
+"""``unisono schedule``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unisono.cli.options import file_option, output_option
+
+if TYPE_CHECKING:
+    from unisono.scheduler.offline import OfflineCluster
+
+
+@click.command("schedule")
+@file_option()
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The scheduler's configuration, in Volcano's format.  [default: the built-in one]",
+)
+@click.option("--no-plugin-defaults", is_flag=True, help="A flag of a plug-in that the configuration omits is off.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For plug-ins that use randomness.")
+@click.option("--now", help="Decide as if it were this time (RFC 3339).  [default: now]")
+@output_option("text", "json")
+def command(
+    files: tuple[str, ...], config: Path | None, no_plugin_defaults: bool, seed: int, now: str | None, output: str
+) -> None:
+    """Run one scheduling cycle on objects from files and print what would happen; no cluster is touched.
+
+    Reads nodes, pods, PodGroups, queues, priority classes and whatever else the plug-ins look at, as YAML or JSON, also
+    as dumps of a live cluster: kubectl get nodes,pods,podgroups,queues -A -o json > dump.json
+    """
+    from unisono.cli.manifests import read
+    from unisono.cli.printing import print_json
+    from unisono.scheduler.offline import read_cluster, timed
+
+    scheduler_config = _config(config, no_plugin_defaults)
+    moment = _moment(now)
+    started = time.monotonic()
+    cluster = read_cluster((manifest.value, manifest.where) for manifest in read(files))
+    reading = time.monotonic() - started
+    answer = timed(cluster, scheduler_config, moment, seed, time.monotonic)
+    answer["seconds"] = {"read": round(reading, 6), **answer["seconds"]}
+    if output == "json":
+        print_json(answer)
+        return
+    for line in lines(cluster, answer):
+        click.echo(line)
+
+
+def _config(file: Path | None, bare: bool) -> Any:
+    from unisono.engine.config import DEFAULT_TEXT, load_config
+    from unisono.errors import ConfigError
+    from unisono.scheduler.offline import without_defaults
+
+    try:
+        text = DEFAULT_TEXT if file is None else file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the scheduler configuration cannot be read: {error}", file=str(file)) from None
+    name = "default configuration" if file is None else str(file)
+    return without_defaults(text, name) if bare else load_config(text, name)
+
+
+def _moment(now: str | None) -> float:
+    from unisono.api.times import parse_time
+
+    if now is None:
+        return time.time()
+    try:
+        return parse_time(now)
+    except ValueError:
+        raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
+
+
+def lines(cluster: OfflineCluster, answer: dict[str, Any]) -> list[str]:
+    """The answer for people: what starts where, who is evicted, and who waits for what."""
+    from unisono.cli.printing import columns
+    from unisono.cli.verdicts import verdict_lines
+
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.counts.items()))
+    told = [f"Read {counts}."] + [f"Left out: {count} {name}" for name, count in sorted(cluster.ignored.items())]
+    told += [f"Problem: {problem}" for problem in answer["problems"]]
+    jobs = {task.key: task.job for task in cluster.state.tasks.values()}
+    placed = Counter((jobs[pod], node) for pod, node in answer["binds"].items())
+    if placed:
+        rows = [(job, node, count) for (job, node), count in sorted(placed.items())]
+        told += ["", "Would start:", *(f"  {line}" for line in columns(("PodGroup", "Node", "Pods"), rows))]
+    if answer["evictions"]:
+        rows = [(one["pod"], one["reason"], one["beneficiary"]) for one in answer["evictions"]]
+        told += ["", "Would be evicted:", *(f"  {line}" for line in columns(("Pod", "Reason", "For"), rows))]
+    if answer["verdicts"]:
+        told += ["", "Would wait:"]
+        told += [f"  {line}" for verdict in answer["verdicts"].values() for line in verdict_lines(verdict)]
+    told += [f"Violation: {one['subject']}: {one['message']}" for one in answer["violations"]]
+    seconds = answer["seconds"]
+    told += ["", f"Decided in {seconds['decide'] * 1000:.1f} ms (objects read in {seconds['read'] * 1000:.1f} ms)."]
+    return told
