@@ -233,3 +233,9 @@ def test_allocated_of_queues_counts_children() -> None:
     )
     reported = {update.name: dict(update.allocated) for update in schedule(state).queues}
     assert reported == {name: {"cpu": "2", "pods": "2"} for name in ("root", "team", "leaf")}
+
+
+def test_tasks_beyond_the_minimum_are_told_apart_from_the_gang() -> None:
+    verdict = verdict_of(schedule(cluster(nodes(1, cpu=3), gang("j", 5, 2))))
+    assert verdict.message.startswith("the gang has its minimum, and 2 more tasks wait: 0/1 nodes are unavailable")
+    assert verdict.suggestion == "add 1 node like n000"

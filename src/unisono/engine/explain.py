@@ -53,6 +53,16 @@ def amounts_text(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {wire[name]}" for name in sorted(wire, key=by_importance))
 
 
+def _progress(job: JobState, placeable: int) -> str:
+    """How far the job got: its gang, one pod, or tasks beyond the gang's minimum."""
+    if placeable and placeable >= job.min_member:
+        pending = job.counts[TaskStatus.PENDING]
+        return f"the gang has its minimum, and {pending} more {'task waits' if pending == 1 else 'tasks wait'}"
+    if job.min_member > 1:
+        return f"{placeable} of {job.min_member} tasks can be placed"
+    return "no node takes it"
+
+
 class Explainer:
     """Finds the first cause for one job after the other."""
 
@@ -153,7 +163,7 @@ class Explainer:
         return Verdict(
             job.key,
             cause,
-            f"{placeable} of {job.min_member} tasks can be placed: the cluster has {amounts_text(refusal.limit)} and "
+            f"{_progress(job, placeable)}: the cluster has {amounts_text(refusal.limit)} and "
             f"{amounts_text({name: refusal.have.get(name, 0) for name in short})} of it is taken",
             need=need,
             have=free,
@@ -200,14 +210,13 @@ class Explainer:
         cause = fit.cause
         if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < self._wanted(job, task)):
             cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
-        head = f"{placeable} of {job.min_member} tasks can be placed" if job.min_member > 1 else "no node takes it"
         idle = self.cycle.session.nodes.idle
         registry = self.cycle.session.registry
         have = {name: max(int(idle[registry.row(name)].clip(min=0).sum()), 0) for name in lacking}
         return Verdict(
             job.key,
             cause,
-            f"{head}: {fit.text}",
+            f"{_progress(job, placeable)}: {fit.text}",
             need=need,
             have=have,
             tasks_placeable=placeable,

@@ -43,7 +43,7 @@ def suggest_for_refusal(job: JobState, refusal: Refusal) -> str:
 
 def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> str:
     """``lower minAvailable to 9, or `` where a smaller gang of equal tasks would be admitted, else nothing."""
-    if job.min_member <= 1 or len(job.record.min_task_member) > 1:
+    if job.min_member <= 1 or len(job.record.min_task_member) > 1 or any(refusal.need[name] <= 0 for name in short):
         return ""
     fits = min(
         job.min_member * max(refusal.limit[name] - refusal.have.get(name, 0), 0) // refusal.need[name] for name in short
