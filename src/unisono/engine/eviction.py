@@ -135,19 +135,21 @@ class Evictions:
         return bool(table.total[column] > NOWHERE)
 
     def _victims(self, actor: JobState, task: Task, column: int, rule: Rule, freeable: Freeable) -> list[Task]:
-        """Tasks on the node that the plug-ins give up, first to go first; empty when they would not make room."""
+        """Tasks on the node that the plug-ins give up, first to go first; empty when they would not make room.
+
+        Plug-ins that allow so many tasks of a job or queue are asked in the order in which tasks go.
+        """
         own = rule.among is Among.JOB
-        index = self.index
-        found = [index.tasks[at] for at in index.on(column) if freeable.mask[at] and index.alive[at]]
-        candidates = [other for other in found if (other.job == actor.key) is own]
+        index, states = self.index, self.index.jobs.states
+        found = [at for at in index.on(column) if freeable.mask[at] and index.alive[at]]
+        pairs = [(index.tasks[at], states[index.job[at]]) for at in found]
+        candidates = self.cycle.orders.victims(actor, [pair for pair in pairs if (pair[1] is actor) is own])
         if not candidates:
             return []
         chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
         victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
-        if (self._missing(task, column) > self._held(victims)[task.pod_class.rows]).any():
-            return []
-        states, number = index.jobs.states, index.jobs.number
-        return self.cycle.orders.victims(actor, [(other, states[number[other.job]]) for other in victims])
+        enough = (self._held(victims)[task.pod_class.rows] >= self._missing(task, column)).all()
+        return victims if enough else []
 
     def _missing(self, task: Task, column: int) -> Vector:
         rows, nodes = task.pod_class.rows, self.session.nodes

@@ -96,8 +96,9 @@ class Orders:
     def victims(self, actor: JobState, victims: list[tuple[Task, JobState]]) -> list[Task]:
         """Tasks that may be evicted for ``actor``, each with its job, in the order in which they go.
 
-        The queue that comes last in queue order loses first (unless a plug-in says otherwise), within a queue the last
-        job, within a job the last task; between jobs that no plug-in tells apart, the last task of all.
+        The queue that comes last in queue order loses first (unless a plug-in says otherwise), within a queue a gang
+        that is broken anyway and then the last job, within a job the last task; between jobs that no plug-in tells
+        apart, the last task of all.
         """
         if len(victims) < 2:
             return [task for task, _ in victims]
@@ -113,7 +114,7 @@ class Orders:
                 queue_keys[job.queue.name] = self.queue_key(job.queue)
             tail = (task.ordinal,) if numbered else ()
             task_key = (*self.hooks.keys("task_key", task), *tail, task.created, task.uid, task.key)
-            return queue_keys[job.queue.name], job_keys[job.key], task_key
+            return queue_keys[job.queue.name], job.broken, job_keys[job.key], task_key
 
         ordered = sorted(victims, key=key, reverse=True)
         if self.hooks.has("victim_queue_key") and len(queue_keys) > 1:
