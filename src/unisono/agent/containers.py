@@ -17,7 +17,7 @@ from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_cras
 from unisono.agent.logs import last_lines
 from unisono.agent.probe_state import ProbeState
 from unisono.agent.processes import Process, Watch
-from unisono.api.core import Container, Probe
+from unisono.api.core import Container
 from unisono.kube.clock import Clock, Timer
 
 # How long a shim may take to end its container after it was told to kill it.
@@ -305,11 +305,6 @@ class PodContainer:
             if task is not current:
                 task.cancel()
         self._tasks.clear()
-
-
-def probes_of(container: Container) -> list[Probe]:
-    """The probes that a container names."""
-    return [p for p in (container.startup_probe, container.readiness_probe, container.liveness_probe) if p is not None]
 
 
 def _termination_message(run: RunDir, spec: Container, exit_code: int) -> str:
