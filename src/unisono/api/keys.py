@@ -30,8 +30,17 @@ REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
 JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
+NUMA_TOPOLOGY_DECISION: Final = "volcano.sh/topology-decision"
 SLA_WAITING_TIME: Final = "volcano.sh/sla-waiting-time"
 QOS_LEVEL: Final = "volcano.sh/qos-level"
+
+# Shared GPUs: which cards a pod wants (annotations).
+VGPU_MODE: Final = "volcano.sh/vgpu-mode"
+VGPU_USE_TYPE: Final = "nvidia.com/use-gputype"
+VGPU_NO_USE_TYPE: Final = "nvidia.com/nouse-gputype"
+VGPU_USE_UUID: Final = "volcano.sh/vgpu-use-gpuuuid"
+VGPU_NO_USE_UUID: Final = "volcano.sh/vgpu-nouse-gpuuuid"
+VGPU_GROUP_POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
 
 # On queues (annotations).
 HIERARCHY: Final = "volcano.sh/hierarchy"

@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api import keys
 from unisono.api.core import Affinity, Container, PodSpec, Toleration
+from unisono.api.qos import qos_class
 from unisono.api.resources import effective_requests, pod_requests, resource_list
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
 
@@ -23,6 +25,30 @@ HostPort = tuple[str, str, int]
 """(protocol, host IP or "" for every address, port)."""
 
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+NOTES = frozenset(
+    (
+        keys.NUMA_TOPOLOGY_POLICY,
+        keys.VGPU_MODE,
+        keys.VGPU_USE_TYPE,
+        keys.VGPU_NO_USE_TYPE,
+        keys.VGPU_USE_UUID,
+        keys.VGPU_NO_USE_UUID,
+        keys.VGPU_GROUP_POLICY,
+    )
+)
+"""Annotations of a pod that decide where it may go."""
+
+
+def relevant_notes(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """The entries of `NOTES`; with the PodGroup where members of one keep apart on cards."""
+    if NOTES.isdisjoint(annotations):
+        return {}
+    found = {key: annotations[key] for key in sorted(NOTES & annotations.keys())}
+    if keys.VGPU_GROUP_POLICY in found:
+        found[keys.GROUP_NAME] = annotations.get(keys.GROUP_NAME, "")
+    return found
 
 
 class PodClass:
@@ -39,6 +65,9 @@ class PodClass:
         affinity: ``spec.affinity`` or None.
         tolerations: ``spec.tolerations``.
         host_ports: ports on the node's address that it needs.
+        containers, init_containers: their resources, for devices that are given per container.
+        guaranteed: its quality of service is Guaranteed.
+        notes: those of the pod's annotations that choose devices or CPUs, see `relevant_notes`.
 
     """
 
@@ -46,10 +75,14 @@ class PodClass:
         "affinity",
         "amounts",
         "best_effort",
+        "containers",
+        "guaranteed",
         "host_ports",
         "id",
+        "init_containers",
         "node_selector",
         "nonzero",
+        "notes",
         "requests",
         "rows",
         "tolerations",
@@ -59,7 +92,9 @@ class PodClass:
     vector: Vector
     nonzero: Vector
 
-    def __init__(self, number: int, spec: PodSpec, registry: ResourceRegistry) -> None:
+    def __init__(
+        self, number: int, spec: PodSpec, registry: ResourceRegistry, notes: Mapping[str, str] | None = None
+    ) -> None:
         self.id = number
         wanted = scheduled(pod_requests(spec))
         self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
@@ -73,6 +108,10 @@ class PodClass:
         self.affinity: Affinity | None = spec.affinity
         self.tolerations: tuple[Toleration, ...] = tuple(spec.tolerations or ())
         self.host_ports: tuple[HostPort, ...] = _host_ports(spec)
+        self.containers = tuple(c.resources for c in spec.containers or ())
+        self.init_containers = tuple(c.resources for c in spec.init_containers or ())
+        self.guaranteed = qos_class(spec) == "Guaranteed"
+        self.notes: Mapping[str, str] = notes or {}
 
     def widen(self, size: int) -> None:
         """Pad ``vector`` to ``size`` rows."""
@@ -92,12 +131,13 @@ class PodClasses:
         self.all: list[PodClass] = []
         self._by_key: dict[bytes, PodClass] = {}
 
-    def intern(self, spec: PodSpec) -> PodClass:
-        """The class of ``spec``."""
-        key = _ENCODER.encode(_relevant(spec))
+    def intern(self, spec: PodSpec, annotations: Mapping[str, str] | None = None) -> PodClass:
+        """The class of ``spec`` in a pod with ``annotations``."""
+        notes = relevant_notes(annotations) if annotations else None
+        key = _ENCODER.encode((_relevant(spec), notes) if notes else _relevant(spec))
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = PodClass(len(self.all), spec, self.registry)
+            found = self._by_key[key] = PodClass(len(self.all), spec, self.registry, notes)
             self.all.append(found)
         return found
 

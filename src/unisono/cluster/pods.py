@@ -26,7 +26,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     """The record of a pod; whether its job, queue or node exist does not matter."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING
-    task = Task(meta.namespace or "", meta.name, meta.uid or "", classes.intern(spec))
+    task = Task(meta.namespace or "", meta.name, meta.uid or "", classes.intern(spec, annotations))
     group = next((annotations[key] for key in GROUP_NAME if annotations.get(key)), "")
     task.job = f"{task.namespace}/{group}" if group else ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""

@@ -6,7 +6,8 @@ it had been built from lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
@@ -24,6 +25,16 @@ from unisono.errors import UnisonoError
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
 """How to put an object in, how to remove one by key, and the keys of those that are there."""
+
+
+@dataclass(slots=True)
+class _Assumed:
+    """A bind on its way; ``before`` are the pod's annotations without what the bind writes."""
+
+    uid: str
+    node: str
+    annotations: Mapping[str, str]
+    before: Mapping[str, str]
 
 
 class ClusterState:
@@ -52,7 +63,7 @@ class ClusterState:
         self.priorities: dict[str, PriorityClass] = {}
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
-        self._assumed: dict[str, tuple[str, str]] = {}
+        self._assumed: dict[str, _Assumed] = {}
         self._handlers: dict[str, _Handler] = {
             "Pod": (self._put_pod, self._remove_pod, lambda: list(self.tasks)),
             "Node": (self._put_node, self._remove_node, self.nodes.wanted),
@@ -128,9 +139,10 @@ class ClusterState:
         assumed = self._assumed.get(task.key)
         if assumed is None:
             return
-        uid, node = assumed
-        if task.uid == uid and task.status is TaskStatus.PENDING:
-            task.status, task.node = TaskStatus.BINDING, node
+        if task.uid == assumed.uid and task.status is TaskStatus.PENDING:
+            assumed.before = task.annotations
+            task.status, task.node = TaskStatus.BINDING, assumed.node
+            task.annotations = _merged(task.annotations, assumed.annotations)
         else:
             del self._assumed[task.key]
 
@@ -166,28 +178,29 @@ class ClusterState:
 
     # ---- binds on their way
 
-    def assume(self, pod_key: str, node: str) -> None:
+    def assume(self, pod_key: str, node: str, annotations: Mapping[str, str] | None = None) -> None:
         """A bind was decided: the task holds its resources (state Binding) until an event or `forget` says otherwise.
+
+        ``annotations`` are what the bind writes on the pod; they count at once.
 
         Unknown pods and pods that are not pending are left alone.
         """
         task = self.tasks.get(pod_key)
         if task is None or task.status is not TaskStatus.PENDING:
             return
-        self._assumed[pod_key] = (task.uid, node)
-        self._restate(task, TaskStatus.BINDING, node)
+        assumed = self._assumed[pod_key] = _Assumed(task.uid, node, annotations or {}, task.annotations)
+        self._restate(task, TaskStatus.BINDING, node, _merged(task.annotations, assumed.annotations))
 
     def forget(self, pod_key: str) -> None:
         """The bind failed: the task is pending again. Nothing happens when the bind was confirmed meanwhile."""
-        if self._assumed.pop(pod_key, None) is None:
-            return
+        assumed = self._assumed.pop(pod_key, None)
         task = self.tasks.get(pod_key)
-        if task is not None and task.status is TaskStatus.BINDING:
-            self._restate(task, TaskStatus.PENDING, "")
+        if assumed is not None and task is not None and task.status is TaskStatus.BINDING:
+            self._restate(task, TaskStatus.PENDING, "", assumed.before)
 
-    def _restate(self, task: Task, status: TaskStatus, node: str) -> None:
+    def _restate(self, task: Task, status: TaskStatus, node: str, annotations: Mapping[str, str]) -> None:
         self._take_out(task)
-        task.status, task.node = status, node
+        task.status, task.node, task.annotations = status, node, annotations
         self._put_in(task)
         self.version += 1
 
@@ -235,6 +248,10 @@ class ClusterState:
     def _move_in(self, name: str) -> None:
         for task in self.tasks_on.get(name, {}).values():
             self._occupy(task, 1)
+
+
+def _merged(one: Mapping[str, str], other: Mapping[str, str]) -> Mapping[str, str]:
+    return {**one, **other} if other else one
 
 
 def _drop(index: dict[str, dict[str, Any]], node: str, key: str) -> None:

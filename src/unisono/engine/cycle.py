@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config import SchedulerConfig
-from unisono.engine.decisions import Bind, Decisions, Eviction, Violation
+from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Violation
 from unisono.engine.hooks import Hooks, Lookup
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Orders
@@ -98,13 +100,25 @@ class Cycle:
         for placement in self.bound:
             key = placement.job.key
             for task, column in zip(placement.tasks, placement.columns, strict=True):
-                binds.append(Bind(task.namespace, task.name, task.uid, names[column], key))
+                notes = self._annotations(task, column) if self.hooks.has("annotations") else NO_ANNOTATIONS
+                binds.append(Bind(task.namespace, task.name, task.uid, names[column], key, notes))
         for placement, beneficiary in self.evicted:
             reason = placement.reason
             self.decisions.evictions.extend(
                 Eviction(task.namespace, task.name, task.uid, names[column], reason, beneficiary)
                 for task, column in zip(placement.tasks, placement.columns, strict=True)
             )
+
+    def _annotations(self, task: Task, column: int) -> Mapping[str, str]:
+        """What the plug-ins tell a pod with its bind."""
+        notes: dict[str, str] = {}
+        for plugin, method in self.hooks.flat["annotations"]:
+            try:
+                notes |= method(task, column) or NO_ANNOTATIONS
+            except Exception as error:
+                self.hooks.switch_off(plugin, "annotations", error)
+                return self._annotations(task, column)
+        return notes
 
     def run_action(self, name: str) -> None:
         """Run one action; what it had not committed when it failed is taken back."""

@@ -9,15 +9,21 @@ import msgspec
 
 from unisono.engine.verdict import Verdict
 
+NO_ANNOTATIONS: Mapping[str, str] = {}
+
 
 class Bind(msgspec.Struct, frozen=True):
-    """Run ``pod`` on ``node``. The binds of one job stand together and leave together."""
+    """Run ``pod`` on ``node``. The binds of one job stand together and leave together.
+
+    ``annotations`` are set on the pod with the bind: its cards, its CPUs.
+    """
 
     namespace: str
     pod: str
     uid: str
     node: str
     job: str
+    annotations: Mapping[str, str] = NO_ANNOTATIONS
 
 
 class Eviction(msgspec.Struct, frozen=True):

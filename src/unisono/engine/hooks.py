@@ -119,6 +119,18 @@ class Hooks:
             except Exception as error:
                 self.switch_off(plugin, hook, error)
 
+    def silent(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> set[Plugin]:
+        """Those of ``plugins`` whose filter and score have nothing to say about a class in this session."""
+        found: set[Plugin] = set()
+        for plugin in plugins:
+            try:
+                if not plugin.concerns(pod_class):
+                    found.add(plugin)
+            except Exception as error:
+                found.add(plugin)
+                self.switch_off(plugin, "concerns", error)
+        return found
+
     # ---- combinations
 
     def first(self, hook: str, *arguments: Any) -> Any:

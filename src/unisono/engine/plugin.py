@@ -32,6 +32,8 @@ victims               preemptable (PREEMPT), reclaimable (RECLAIM),          int
 victim_jobs           as victims                                             and within a tier, or over the tiers
 victim_queue_key      (always on)                                            all keys form one tuple, lowest is taken first
 placed, removed       (always on)                                            all called, in order
+moved                 (always on)                                            all called, in order
+annotations           (always on)                                            merged, later plug-ins win
 open, close           (always on)                                            all called
 ====================  =====================================================  =========================================
 
@@ -68,6 +70,7 @@ from unisono.engine.answers import (
 if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
+    from unisono.cluster.status import TaskStatus
     from unisono.engine.config import PluginConfig
     from unisono.engine.session import JobState, QueueState, Session
     from unisono.engine.victims import VictimJobs
@@ -104,6 +107,17 @@ class Plugin:
     def __init__(self, config: PluginConfig) -> None:
         self.config = config
         self.arguments: Mapping[str, Any] = config.arguments
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Whether ``filter`` and ``score`` have anything to say about the class in this session; asked after ``open``.
+
+        A plug-in that is not pure, or whose reach is wide, slows the placing of every class that it concerns.
+        """
+        return True
+
+    def is_pure(self, pod_class: PodClass) -> bool:
+        """``pure`` for one class, where that is known better than for all."""
+        return self.pure
 
     # ---- session
 
@@ -265,6 +279,20 @@ class Plugin:
         """The same tasks were taken back (undo) or evicted."""
         raise NotImplementedError
 
+    def moved(
+        self, job: JobState, tasks: Sequence[Task], nodes: Sequence[int], before: TaskStatus, after: TaskStatus
+    ) -> None:
+        """Equal tasks changed their state, ``tasks[i]`` on ``nodes[i]``: placed, evicted, or either taken back.
+
+        For plug-ins that keep books by pod, such as which card it holds: PENDING to ALLOCATED or PIPELINED places,
+        anything to RELEASING evicts, and the reverse is the undoing, last first. ``placed`` and ``removed`` say less.
+        """
+        raise NotImplementedError
+
+    def annotations(self, task: Task, node: int) -> Mapping[str, str] | None:
+        """What the pod is told with its bind to ``node``, such as its cards; None: nothing."""
+        raise NotImplementedError
+
 
 HOOK_FLAGS: dict[str, str] = {
     "queue_key": "queue_order",
@@ -291,6 +319,8 @@ HOOK_FLAGS: dict[str, str] = {
     "victim_queue_key": "",
     "placed": "",
     "removed": "",
+    "moved": "",
+    "annotations": "",
 }
 """Hook to the attribute of ``Flags`` that switches it; ``""`` is always on."""
 

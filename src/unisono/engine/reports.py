@@ -143,8 +143,11 @@ class FitReporter:
         self._count(static.bits * passed, static.reasons, counts, causes)
         reasons: list[Reason] = []
         bits = np.where(passed & (static.bits == 0), np.uint64(0), np.uint64(1 << 63))
+        view.future = True
         for plugin, method in self.hooks.flat["filter"]:
             try:
+                if not plugin.concerns(pod_class):
+                    continue
                 collect(method(pod_class, view), bits, reasons)
             except Exception as error:
                 self.hooks.switch_off(plugin, "filter", error)

@@ -49,6 +49,7 @@ class CandidateTable:
     Attributes:
         total: ``[N]`` dynamic plus static points.
         change: what one placement adds to a column of the session's matrix.
+        silent: plug-ins whose filter and score do not concern the class.
         batchable: placements of a run need no question to plug-ins in between.
 
     """
@@ -61,8 +62,11 @@ class CandidateTable:
         pod_class = demand.pod_class
         self.change = session.change_of(pod_class, pipelined=demand.future)
         plugins = _dynamic_plugins(hooks)
+        self.silent = hooks.silent(pod_class, plugins)
+        plugins = [plugin for plugin in plugins if plugin not in self.silent]
         self.by_row = all(plugin.reach is Reach.ROW for plugin in plugins)
-        self.batchable = self.by_row and all(plugin.pure for plugin in plugins) and not pod_class.host_ports
+        pure = all(plugin.is_pure(pod_class) for plugin in plugins)
+        self.batchable = self.by_row and pure and not pod_class.host_ports
         self.tracked = [
             score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
         ]
@@ -219,9 +223,12 @@ class CandidateTable:
 
     def _evaluate(self, view: NodeView) -> FloatArray:
         """``[M]`` dynamic points, ``-inf`` where resources or a dynamic filter refuse the node."""
-        pod_class = self.demand.pod_class
+        pod_class, silent = self.demand.pod_class, self.silent
+        view.future = self.demand.future
         refused = ~self.fits(view)
         for plugin, method in self.hooks.flat["filter"]:
+            if plugin in silent:
+                continue
             try:
                 for veto in method(pod_class, view):
                     if self.heeds(veto):
@@ -231,6 +238,8 @@ class CandidateTable:
                 return self._evaluate(view)
         points = np.zeros(view.size, dtype=np.float64)
         for plugin, method in self.hooks.flat["score"]:
+            if plugin in silent:
+                continue
             try:
                 part = method(pod_class, view)
                 if part is not None:

@@ -103,6 +103,8 @@ class Transaction:
         """Move the tasks' state in job, queue and books; the matrix has been changed already."""
         job, pod_class, number = placement.job, placement.pod_class, len(placement.tasks)
         job.move(pod_class, placement.role, number, old, new)
+        if self.hooks.flat["moved"]:
+            self.hooks.each("moved", job, placement.tasks, placement.columns, old, new)
         for task, column in zip(placement.tasks, placement.columns, strict=True):
             job.places[task.key] = (new, column)
         held = HOLDS[new] - HOLDS[old]

@@ -25,6 +25,7 @@ class NodeView:
             what this session has promised on resources not yet free.
         nonzero: ``[2, M]`` CPU and memory used, counting 100m and 200Mi for containers that state none.
         size: ``M``.
+        future: the question is about resources that are being released too (the task would be pipelined).
 
     """
 
@@ -32,6 +33,7 @@ class NodeView:
         "_ports",
         "allocatable",
         "columns",
+        "future",
         "nonzero",
         "pipelined",
         "releasing",
@@ -54,6 +56,7 @@ class NodeView:
         self.allocatable, self.used, self.releasing, self.pipelined, self.nonzero = arrays
         self.size = len(columns)
         self.steps = steps
+        self.future = False
         self._ports = ports
 
     @property

@@ -91,7 +91,7 @@ class Binder:
             if self.held(job) or not all(self._stands(bind) for bind in members):
                 continue
             for bind in members:
-                self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node)
+                self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node, bind.annotations)
             self._under_way[job] += 1
             task = asyncio.get_running_loop().create_task(self._bind_job(job, members))
             self._tasks.add(task)
@@ -175,7 +175,9 @@ class Binder:
         why = ""
         for attempt in range(1, self._attempts + 1):
             try:
-                await self._client.bind(bind.namespace, bind.pod, bind.node, uid=bind.uid)
+                await self._client.bind(
+                    bind.namespace, bind.pod, bind.node, uid=bind.uid, annotations=bind.annotations or None
+                )
             except (NotFound, Conflict) as error:
                 why = str(error)
                 wait = 0.0
