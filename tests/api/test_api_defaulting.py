@@ -239,6 +239,11 @@ def test_pod_groups() -> None:
             {"data": {"a": "QQ=="}, "stringData": {"b": "B", "a": "x"}},
             {"data": {"a": "eA==", "b": "Qg=="}, "type": "Opaque"},
         ),
+        (
+            kinds.RESOURCE_QUOTAS,
+            {"spec": {"hard": {"cpu": "1000m", "memory": "1024Mi"}}, "status": {"used": {"cpu": 0.5}}},
+            {"spec": {"hard": {"cpu": "1", "memory": "1Gi"}}, "status": {"used": {"cpu": "500m"}}},
+        ),
         (kinds.PRIORITY_CLASSES, {}, {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}),
         (
             kinds.NAMESPACES,

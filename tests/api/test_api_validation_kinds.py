@@ -235,6 +235,26 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
         ),
         (kinds.PRIORITY_CLASSES, {"preemptionPolicy": "Sometimes"}, 'preemptionPolicy: Unsupported value: "Sometimes"'),
         (
+            kinds.RESOURCE_QUOTAS,
+            {"spec": {"hard": {"cpu": "-1"}}},
+            'spec.hard[cpu]: Invalid value: "-1": must be greater',
+        ),
+        (kinds.RESOURCE_QUOTAS, {"spec": {"hard": {"a b": "1"}}}, 'spec.hard[a b]: Invalid value: "a b"'),
+        (kinds.RESOURCE_QUOTAS, {"spec": {"scopes": ["Some"]}}, 'spec.scopes[0]: Unsupported value: "Some"'),
+        (
+            kinds.POD_DISRUPTION_BUDGETS,
+            {"spec": {"minAvailable": 1, "maxUnavailable": 1}},
+            "minAvailable and maxUnavailable cannot be both set",
+        ),
+        (kinds.POD_DISRUPTION_BUDGETS, {"spec": {"minAvailable": -1}}, "spec.minAvailable: Invalid value: -1: must be"),
+        (kinds.POD_DISRUPTION_BUDGETS, {"spec": {"maxUnavailable": "1"}}, "a valid percent string must be a numeric"),
+        (kinds.POD_DISRUPTION_BUDGETS, {"spec": {"minAvailable": "101%"}}, "must not be greater than 100%"),
+        (
+            kinds.POD_DISRUPTION_BUDGETS,
+            {"spec": {"unhealthyPodEvictionPolicy": "Never"}},
+            'spec.unhealthyPodEvictionPolicy: Unsupported value: "Never"',
+        ),
+        (
             kinds.LEASES,
             {"spec": {"leaseDurationSeconds": 0}},
             "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
@@ -280,6 +300,12 @@ def test_refused(kind: Kind[Any], value: dict[str, Any], expected: str) -> None:
         (kinds.PRIORITY_CLASSES, {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000}),
         (kinds.SECRETS, {"type": "kubernetes.io/basic-auth", "stringData": {"password": "p"}}),
         (kinds.CONFIG_MAPS, {}),
+        (
+            kinds.RESOURCE_QUOTAS,
+            {"spec": {"hard": {"requests.nvidia.com/gpu": 4, "count/pods": 9}, "scopes": ["BestEffort"]}},
+        ),
+        (kinds.POD_DISRUPTION_BUDGETS, {"spec": {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}}}),
+        (kinds.POD_DISRUPTION_BUDGETS, {"spec": {"maxUnavailable": 0}}),
         (kinds.LEASES, {"spec": {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}}),
         (
             kinds.COMMANDS,
@@ -307,6 +333,12 @@ def test_accepted(kind: Kind[Any], value: dict[str, Any]) -> None:
             "immutable: Forbidden: field is immutable",
         ),
         (kinds.SECRETS, {"type": "b"}, {"type": "a"}, 'type: Invalid value: "b": field is immutable'),
+        (
+            kinds.RESOURCE_QUOTAS,
+            {"spec": {"scopes": ["BestEffort"]}},
+            {"spec": {"scopes": ["Terminating"]}},
+            'spec.scopes: Invalid value: ["BestEffort"]: field is immutable',
+        ),
         (kinds.PRIORITY_CLASSES, {"value": 2}, {"value": 1}, "value: Forbidden: may not be changed in an update."),
         (
             kinds.PRIORITY_CLASSES,

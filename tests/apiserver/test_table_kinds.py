@@ -161,6 +161,20 @@ KINDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"metadata": metadata(), "value": 1000},
         {"Value": 1000, "Global-Default": False, "PreemptionPolicy": "PreemptLowerPriority"},
     ),
+    (
+        "ResourceQuota",
+        {
+            "metadata": metadata(),
+            "spec": {"hard": {"pods": "4", "limits.cpu": "2", "cpu": "1"}},
+            "status": {"used": {"cpu": "500m"}},
+        },
+        {"Request": "cpu: 500m/1, pods: 0/4", "Limit": "limits.cpu: 0/2", "Age": "60m"},
+    ),
+    (
+        "PodDisruptionBudget",
+        {"metadata": metadata(), "spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 2}},
+        {"Min Available": "50%", "Max Unavailable": "N/A", "Allowed Disruptions": 2, "Age": "60m"},
+    ),
     ("Lease", {"metadata": metadata(), "spec": {"holderIdentity": "me"}}, {"Holder": "me", "Age": "60m"}),
     (
         "Event",

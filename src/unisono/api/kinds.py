@@ -39,6 +39,18 @@ PERSISTENT_VOLUME_CLAIMS: Kind[core.PersistentVolumeClaim] = Kind(
     short_names=("pvc",),
     status_subresource=True,
 )
+RESOURCE_QUOTAS: Kind[core.ResourceQuota] = Kind(
+    "", "v1", "ResourceQuota", "resourcequotas", core.ResourceQuota, short_names=("quota",), status_subresource=True
+)
+POD_DISRUPTION_BUDGETS: Kind[core.PodDisruptionBudget] = Kind(
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    core.PodDisruptionBudget,
+    short_names=("pdb",),
+    status_subresource=True,
+)
 PRIORITY_CLASSES: Kind[core.PriorityClass] = Kind(
     "scheduling.k8s.io",
     "v1",
@@ -102,6 +114,8 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     SERVICES,
     SERVICE_ACCOUNTS,
     PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_QUOTAS,
+    POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     LEASES,
     CUSTOM_RESOURCE_DEFINITIONS,

@@ -85,6 +85,7 @@ LISTS: dict[str, dict[str, ListMerge]] = {
         "addresses": ListMerge("type"),
     },
     "NamespaceStatus": {"conditions": _STATUS_BY_TYPE},
+    "PodDisruptionBudgetStatus": {"conditions": _STATUS_BY_TYPE},
     "PersistentVolumeClaimStatus": {"conditions": _STATUS_BY_TYPE},
     "ServiceAccount": {"secrets": _BY_NAME, "imagePullSecrets": ListMerge("name", "", ("name",))},
     "CustomResourceDefinitionStatus": {"conditions": ListMerge("type", "", ("type",))},

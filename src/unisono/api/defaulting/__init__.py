@@ -20,6 +20,7 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.SECRETS.struct: builtin.default_secret,
     kinds.SERVICES.struct: builtin.default_service,
     kinds.PERSISTENT_VOLUME_CLAIMS.struct: builtin.default_claim,
+    kinds.RESOURCE_QUOTAS.struct: builtin.default_quota,
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
     kinds.JOBS.struct: job.default_job,

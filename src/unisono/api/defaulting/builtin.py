@@ -9,6 +9,7 @@ from unisono.api.core.config import Secret
 from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
 from unisono.api.core.namespace import Namespace
 from unisono.api.core.node import Node
+from unisono.api.core.policy import ResourceQuota
 from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
 from unisono.api.core.service import Service, ServicePort
 from unisono.api.core.storage import PersistentVolumeClaim
@@ -77,6 +78,12 @@ def default_claim(claim: PersistentVolumeClaim) -> None:
     claim.status.phase = claim.status.phase or "Pending"
     canonical_map(claim.spec.resources.requests)
     canonical_map(claim.spec.resources.limits)
+
+
+def default_quota(quota: ResourceQuota) -> None:
+    """Canonical amounts."""
+    for amounts in (quota.spec.hard, quota.status.hard, quota.status.used):
+        canonical_map(amounts)
 
 
 def default_priority_class(priority_class: PriorityClass) -> None:

@@ -21,6 +21,7 @@ from unisono.apiserver.tables.custom import custom_layout
 from unisono.apiserver.tables.events import EVENTS
 from unisono.apiserver.tables.nodes import NODES
 from unisono.apiserver.tables.pods import PODS
+from unisono.apiserver.tables.policy import BUDGETS, QUOTAS
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
@@ -34,6 +35,8 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("", "serviceaccounts"): SERVICE_ACCOUNTS,
     ("", "services"): SERVICES,
     ("", "persistentvolumeclaims"): CLAIMS,
+    ("", "resourcequotas"): QUOTAS,
+    ("policy", "poddisruptionbudgets"): BUDGETS,
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("coordination.k8s.io", "leases"): LEASES,
     ("apiextensions.k8s.io", "customresourcedefinitions"): CRDS,
