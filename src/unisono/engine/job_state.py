@@ -187,9 +187,11 @@ class JobState:
         return bool(self.min_task_member) and self.min_member >= self.min_task_total
 
     def role_counts(self, role: str) -> list[int]:
-        """Tasks of one role by status; read only."""
+        """Tasks of one role by status, those without a role for ``""``; read only."""
         roles = self._roles if self._roles is not None else self.record.role_counts
-        return roles.get(role, _NO_COUNTS)
+        if role:
+            return roles.get(role, _NO_COUNTS)
+        return [total - sum(counts[at] for counts in roles.values()) for at, total in enumerate(self.counts)]
 
     @property
     def allocated(self) -> Vector:
@@ -218,7 +220,7 @@ class JobState:
         if pod_class.best_effort:
             pending = TaskStatus.PENDING
             self.pending_best_effort += number * ((new is pending) - (old is pending))
-        if self.min_task_member:
+        if self.min_task_member and role:
             self._move_role(role, number, old, new)
         allocated, claimed = HOLDS[new] - HOLDS[old], CLAIMS[new] - CLAIMS[old]
         if allocated or claimed:

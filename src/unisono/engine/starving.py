@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
 from unisono.engine.actions.enqueue import closed
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle import Cycle
@@ -14,7 +15,7 @@ def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
     """Admitted, valid jobs with waiting tasks that are short of what they need, by queue."""
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
-        if job.phase == "Pending" or not job.counts[0] or closed(job.queue) is not None:
+        if job.phase == "Pending" or not job.counts[TaskStatus.PENDING] or closed(job.queue) is not None:
             continue
         if cycle.valid(job) and cycle.hooks.starving(job):
             by_queue.setdefault(job.queue.name, []).append(job)
@@ -24,7 +25,8 @@ def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
 def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: list[Task], rule: Rule) -> bool:
     """Make room for one task after the other until the job starves no more; all stands, or nothing.
 
-    Once a task has found no room, those like it are passed over: later ones would find even less.
+    Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
+    nobody's eviction is left to allocate.
 
     Returns:
         whether the job has got what it needs.
@@ -40,7 +42,8 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
             continue
         if not evictions.make_room(job, task, rule):
             hopeless.add(alike)
-    if cycle.transaction.checkpoint() > mark and hooks.vote("pipelined", job) is None:
+    needed = any(placement.status is TaskStatus.RELEASING for placement in cycle.transaction.log[mark:])
+    if needed and hooks.vote("pipelined", job) is None:
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)

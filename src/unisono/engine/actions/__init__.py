@@ -15,6 +15,7 @@ _MODULES = {
     "enqueue": "unisono.engine.actions.enqueue",
     "allocate": "unisono.engine.actions.allocate",
     "backfill": "unisono.engine.actions.backfill",
+    "preempt": "unisono.engine.actions.preempt",
     "reclaim": "unisono.engine.actions.reclaim",
 }
 
