@@ -69,7 +69,8 @@ class NodeOrderPlugin(Plugin):
         allocatable = nodes.allocatable[[CPU, MEMORY]]
         if least or most:
             # kube-scheduler scores with 100m and 200Mi for containers that state nothing, placed pods included
-            requested = nodes.nonzero + nodes.pipelined[[CPU, MEMORY]] + np.asarray(pod_class.nonzero)[:, None]
+            coming = nodes.pipelined[[CPU, MEMORY]] - nodes.releasing[[CPU, MEMORY]]
+            requested = nodes.nonzero + coming + np.asarray(pod_class.nonzero)[:, None]
             if least:
                 points += least * least_allocated(requested, allocatable, _EVEN)
             if most:
@@ -77,7 +78,7 @@ class NodeOrderPlugin(Plugin):
         if balanced:
             rows = _balanced_rows(pod_class, nodes)
             if rows:
-                before = nodes.used[rows] + nodes.pipelined[rows]
+                before = nodes.used[rows] - nodes.releasing[rows] + nodes.pipelined[rows]
                 after = before + pod_class.vector[rows][:, None]
                 points += balanced * balanced_allocation(before, after, nodes.allocatable[rows])
         return points if least or most or balanced else None

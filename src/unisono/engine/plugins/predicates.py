@@ -87,7 +87,7 @@ class PredicatesPlugin(Plugin):
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Pod count and host ports."""
-        full = nodes.allocatable[PODS] <= nodes.used[PODS] + nodes.pipelined[PODS]
+        full = nodes.future_idle[PODS] <= 0  # what must be free now is the engine's own check
         vetoes = [Veto(full, POD_COUNT)]
         if pod_class.host_ports and argument_value(_NODE_PORTS, self.arguments):
             vetoes.append(Veto(nodes.port_conflicts(pod_class), PORTS))
