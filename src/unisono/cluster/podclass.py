@@ -6,7 +6,8 @@ Everything that the engine computes about "such a pod on all nodes" is computed 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from copy import copy
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,6 +18,8 @@ from unisono.api.core import Affinity, Container, PodSpec, Toleration
 from unisono.api.qos import qos_class
 from unisono.api.resources import effective_requests, pod_requests, resource_list
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
+from unisono.cluster.selectors import Match, SelectorBook
+from unisono.cluster.terms import NO_TERMS, PodTerms
 
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
@@ -51,6 +54,18 @@ def relevant_notes(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
+class Ties(NamedTuple):
+    """What ties pods to other pods and objects, beyond their spec; see `PodClass`."""
+
+    terms: PodTerms = NO_TERMS
+    matched: Match = frozenset()
+    volumes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+UNTIED = Ties()
+
+
 class PodClass:
     """One scheduling-relevant spec.
 
@@ -68,25 +83,37 @@ class PodClass:
         containers, init_containers: their resources, for devices that are given per container.
         guaranteed: its quality of service is Guaranteed.
         notes: those of the pod's annotations that choose devices or CPUs, see `relevant_notes`.
+        images: image names of all containers and image volumes, normalised, once per mention.
+        base: the class of the spec alone; answers that depend on spec and nodes only are the same for both.
+        terms: affinity and spread terms.
+        matched: ids of the selectors (of anybody's terms) that select the pod.
+        volumes: keys of the PersistentVolumeClaims that it mounts.
+        devices: keys of its ResourceClaims; one that does not exist yet has no name (``namespace/``).
 
     """
 
     __slots__ = (
         "affinity",
         "amounts",
+        "base",
         "best_effort",
         "containers",
+        "devices",
         "guaranteed",
         "host_ports",
         "id",
+        "images",
         "init_containers",
+        "matched",
         "node_selector",
         "nonzero",
         "notes",
         "requests",
         "rows",
+        "terms",
         "tolerations",
         "vector",
+        "volumes",
     )
 
     vector: Vector
@@ -112,6 +139,24 @@ class PodClass:
         self.init_containers = tuple(c.resources for c in spec.init_containers or ())
         self.guaranteed = qos_class(spec) == "Guaranteed"
         self.notes: Mapping[str, str] = notes or {}
+        self.images: tuple[str, ...] = _images(spec)
+        self.base: PodClass = self
+        self.terms: PodTerms = NO_TERMS
+        self.matched: Match = frozenset()
+        self.volumes: tuple[str, ...] = ()
+        self.devices: tuple[str, ...] = ()
+
+    def refined(self, number: int, ties: Ties) -> PodClass:
+        """A class of the same spec whose pods are tied to others as ``ties`` says."""
+        fresh = copy(self)
+        fresh.id = number
+        fresh.terms, fresh.matched, fresh.volumes, fresh.devices = ties
+        return fresh
+
+    @property
+    def ties(self) -> Ties:
+        """What it has beyond its base."""
+        return Ties(self.terms, self.matched, self.volumes, self.devices)
 
     def widen(self, size: int) -> None:
         """Pad ``vector`` to ``size`` rows."""
@@ -124,12 +169,14 @@ class PodClass:
 class PodClasses:
     """Interns specs; classes are kept for the life of the state, so results cached by class id stay valid."""
 
-    __slots__ = ("_by_key", "all", "registry")
+    __slots__ = ("_by_key", "_by_ties", "all", "registry", "selectors")
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry
+        self.selectors = SelectorBook()
         self.all: list[PodClass] = []
         self._by_key: dict[bytes, PodClass] = {}
+        self._by_ties: dict[tuple[int, Ties], PodClass] = {}
 
     def intern(self, spec: PodSpec, annotations: Mapping[str, str] | None = None) -> PodClass:
         """The class of ``spec`` in a pod with ``annotations``."""
@@ -138,6 +185,17 @@ class PodClasses:
         found = self._by_key.get(key)
         if found is None:
             found = self._by_key[key] = PodClass(len(self.all), spec, self.registry, notes)
+            self.all.append(found)
+        return found
+
+    def refine(self, base: PodClass, ties: Ties) -> PodClass:
+        """The class of pods of ``base`` with these ties."""
+        if ties == UNTIED:
+            return base
+        key = (base.id, ties)
+        found = self._by_ties.get(key)
+        if found is None:
+            found = self._by_ties[key] = base.refined(len(self.all), ties)
             self.all.append(found)
         return found
 
@@ -161,7 +219,19 @@ def _relevant(spec: PodSpec) -> tuple[Any, ...]:
         spec.tolerations,
         spec.topology_spread_constraints,
         spec.host_network,
+        _images(spec),
     )
+
+
+def _images(spec: PodSpec) -> tuple[str, ...]:
+    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    named = [c.image for c in containers] + [v.image.reference for v in spec.volumes or () if v.image is not None]
+    return tuple(normalised_image(name) for name in named if name)
+
+
+def normalised_image(name: str) -> str:
+    """An image name with its tag: ``:latest`` where none is given."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
 def _all_port_owners(spec: PodSpec) -> list[Container]:

@@ -7,9 +7,10 @@ from sys import intern
 
 from unisono.api.core import Pod
 from unisono.api.times import parse_time
-from unisono.cluster.podclass import PodClasses
+from unisono.cluster.podclass import PodClass, PodClasses, Ties
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
+from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 
 GROUP_NAME = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 TASK_SPEC = "volcano.sh/task-spec"
@@ -26,7 +27,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     """The record of a pod; whether its job, queue or node exist does not matter."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING
-    task = Task(meta.namespace or "", meta.name, meta.uid or "", classes.intern(spec, annotations))
+    task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes))
     group = next((annotations[key] for key in GROUP_NAME if annotations.get(key)), "")
     task.job = f"{task.namespace}/{group}" if group else ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""
@@ -47,6 +48,44 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
         if condition.type == "PodScheduled" and condition.status == "False":
             task.told = (intern(condition.reason or ""), intern(condition.message or ""))
     return task
+
+
+def class_of(pod: Pod, classes: PodClasses) -> PodClass:
+    """The class of a pod; pods that nothing ties to others have that of their spec."""
+    meta, spec = pod.metadata, pod.spec
+    base = classes.intern(spec, meta.annotations)
+    selectors, namespace, labels = classes.selectors, meta.namespace or "", meta.labels or _NOTHING
+    terms = terms_of(spec, namespace, labels, selectors) if has_terms(spec) else NO_TERMS
+    if not selectors.all and not spec.volumes and not spec.resource_claims:
+        return base
+    matched = selectors.matching(namespace, labels)
+    return classes.refine(base, Ties(terms, matched, _volume_claims(pod), _device_claims(pod)))
+
+
+def _volume_claims(pod: Pod) -> tuple[str, ...]:
+    """Keys of the claims that the pod's volumes name, or that are made for it (``POD-VOLUME``)."""
+    found: dict[str, None] = {}
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            found[f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"] = None
+        elif volume.ephemeral is not None:
+            found[f"{pod.metadata.namespace}/{pod.metadata.name}-{volume.name}"] = None
+    return tuple(found)
+
+
+def _device_claims(pod: Pod) -> tuple[str, ...]:
+    """Keys of the pod's resource claims; those made from templates stand in its status once they exist."""
+    made = {status.name: status for status in pod.status.resource_claim_statuses or ()}
+    found: dict[str, None] = {}
+    for claim in pod.spec.resource_claims or ():
+        name = claim.resource_claim_name
+        status = made.get(claim.name)
+        if name is None and status is not None:
+            name = status.resource_claim_name
+            if name is None:  # the claim's driver says that none is needed
+                continue
+        found[f"{pod.metadata.namespace}/{name or ''}"] = None
+    return tuple(found)
 
 
 def same_task(one: Task, other: Task) -> bool:

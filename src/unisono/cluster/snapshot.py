@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.cluster.neighbours import Neighbours
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
@@ -29,6 +30,7 @@ class Snapshot:
         priorities: value by PriorityClass name.
         default_priority: value of the global default PriorityClass, else 0.
         port_holders: by node name: pods with host ports there, by key.
+        neighbours: which pods stand where, for affinity and spread.
         memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
 
     """
@@ -45,6 +47,7 @@ class Snapshot:
     priorities: Mapping[str, int]
     default_priority: int
     port_holders: Mapping[str, Mapping[str, PodClass]]
+    neighbours: Neighbours
     memo: dict[Hashable, Any]
 
     def priority_of(self, job: Job) -> int:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.core import Node, Pod, PriorityClass
+from unisono.api.core import Namespace, Node, Pod, PriorityClass
 from unisono.api.kind import Kind
 from unisono.cluster.jobs import JobBook
+from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass, PodClasses
 from unisono.cluster.pods import same_task, task_of
@@ -61,6 +62,7 @@ class ClusterState:
         self.tasks_on: dict[str, dict[str, Task]] = {}
         self.port_holders: dict[str, dict[str, PodClass]] = {}
         self.priorities: dict[str, PriorityClass] = {}
+        self.neighbours = Neighbours(self.classes.selectors)
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
         self._assumed: dict[str, _Assumed] = {}
@@ -78,6 +80,11 @@ class ClusterState:
                 lambda: [name for name, queue in self.book.queues.items() if queue.known],
             ),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
+            "Namespace": (
+                self._put_namespace,
+                self._remove_namespace,
+                lambda: list(self.classes.selectors.namespace_labels),
+            ),
         }
 
     # ---- events
@@ -161,6 +168,7 @@ class ClusterState:
             if task.pod_class.host_ports:
                 self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
             self._occupy(task, 1)
+        self.neighbours.add(task)
         self.book.add_task(task)
 
     def _take_out(self, task: Task) -> None:
@@ -170,6 +178,7 @@ class ClusterState:
             if task.pod_class.host_ports:
                 _drop(self.port_holders, task.node, task.key)
             self._occupy(task, -1)
+        self.neighbours.remove(task)
         self.book.remove_task(task)
 
     def _occupy(self, task: Task, sign: int) -> None:
@@ -220,11 +229,32 @@ class ClusterState:
     def _remove_priority(self, name: str) -> bool:
         return self.priorities.pop(name, None) is not None
 
+    def _put_namespace(self, obj: Namespace) -> bool:
+        return self._label_namespace(obj.metadata.name, obj.metadata.labels or {})
+
+    def _remove_namespace(self, name: str) -> bool:
+        return self._label_namespace(name, None)
+
+    def _label_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
+        """Note a namespace's labels; pods there are looked at again when selectors ask for them."""
+        selectors = self.classes.selectors
+        old = selectors.namespace_labels.get(name)
+        if labels is None:
+            selectors.namespace_labels.pop(name, None)
+        else:
+            selectors.namespace_labels[name] = labels
+        if (old or {}) == (labels or {}) or not any(one.by_namespace_labels for one in selectors.all):
+            return False
+        for task in [task for task in self.tasks.values() if task.namespace == name]:
+            self._reclass(task)
+        return True
+
     # ---- views
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
         self.nodes.settle(self._move_in)
+        self.neighbours.settle(self.tasks, self._reclass)
         self.classes.widen()
         self.book.refresh()
         values = {name: obj.value or 0 for name, obj in self.priorities.items()}
@@ -242,8 +272,19 @@ class ClusterState:
             priorities=values,
             default_priority=max(defaults, default=0),
             port_holders=self.port_holders,
+            neighbours=self.neighbours,
             memo=self.memo,
         )
+
+    def _reclass(self, task: Task) -> None:
+        """Give a pod the class that says which selectors select it."""
+        matched = rematched(task, self.classes.selectors)
+        if matched is None:
+            return
+        self._take_out(task)
+        old = task.pod_class
+        task.pod_class = self.classes.refine(old.base, old.ties._replace(matched=matched))
+        self._put_in(task)
 
     def _move_in(self, name: str) -> None:
         for task in self.tasks_on.get(name, {}).values():

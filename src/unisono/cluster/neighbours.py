@@ -1,0 +1,133 @@
+"""Which pods stand where, for those who look at pods: counts per selector, held term and node.
+
+Only pods that some selector selects, or that hold terms of their own, are counted; in a cluster without affinity and
+spread this costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.selectors import Selector, SelectorBook
+from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.cluster.terms import Held
+
+K = TypeVar("K", bound=Hashable)
+PerNode = dict[str, int]
+
+
+class Neighbours:
+    """Counts of pods on nodes, and an index of pods by the labels that selectors ask for.
+
+    Attributes:
+        selectors: all interned selectors.
+        selected: by selector id and node name: pods there, terminating ones included.
+        leaving: the terminating ones of them.
+        holders: by held term and node name: pods that hold it there.
+        held_by: by selector id: terms of that selector that some pod, placed or pending, holds.
+        volume_users: by node name and volume claim: pods there that mount it.
+
+    """
+
+    def __init__(self, selectors: SelectorBook) -> None:
+        self.selectors = selectors
+        self.selected: dict[int, PerNode] = {}
+        self.leaving: dict[int, PerNode] = {}
+        self.holders: dict[Held, PerNode] = {}
+        self.held_by: dict[int, dict[Held, None]] = {}
+        self.volume_users: dict[str, dict[str, int]] = {}
+        self._watched: dict[str, dict[str, dict[str, Task]]] = {}
+
+    # ---- pods come and go
+
+    def add(self, task: Task) -> None:
+        """A pod is known now."""
+        self._index(task, present=True)
+        self._count(task, 1)
+        for held in task.pod_class.terms.held:
+            self.held_by.setdefault(held.term.selector, {})[held] = None
+
+    def remove(self, task: Task) -> None:
+        """A pod is gone, or about to change."""
+        self._index(task, present=False)
+        self._count(task, -1)
+
+    def _count(self, task: Task, sign: int) -> None:
+        pod_class = task.pod_class
+        if pod_class.base is pod_class or not task.node or task.status not in ON_NODE_STATES:
+            return
+        leaving = task.status is TaskStatus.RELEASING
+        for selector in pod_class.matched:
+            _move(self.selected, selector, task.node, sign)
+            if leaving:
+                _move(self.leaving, selector, task.node, sign)
+        for held in pod_class.terms.held:
+            _move(self.holders, held, task.node, sign)
+        for claim in pod_class.volumes:
+            _move(self.volume_users, task.node, claim, sign)
+
+    # ---- pods by label
+
+    def _index(self, task: Task, *, present: bool) -> None:
+        for key in self._watched.keys() & task.labels.keys() if self._watched else ():
+            by_value = self._watched[key].setdefault(task.labels[key], {})
+            if present:
+                by_value[task.key] = task
+            else:
+                by_value.pop(task.key, None)
+
+    def _watch(self, key: str, tasks: Mapping[str, Task]) -> dict[str, dict[str, Task]]:
+        by_value = self._watched.get(key)
+        if by_value is None:
+            by_value = self._watched[key] = {}
+            for task in tasks.values():
+                if key in task.labels:
+                    by_value.setdefault(task.labels[key], {})[task.key] = task
+        return by_value
+
+    def candidates(self, selectors: Iterable[Selector], tasks: Mapping[str, Task]) -> list[Task]:
+        """Pods that one of ``selectors`` may select."""
+        found: dict[str, Task] = {}
+        for selector in selectors:
+            anchors = selector.anchors()
+            if anchors is None:
+                return list(tasks.values())
+            if isinstance(anchors, str):
+                for held in self._watch(anchors, tasks).values():
+                    found.update(held)
+                continue
+            for key, value in anchors:
+                found.update(self._watch(key, tasks).get(value, {}))
+        return list(found.values())
+
+    def settle(self, tasks: Mapping[str, Task], reclass: Callable[[Task], None]) -> None:
+        """Let ``reclass`` look at every pod that a selector may select that came after the pod."""
+        fresh = self.selectors.take_fresh()
+        if fresh:
+            for task in self.candidates(fresh, tasks):
+                reclass(task)
+
+
+def rematched(task: Task, selectors: SelectorBook) -> frozenset[int] | None:
+    """The selectors that select a pod now; None when its class knows them already."""
+    matched = selectors.matching(task.namespace, task.labels)
+    return None if matched == task.pod_class.matched else matched
+
+
+def concerns(pod_class: PodClass, held_by: Mapping[int, Mapping[Held, None]]) -> bool:
+    """Whether terms that others hold look at pods of the class."""
+    return any(selector in held_by for selector in pod_class.matched)
+
+
+def _move(book: dict[K, dict[str, int]], key: K, node: str, sign: int) -> None:
+    counts = book.setdefault(key, {})
+    number = counts.get(node, 0) + sign
+    if number:
+        counts[node] = number
+    else:
+        del counts[node]
+        if not counts:
+            del book[key]

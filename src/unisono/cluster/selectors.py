@@ -1,0 +1,180 @@
+"""Pod selectors of affinity and spread terms, interned, and which of them select a pod.
+
+Two pods that the same selectors select are alike to everybody who looks at pods by label: so a pod class needs to know
+the selectors that select it, and neither labels nor namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from unisono.api.meta import LabelSelector, LabelSelectorRequirement
+
+Labels = Mapping[str, str]
+NamespaceLabels = Callable[[str], Labels]
+Pair = tuple[str, str]
+Match = frozenset[int]
+
+_NOBODY: Match = frozenset()
+_EMPTY: Labels = {}
+
+
+def requirement_holds(requirement: LabelSelectorRequirement, labels: Labels) -> bool:
+    """Whether labels meet ``key operator values``; NotIn and DoesNotExist hold where the key is missing."""
+    value, values = labels.get(requirement.key), requirement.values or ()
+    match requirement.operator:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
+
+
+def selects(selector: LabelSelector | None, labels: Labels) -> bool:
+    """Whether labels meet a selector: an absent one matches nothing, an empty one everything."""
+    if selector is None:
+        return False
+    wanted = selector.match_labels or _EMPTY
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        requirement_holds(requirement, labels) for requirement in selector.match_expressions or ()
+    )
+
+
+class Selector:
+    """Pods by namespace and labels.
+
+    Attributes:
+        id: small integer, unique within one cluster state.
+        namespaces: names that are selected whatever their labels.
+        namespace_selector: selects further namespaces by their labels.
+        labels: what the pod's labels must meet; None selects no pod.
+        parts: selectors that must all select the pod; empty for a simple one.
+
+    """
+
+    __slots__ = ("id", "labels", "namespace_selector", "namespaces", "parts")
+
+    def __init__(
+        self,
+        number: int,
+        namespaces: frozenset[str],
+        namespace_selector: LabelSelector | None,
+        labels: LabelSelector | None,
+        parts: tuple[Selector, ...] = (),
+    ) -> None:
+        self.id = number
+        self.namespaces = namespaces
+        self.namespace_selector = namespace_selector
+        self.labels = labels
+        self.parts = parts
+
+    def selects(self, namespace: str, labels: Labels, labels_of: NamespaceLabels) -> bool:
+        """Whether it selects a pod; ``labels_of`` answers the labels of a namespace."""
+        if self.parts:
+            return all(part.selects(namespace, labels, labels_of) for part in self.parts)
+        if not selects(self.labels, labels):
+            return False
+        if namespace in self.namespaces:
+            return True
+        return self.namespace_selector is not None and selects(self.namespace_selector, labels_of(namespace))
+
+    def anchors(self) -> tuple[Pair, ...] | str | None:
+        """What a selected pod must have: one of these labels, this label key, or (None) nothing in particular."""
+        if self.parts:
+            return self.parts[0].anchors()
+        if self.labels is None:
+            return ()
+        for key, value in (self.labels.match_labels or _EMPTY).items():
+            return ((key, value),)
+        requirements = self.labels.match_expressions or ()
+        for requirement in requirements:
+            if requirement.operator == "In":
+                return tuple((requirement.key, value) for value in requirement.values or ())
+        return next((requirement.key for requirement in requirements if requirement.operator == "Exists"), None)
+
+    @property
+    def by_namespace_labels(self) -> bool:
+        """Whether it depends on the labels of namespaces."""
+        return self.namespace_selector is not None or any(part.by_namespace_labels for part in self.parts)
+
+
+class SelectorBook:
+    """Interned selectors; kept for the life of the state, as pod classes are."""
+
+    def __init__(self) -> None:
+        self.all: list[Selector] = []
+        self.namespace_labels: dict[str, Labels] = {}
+        self._known: dict[tuple[bytes, frozenset[str]] | tuple[int, ...], Selector] = {}
+        self._by_pair: dict[Pair, list[Selector]] = {}
+        self._by_label: dict[str, list[Selector]] = {}
+        self._general: list[Selector] = []
+        self._fresh: list[Selector] = []
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def labels_of(self, namespace: str) -> Labels:
+        """Labels of a namespace; every namespace carries its own name, known or not."""
+        return {"kubernetes.io/metadata.name": namespace, **self.namespace_labels.get(namespace, _EMPTY)}
+
+    def intern(
+        self,
+        labels: LabelSelector | None,
+        namespaces: Iterable[str],
+        namespace_selector: LabelSelector | None = None,
+    ) -> Selector:
+        """The selector of these parts."""
+        names = frozenset(namespaces)
+        key = (msgspec.msgpack.encode((labels, namespace_selector)), names)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._add(Selector(len(self.all), names, namespace_selector, labels))
+        return found
+
+    def intern_all(self, parts: Sequence[Selector]) -> Selector:
+        """The selector of pods that all ``parts`` select."""
+        distinct = {part.id: part for part in parts}
+        if len(distinct) == 1:
+            return parts[0]
+        key = tuple(sorted(distinct))
+        found = self._known.get(key)
+        if found is None:
+            both = tuple(distinct[number] for number in key)
+            found = self._known[key] = self._add(Selector(len(self.all), frozenset(), None, None, both))
+        return found
+
+    def _add(self, selector: Selector) -> Selector:
+        self.all.append(selector)
+        self._fresh.append(selector)
+        anchors = selector.anchors()
+        if anchors is None:
+            self._general.append(selector)
+        elif isinstance(anchors, str):
+            self._by_label.setdefault(anchors, []).append(selector)
+        else:
+            for pair in dict.fromkeys(anchors):
+                self._by_pair.setdefault(pair, []).append(selector)
+        return selector
+
+    def take_fresh(self) -> list[Selector]:
+        """Selectors that are new since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def matching(self, namespace: str, labels: Labels) -> Match:
+        """Ids of the selectors that select a pod."""
+        if not self.all:
+            return _NOBODY
+        candidates = list(self._general)
+        if self._by_pair or self._by_label:
+            for pair in labels.items():
+                candidates += self._by_pair.get(pair, ())
+                candidates += self._by_label.get(pair[0], ())
+        found = [s.id for s in candidates if s.selects(namespace, labels, self.labels_of)]
+        return frozenset(found) if found else _NOBODY
