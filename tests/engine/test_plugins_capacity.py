@@ -9,8 +9,12 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import Purpose, Refusal, Vote
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_flags import Flags
+from unisono.engine.plugins.registry import create
 from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
+from unisono.engine.victims import VictimJobs
 
 GI = 1 << 30
 
@@ -35,6 +39,16 @@ def test_deserved_is_cut_at_the_limit_and_lifted_to_the_guarantee() -> None:
     _, plugin = world.open("capacity")
     assert plugin.branches["a"].deserved[CPU] == 6_000
     assert plugin.branches["b"].deserved[CPU] == 4_000
+
+
+def test_beside_proportion_a_queue_without_an_amount_deserves_its_weight() -> None:
+    world = World().node("n1").queue("a", weight=1, deserved={"cpu": "1"}).queue("b", weight=3)
+    for name in "ab":
+        world.job(f"j{name}", *[a_pod("4", "1Gi")] * 5, queue=name)
+    session, _ = world.open("proportion")
+    plugin = create(PluginConfig("capacity", Flags(), {}))
+    plugin.open(session)
+    assert {name: plugin.branches[name].deserved[CPU] for name in "ab"} == {"a": 1_000, "b": 7_500}
 
 
 def test_unusable_nodes_are_not_shared() -> None:
@@ -169,6 +183,18 @@ def test_tasks_that_hold_nothing_of_what_is_asked_for_stay() -> None:
     )
     world.job("old", a_pod("1"), queue="giver").job("new", a_pod("", "", has={"nvidia.com/gpu": "1"}), queue="taker")
     assert victims(world, 1) == [False]
+
+
+def test_jobs_of_queues_within_their_share_are_not_looked_at() -> None:
+    world = taking({"cpu": "4", "memory": "4Gi"}, holds=2).job("big", a_pod("3", "1Gi", node="n1"), queue="taker")
+    session, plugin = world.open("capacity")
+    jobs = VictimJobs([job_of(session, "big"), job_of(session, "old")])
+    task = task_of(session, "new-0")
+    assert plugin.victim_jobs(job_of(session, "new"), task, jobs, Purpose.RECLAIM).tolist() == [False, False]
+    session, plugin = taking({"cpu": "1"}, holds=2).open("capacity")
+    jobs = VictimJobs([job_of(session, "old")])
+    assert plugin.victim_jobs(job_of(session, "new"), task, jobs, Purpose.RECLAIM).tolist() == [True]
+    assert plugin.victim_jobs(job_of(session, "new"), task, jobs, Purpose.PREEMPT) is None
 
 
 def test_preemption_is_not_its_business() -> None:

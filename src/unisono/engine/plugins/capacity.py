@@ -26,6 +26,7 @@ from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.victims import VictimJobs
 
 _LEVEL = Argument(
     "ancestorReclaimLevel", "int", 0, "how many ancestors must be over their share, too, before a queue gives back"
@@ -207,6 +208,13 @@ class CapacityPlugin(Plugin):
         return None
 
     # ---- victims
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs of queues that hold something they do not deserve."""
+        if purpose is not Purpose.RECLAIM:
+            return None
+        beyond = [self.branches[queue.name].beyond_share for queue in jobs.queues]
+        return np.array(beyond, dtype=np.bool_)[jobs.queue]
 
     def victims(
         self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from unisono.cluster.resources import PODS
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed, usable_total
+from unisono.engine.plugins.shares import shares_of
 
 if TYPE_CHECKING:
     from unisono.engine.session import QueueState, Session
@@ -79,6 +81,12 @@ class Branch:
         """Largest held part of what it deserves; 1 for a branch that deserves nothing."""
         return dominant_share(self.held, self.deserved) if any(self.deserved) else 1.0
 
+    @property
+    def beyond_share(self) -> bool:
+        """It holds more than it deserves of some resource; ``pods`` does not count."""
+        parts = enumerate(zip(self.held, self.deserved, strict=True))
+        return any(held > share for row, (held, share) in parts if row != PODS)
+
     def move(self, rows: list[int], amounts: list[int]) -> None:
         """Add to what it and its ancestors hold."""
         for branch in self.chain():
@@ -98,6 +106,7 @@ class Branches(dict[str, Branch]):
 
     def __init__(self, session: Session, *, hierarchical: bool) -> None:
         registry = session.registry
+        weighted = shares_of(session)
         self.width = len(registry)
         for name, queue in session.queues.items():
             branch = self[name] = Branch(name, queue, self.width)
@@ -105,6 +114,8 @@ class Branches(dict[str, Branch]):
             branch.own = by_row(record.capability, registry, UNLIMITED)
             branch.guarantee = by_row(record.guarantee, registry)
             branch.deserved = by_row(record.deserved, registry)
+            if record.deserved is None:
+                branch.deserved = list(weighted.get(name, branch.deserved))
             branch.held = listed(queue.claimed, registry)
             branch.promised = listed(record.inqueue, registry)
             branch.elastic = listed(record.elastic, registry)

@@ -28,7 +28,7 @@ from unisono.engine.plugins.amounts import (
     text,
 )
 from unisono.engine.plugins.division import divide
-from unisono.engine.plugins.shares import publish
+from unisono.engine.plugins.shares import publish, publish_shares
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class ProportionPlugin(Plugin):
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
         publish(session, self._room)
+        publish_shares(session, self.deserved)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from unisono.cluster.resources import Vector
+from unisono.engine.plugins.amounts import Amounts
 
 if TYPE_CHECKING:
     from unisono.engine.session import QueueState, Session
 
 Room = Callable[["QueueState"], Vector | None]
 _ROOMS: WeakKeyDictionary[Session, Room] = WeakKeyDictionary()
+_SHARES: WeakKeyDictionary[Session, Mapping[str, Amounts]] = WeakKeyDictionary()
 
 
 def publish(session: Session, room: Room) -> None:
@@ -24,3 +26,13 @@ def room_of(session: Session, queue: QueueState) -> Vector | None:
     """``[R]`` what the queue may still place, None when nobody divides the cluster."""
     room = _ROOMS.get(session)
     return None if room is None else room(queue)
+
+
+def publish_shares(session: Session, shares: Mapping[str, Amounts]) -> None:
+    """Say what each queue deserves by weight."""
+    _SHARES[session] = shares
+
+
+def shares_of(session: Session) -> Mapping[str, Amounts]:
+    """What queues deserve by weight, by name; empty where nobody has divided the cluster so."""
+    return _SHARES.get(session, {})
