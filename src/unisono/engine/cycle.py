@@ -87,11 +87,12 @@ class Cycle:
         ]
         return self.orders.tasks(tasks)
 
-    def commit(self, since: int, beneficiary: JobState) -> None:
-        """Let the transaction's placements after a checkpoint become decisions."""
+    def commit(self, since: int, beneficiary: JobState | None) -> None:
+        """Let the transaction's placements after a checkpoint become decisions; shuffled pods go for nobody's sake."""
         committed = self.transaction.commit(since)
         self.bound += committed.binds
-        self.evicted += [(placement, beneficiary.key) for placement in committed.evictions]
+        key = beneficiary.key if beneficiary is not None else ""
+        self.evicted += [(placement, key) for placement in committed.evictions]
 
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""

@@ -82,6 +82,11 @@ class Hooks:
         """Whether anybody answers ``hook``."""
         return bool(self.flat[hook])
 
+    def refusing(self) -> list[Plugin]:
+        """Plug-ins with filters that placements change, in order."""
+        asked = {plugin for hook in ("filter", "domain_filter") for plugin, _ in self.flat[hook]}
+        return [plugin for plugin in self.plugins() if plugin in asked]
+
     # ---- failures
 
     def switch_off(self, plugin: Plugin, hook: str, error: Exception) -> None:
@@ -243,31 +248,56 @@ class Hooks:
         return reason
 
     def victims(self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
-        """Mask of candidates that may be evicted, as Volcano combines tiers.
+        """Mask of candidates that may be evicted, as Volcano combines tiers, but for plug-ins that protect.
 
-        Within a tier masks are intersected, and an empty answer ends the tier without a decision; the first tier
-        with victims decides.
+        What those refuse is out. Of the rest, masks are intersected within a tier, and an empty answer ends the tier
+        without a decision; the first tier with victims decides.
         """
         flag = VICTIM_FLAGS[purpose]
-        for tier in self.by_tier["victims"]:
-            chosen: BoolArray | None = None
-            for plugin, method in tier:
-                if flag and not getattr(plugin.config.flags, flag):
-                    continue
-                try:
-                    answer = method(actor, task, candidates, purpose)
-                except Exception as error:
-                    self.switch_off(plugin, "victims", error)
-                    return self.victims(actor, task, candidates, purpose)
-                if answer is None:
-                    continue
-                chosen = answer if chosen is None else chosen & answer
-                if not chosen.any():
-                    chosen = None
+        tiers = [
+            [asked for asked in tier if not flag or getattr(asked[0].config.flags, flag)]
+            for tier in self.by_tier["victims"]
+        ]
+        chosen = np.zeros(len(candidates), dtype=np.bool_)
+        try:
+            allowed = np.ones(len(candidates), dtype=np.bool_)
+            for plugin, method in (asked for tier in tiers for asked in tier if asked[0].protects):
+                answer = method(actor, task, candidates, purpose)
+                if answer is not None:
+                    allowed &= answer
+            rest = [other for other, yes in zip(candidates, allowed.tolist(), strict=True) if yes]
+            for tier in tiers if rest else ():
+                common: BoolArray | None = None
+                for plugin, method in tier:
+                    answer = method(actor, task, rest, purpose)
+                    if answer is None:
+                        continue
+                    common = answer if common is None else common & answer
+                    if not common.any():
+                        break
+                if common is not None and common.any():
+                    chosen[allowed] = common
                     break
-            if chosen is not None:
-                return chosen
-        return np.zeros(len(candidates), dtype=np.bool_)
+        except Exception as error:
+            self.switch_off(plugin, "victims", error)
+            return self.victims(actor, task, candidates, purpose)
+        return chosen
+
+    def shuffled(self, candidates: Sequence[Task]) -> BoolArray:
+        """Union of the answers of the first tier that names any task."""
+        chosen = np.zeros(len(candidates), dtype=np.bool_)
+        for tier in self.by_tier["shuffled"]:
+            for plugin, method in tier:
+                try:
+                    answer = method(candidates)
+                except Exception as error:
+                    self.switch_off(plugin, "shuffled", error)
+                    return self.shuffled(candidates)
+                if answer is not None:
+                    chosen |= answer
+            if chosen.any():
+                break
+        return chosen
 
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray:
         """``[J]`` jobs that `victims` could name: what every plug-in of some tier lets pass."""

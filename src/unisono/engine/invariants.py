@@ -11,7 +11,7 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS, Vector, fitted
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 from unisono.engine.cycle import Cycle
 from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState
@@ -19,24 +19,29 @@ from unisono.engine.transaction import Placement
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 
+_SHUFFLED = "action shuffle"
+"""Stands for the beneficiary of evictions that have none."""
+
 
 def enforce(cycle: Cycle) -> None:
     """Drop the placements of every job that breaks a rule.
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
-    binds reach its minimum; no queue goes beyond its capability; every eviction has a beneficiary that is not dropped.
+    binds reach its minimum; no queue goes beyond its capability; a pod is evicted once, only while it holds a place,
+    and for a beneficiary that gets places (but for shuffle) and is not dropped.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
     _check_nodes(cycle, broken)
     _check_gangs(cycle, broken)
     _check_queues(cycle, broken)
+    _check_evictions(cycle, broken)
     if not broken:
         return
     cycle.bound = [placement for placement in cycle.bound if placement.job.key not in broken]
-    cycle.evicted = [(placement, key) for placement, key in cycle.evicted if key not in broken]
+    cycle.evicted = [(placement, key) for placement, key in cycle.evicted if (key or _SHUFFLED) not in broken]
     for key, text in sorted(broken.items()):
-        cycle.decisions.violations.append(Violation(f"PodGroup {key}", text))
+        cycle.decisions.violations.append(Violation(key if key == _SHUFFLED else f"PodGroup {key}", text))
         job = cycle.session.job(key)
         if job is not None:
             cycle.report(job).dropped = text
@@ -128,3 +133,17 @@ def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
             broken[placement.job.key] = (
                 f"queue {placement.job.queue.name} would go beyond its capability for {resource}"
             )
+
+
+def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
+    served = {placement.job.key for placement in (*cycle.bound, *cycle.transaction.log)}
+    seen: set[str] = set()
+    for placement, key in cycle.evicted:
+        for task in placement.tasks:
+            if task.key in seen:
+                broken[key or _SHUFFLED] = f"pod {task.key} would be evicted twice"
+            elif task.status not in PREEMPTABLE_STATES:
+                broken[key or _SHUFFLED] = f"pod {task.key} holds no place and cannot be evicted"
+            seen.add(task.key)
+        if key not in served and (key or placement.reason != "shuffle"):
+            broken[key or _SHUFFLED] = f"{len(placement.tasks)} pods would be evicted and nobody gets their places"

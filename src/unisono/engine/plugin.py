@@ -27,8 +27,11 @@ static_filter         predicate                                              or 
 filter                predicate                                              or
 static_score          node_order                                             sum
 score                 node_order                                             sum
+domain_filter         predicate                                              or
+batch_score           node_order                                             sum
 victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
-                      victim (SHUFFLE), always on for the gang purposes
+                      always on for the gang purposes
+shuffled              victim                                                 union; the first tier with any decides
 victim_jobs           as victims                                             and within a tier, or over the tiers
 victim_queue_key      (always on)                                            all keys form one tuple, lowest is taken first
 placed, removed       (always on)                                            all called, in order
@@ -87,6 +90,7 @@ class Plugin:
         name: as the configuration names it.
         reach: how far a placement changes ``filter`` and ``score``: ROW unless the class says otherwise.
         scope: what ``filter``, ``score``, ``static_filter``, ``static_score`` depend on besides pod class and nodes.
+        protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
         pure: ``filter`` and ``score`` depend on nothing but the pod class (and scope) and the arrays of the view, not
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
             hypothetical nodes ("this node with 1, 2, 3 more such pods") and remember answers. Node identity (labels,
@@ -102,6 +106,7 @@ class Plugin:
     reach: ClassVar[Reach] = Reach.ROW
     scope: ClassVar[Scope] = Scope.CLASS
     pure: ClassVar[bool] = True
+    protects: ClassVar[bool] = False
     order_reach: ClassVar[Reach] = Reach.ROW
 
     def __init__(self, config: PluginConfig) -> None:
@@ -118,6 +123,18 @@ class Plugin:
     def is_pure(self, pod_class: PodClass) -> bool:
         """``pure`` for one class, where that is known better than for all."""
         return self.pure
+
+    def stamp(self, pod_class: PodClass) -> int | None:
+        """None when ``domain_filter`` and ``batch_score`` have nothing to say about the class in this session.
+
+        Otherwise a number that moves whenever the answers of ``domain_filter`` may have changed. The first answer for a
+        class decides whether it is concerned.
+        """
+        return None
+
+    def self_affecting(self, pod_class: PodClass) -> bool:
+        """Whether placing a pod of the class may change what ``domain_filter`` answers for the class itself."""
+        return True
 
     # ---- session
 
@@ -240,6 +257,20 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Vetoes that a placement may change on any node: by topology domain, by what is left of something shared.
+
+        Asked about all nodes of the session at once, again after `stamp` has moved.
+        """
+        raise NotImplementedError
+
+    def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
+        """Points per node of the session, weight included, that depend on all ``candidates`` (``[N]``); None: none.
+
+        Asked again after every placement.
+        """
+        raise NotImplementedError
+
     # ---- victims
 
     def victims(
@@ -248,6 +279,13 @@ class Plugin:
         """Which of ``candidates`` may be evicted for ``actor`` (for its ``task``, or None for the whole gang).
 
         None abstains. Within a tier the masks are intersected; an empty answer passes the question to the next tier.
+        """
+        raise NotImplementedError
+
+    def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
+        """Which running tasks should leave their nodes although nobody waits for their places (action shuffle).
+
+        None abstains. The masks of a tier are united; the first tier with any task decides.
         """
         raise NotImplementedError
 
@@ -314,7 +352,10 @@ HOOK_FLAGS: dict[str, str] = {
     "filter": "predicate",
     "static_score": "node_order",
     "score": "node_order",
+    "domain_filter": "predicate",
+    "batch_score": "node_order",
     "victims": "",
+    "shuffled": "victim",
     "victim_jobs": "",
     "victim_queue_key": "",
     "placed": "",

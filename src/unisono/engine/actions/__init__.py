@@ -17,6 +17,7 @@ _MODULES = {
     "backfill": "unisono.engine.actions.backfill",
     "preempt": "unisono.engine.actions.preempt",
     "reclaim": "unisono.engine.actions.reclaim",
+    "shuffle": "unisono.engine.actions.shuffle",
 }
 
 

@@ -22,6 +22,7 @@ class ConformancePlugin(Plugin):
     """Protects system-critical pods and those of namespace kube-system."""
 
     name = "conformance"
+    protects = True
     known_arguments: tuple[Argument, ...] = ()
 
     def victims(

@@ -1,0 +1,20 @@
+"""shuffle: evicts running pods that a plug-in wants to leave their nodes, for nobody's sake in particular."""
+
+from __future__ import annotations
+
+from unisono.engine.cycle import Cycle
+from unisono.engine.eviction import evictions_of
+
+
+def run(cycle: Cycle) -> None:
+    """Ask about all running tasks that may be evicted; nothing is placed, and gangs are not looked at."""
+    if not cycle.hooks.has("shuffled"):
+        return
+    evictions = evictions_of(cycle)
+    index = evictions.index
+    candidates = [task for at, task in enumerate(index.tasks) if index.running[at] and index.alive[at]]
+    mark = cycle.transaction.checkpoint()
+    for task, chosen in zip(candidates, cycle.hooks.shuffled(candidates).tolist(), strict=True):
+        if chosen:
+            evictions.evict(task, int(index.column[index.at(task)]), "shuffle")
+    cycle.commit(mark, None)
