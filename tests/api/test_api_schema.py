@@ -188,6 +188,7 @@ def test_crds_are_volcanos() -> None:
         "podgroups.scheduling.volcano.sh": ("Namespaced", ["pg", "podgroup-v1beta1"], [("v1beta1", True)], False),
         "queues.scheduling.volcano.sh": ("Cluster", ["q", "queue-v1beta1"], [("v1beta1", True)], True),
         "commands.bus.volcano.sh": ("Namespaced", [], [("v1alpha1", True)], False),
+        "hypernodes.topology.volcano.sh": ("Cluster", ["hn"], [("v1alpha1", True)], True),
     }
 
 

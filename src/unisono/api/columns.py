@@ -61,6 +61,12 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("QUEUE", "string", ".spec.queue", priority=1),
     ),
     kinds.QUEUES.struct: (Column("PARENT", "string", ".spec.parent"),),
+    kinds.HYPER_NODES.struct: (
+        Column("Tier", "string", ".spec.tier"),
+        Column("TierName", "string", ".spec.tierName"),
+        Column("NodeCount", "integer", ".status.nodeCount"),
+        _AGE,
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import batch, bus, core, scheduling
+from unisono.api import batch, bus, core, scheduling, topology
 from unisono.api.kind import Kind
 
 NAMESPACES: Kind[core.Namespace] = Kind(
@@ -102,6 +102,16 @@ QUEUES: Kind[scheduling.Queue] = Kind(
     status_subresource=True,
 )
 COMMANDS: Kind[bus.Command] = Kind("bus.volcano.sh", "v1alpha1", "Command", "commands", bus.Command)
+HYPER_NODES: Kind[topology.HyperNode] = Kind(
+    "topology.volcano.sh",
+    "v1alpha1",
+    "HyperNode",
+    "hypernodes",
+    topology.HyperNode,
+    False,
+    short_names=("hn",),
+    status_subresource=True,
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -123,8 +133,9 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     POD_GROUPS,
     QUEUES,
     COMMANDS,
+    HYPER_NODES,
 )
-CUSTOM_KINDS: tuple[Kind[Any], ...] = (JOBS, POD_GROUPS, QUEUES, COMMANDS)
+CUSTOM_KINDS: tuple[Kind[Any], ...] = (JOBS, POD_GROUPS, QUEUES, COMMANDS, HYPER_NODES)
 
 _BY_KIND: dict[tuple[str, str], Kind[Any]] = {}
 _BY_RESOURCE: dict[tuple[str, str, str], Kind[Any]] = {}

@@ -10,7 +10,7 @@ from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.api.shape import shape_of
-from unisono.api.validation import cluster, config, job, pod, policy, scheduling, service
+from unisono.api.validation import cluster, config, job, pod, policy, scheduling, service, topology
 from unisono.api.validation.constraints import validate_shape
 from unisono.api.validation.meta import validate_meta, validate_meta_update
 
@@ -37,6 +37,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.JOBS.struct: job.validate_job,
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,
+    kinds.HYPER_NODES.struct: topology.validate_hyper_node,
 }
 _CUSTOM = frozenset(kind.struct for kind in kinds.CUSTOM_KINDS)
 
