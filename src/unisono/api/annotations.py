@@ -15,3 +15,15 @@ RUN_SECONDS: Final = "unisono.io/run-seconds"
 
 EXIT_CODE: Final = "unisono.io/exit-code"
 """On a pod: how it ends on a simulated node."""
+
+USAGE_CPU: Final = "unisono.io/usage-cpu"
+"""On a node: percent of its CPUs that was in use lately, such as ``62.5``."""
+
+USAGE_MEMORY: Final = "unisono.io/usage-memory"
+"""On a node: percent of its memory that was in use lately."""
+
+USAGE_TIME: Final = "unisono.io/usage-time"
+"""On a node: when that was measured, as in ``2026-01-02T00:00:00Z``."""
+
+CARDS: Final = "unisono.io/gpu-cards"
+"""On a pod: numbers of the cards that each of its containers shares, ``0;1,2``, where the vendor has no key for that."""

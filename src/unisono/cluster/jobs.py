@@ -105,9 +105,10 @@ class JobBook:
         job.priority_class = spec.priority_class_name or ""
         job.min_member = spec.min_member or 0
         job.min_task_member = dict(spec.min_task_member or {})
-        minimum = None if spec.min_resources is None else scheduled(resource_list(spec.min_resources))
+        quoted = None if spec.min_resources is None else resource_list(spec.min_resources)
+        minimum = None if quoted is None else scheduled(quoted)
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
-        job.min_amounts = minimum
+        job.min_amounts, job.min_quoted = minimum, quoted
         job.phase = status.phase or "Pending"
         job.reported_phase = status.phase or ""
         job.conditions = {
@@ -126,7 +127,7 @@ class JobBook:
             job.priority_class,
             job.min_member,
             job.min_task_member,
-            job.min_amounts,
+            job.min_quoted,
             job.reported_phase,
             job.conditions,
             job.totals,

@@ -102,6 +102,7 @@ class Job:
         min_member: gang size; 0 means always ready.
         min_task_member: minimum per role; ignored when ``min_member`` is below their sum.
         min_resources: ``[R]`` ``spec.minResources``, or None when absent; ``min_amounts`` the same by name.
+        min_quoted: the same with the names that only quotas know (``limits.cpu``, ``count/pods``).
         phase: ``status.phase``, ``"Pending"`` when empty; ``reported_phase`` is empty then.
         conditions: ``status.conditions`` as (type, status, reason, message), one per type.
         totals: status.running, succeeded and failed as last written.
@@ -128,6 +129,7 @@ class Job:
         "labels",
         "min_amounts",
         "min_member",
+        "min_quoted",
         "min_resources",
         "min_task_member",
         "name",
@@ -159,6 +161,7 @@ class Job:
         self.min_task_member: dict[str, int] = {}
         self.min_resources: Vector | None = None
         self.min_amounts: dict[str, int] | None = None
+        self.min_quoted: dict[str, int] | None = None
         self.phase = "Pending"
         self.reported_phase = ""
         self.conditions: dict[str, tuple[str, str, str]] = {}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.neighbours import Neighbours
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.usage import NodeUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Snapshot:
         default_priority: value of the global default PriorityClass, else 0.
         port_holders: by node name: pods with host ports there, by key.
         neighbours: which pods stand where, for affinity and spread.
+        quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
+        node_usage: measured load by node name, as far as a source of metrics told it.
         memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
 
     """
@@ -49,6 +53,9 @@ class Snapshot:
     port_holders: Mapping[str, Mapping[str, PodClass]]
     neighbours: Neighbours
     memo: dict[Hashable, Any]
+    quotas: Mapping[str, Mapping[str, Quota]] = field(default_factory=dict)
+    budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
+    node_usage: Mapping[str, NodeUsage] = field(default_factory=dict)
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

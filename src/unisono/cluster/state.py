@@ -14,6 +14,7 @@ from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PriorityClass
 from unisono.api.kind import Kind
 from unisono.cluster.jobs import JobBook
+from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, quota_of
 from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass, PodClasses
@@ -22,6 +23,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
@@ -63,6 +65,9 @@ class ClusterState:
         self.port_holders: dict[str, dict[str, PodClass]] = {}
         self.priorities: dict[str, PriorityClass] = {}
         self.neighbours = Neighbours(self.classes.selectors)
+        self.quotas: LimitBook[Quota] = LimitBook()
+        self.budgets: LimitBook[Budget] = LimitBook()
+        self.node_usage: dict[str, NodeUsage] = {}
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
         self._assumed: dict[str, _Assumed] = {}
@@ -78,6 +83,12 @@ class ClusterState:
                 self.book.put_queue,
                 self.book.remove_queue,
                 lambda: [name for name, queue in self.book.queues.items() if queue.known],
+            ),
+            "ResourceQuota": (lambda obj: self.quotas.put(quota_of(obj)), self.quotas.remove, self.quotas.keys),
+            "PodDisruptionBudget": (
+                lambda obj: self.budgets.put(budget_of(obj)),
+                self.budgets.remove,
+                self.budgets.keys,
             ),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
@@ -249,6 +260,10 @@ class ClusterState:
             self._reclass(task)
         return True
 
+    def report_usage(self, usage: Mapping[str, NodeUsage]) -> None:
+        """Take in the latest load of all nodes; it counts from the next cycle on and starts none by itself."""
+        self.node_usage = dict(usage)
+
     # ---- views
 
     def snapshot(self) -> Snapshot:
@@ -274,6 +289,9 @@ class ClusterState:
             port_holders=self.port_holders,
             neighbours=self.neighbours,
             memo=self.memo,
+            quotas=self.quotas.by_namespace,
+            budgets=self.budgets.by_namespace,
+            node_usage=self.node_usage,
         )
 
     def _reclass(self, task: Task) -> None:

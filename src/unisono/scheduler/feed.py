@@ -17,14 +17,22 @@ from unisono.api.annotations import VERDICT
 from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_QUOTAS
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
 from unisono.kube.client import EventType
 from unisono.kube.informer import is_newer
 from unisono.kube.reflector import Sink
 
-KINDS: tuple[Kind[Any], ...] = (NODES, PRIORITY_CLASSES, QUEUES, POD_GROUPS, PODS)
+KINDS: tuple[Kind[Any], ...] = (
+    NODES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESOURCE_QUOTAS,
+    POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
+    PODS,
+)
 """What scheduling reads."""
 
 
