@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from unisono.api.resources import to_wire
 from unisono.cluster.records import Job, Task
@@ -14,6 +15,7 @@ from unisono.engine.job_state import JobState
 from unisono.engine.reports import JobReport, by_importance
 from unisono.engine.suggest import holders_of, suggest_for_fit, suggest_for_refusal
 from unisono.engine.verdict import Cause, Holder, Verdict
+from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
 
@@ -197,7 +199,10 @@ class Explainer:
     def _waits_for_release(self, job: JobState) -> Verdict:
         number = job.counts[TaskStatus.PIPELINED]
         text = f"{number} of {job.size} pods have a place on resources that are being released"
-        return self._simple(job, Cause.WAITING_FOR_VICTIMS, text)
+        victims = leaving(self.cycle, job)
+        if victims:
+            text += f"; they start when {names_text(victims)} {'has' if len(victims) == 1 else 'have'} ended"
+        return replace(self._simple(job, Cause.WAITING_FOR_VICTIMS, text), holders=pods_as_holders(victims))
 
     def _no_node(self, job: JobState, report: JobReport, task: Task) -> Verdict:
         fit = report.fit
