@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from plugins_world import World, a_pod, class_of, task_of
+from plugins_world import World, a_pod, class_of
 
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 TAINT = "node(s) had untolerated taint(s)"
@@ -196,19 +196,6 @@ def test_host_ports(held: dict[str, Any], wanted: dict[str, Any], clash: bool) -
 def test_ports_can_be_switched_off() -> None:
     world = World().node("n1").pod("x", **a_pod(node="n1", ports=[port(80)]))
     assert refused(world, a_pod(ports=[port(80)]), predicate__NodePortsEnable=False) == {}
-
-
-@pytest.mark.parametrize("side", ["podAffinity", "podAntiAffinity"])
-def test_required_pod_affinity_is_refused_in_words_and_not_broken_silently(side: str) -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
-    required_terms = {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    preferred = {side: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}}
-    world = World().node("n1").queue("q").job("r", a_pod(affinity=required_terms)).job("p", a_pod(affinity=preferred))
-    session, plugin = world.open("predicates")
-    assert "cannot honour required pod affinity" in plugin.prefilter(task_of(session, "r-0")).text
-    assert plugin.prefilter(task_of(session, "p-0")) is None
-    session, plugin = world.open("predicates", predicate__PodAffinityEnable=False)
-    assert plugin.prefilter(task_of(session, "r-0")) is None
 
 
 def test_a_part_of_the_nodes_gives_the_same_answers() -> None:

@@ -127,10 +127,10 @@ class Plugin:
     def stamp(self, pod_class: PodClass) -> int | None:
         """None when ``domain_filter`` and ``batch_score`` have nothing to say about the class in this session.
 
-        Otherwise a number that moves whenever the answers of ``domain_filter`` may have changed. The first answer for a
-        class decides whether it is concerned.
+        Otherwise a number that moves whenever the answers of ``domain_filter`` may have changed, or -1: ask again after
+        every placement. The first answer for a class decides whether it is concerned.
         """
-        return None
+        return -1
 
     def self_affecting(self, pod_class: PodClass) -> bool:
         """Whether placing a pod of the class may change what ``domain_filter`` answers for the class itself."""

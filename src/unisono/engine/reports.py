@@ -11,12 +11,14 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Reason, Refusal
+from unisono.engine.answers import Reason, Refusal, Veto
 from unisono.engine.hooks import Hooks
+from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.static import Bits, StaticResults, collect
 from unisono.engine.transaction import Placement
 from unisono.engine.verdict import Cause
+from unisono.engine.view import NodeView
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +146,25 @@ class FitReporter:
         reasons: list[Reason] = []
         bits = np.where(passed & (static.bits == 0), np.uint64(0), np.uint64(1 << 63))
         view.future = True
-        for plugin, method in self.hooks.flat["filter"]:
+        for plugin in self.hooks.refusing():
             try:
-                if not plugin.concerns(pod_class):
-                    continue
-                collect(method(pod_class, view), bits, reasons)
+                collect(self._vetoes(plugin, pod_class, view), bits, reasons)
             except Exception as error:
                 self.hooks.switch_off(plugin, "filter", error)
                 return self._find(pod_class)
         self._count(bits, reasons, counts, causes)
         cause = max(causes, key=lambda c: (causes[c], c is Cause.NODES_FULL))
         return FitErrors(dict(counts), cause, dict(lacking), view.size)
+
+    def _vetoes(self, plugin: Plugin, pod_class: PodClass, view: NodeView) -> list[Veto]:
+        """One plug-in's dynamic vetoes, those over domains last."""
+        vetoes: list[Veto] = []
+        if (plugin, plugin.filter) in self.hooks.flat["filter"] and plugin.concerns(pod_class):
+            vetoes += plugin.filter(pod_class, view)
+        asked = (plugin, plugin.domain_filter) in self.hooks.flat["domain_filter"]
+        if asked and plugin.stamp(pod_class) is not None:
+            vetoes += plugin.domain_filter(pod_class, view)
+        return vetoes
 
     @staticmethod
     def _count(bits: Bits, reasons: list[Reason], counts: Counter[str], causes: Counter[Cause]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
+from unisono.engine.domains import Domains
 from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.view import NodeView
 
@@ -43,9 +45,11 @@ class Session:
         total: ``[R]`` sum of allocatable over all nodes.
         usable_total: the same over nodes that are ready and not cordoned.
         subject: the job that is being placed, for plug-ins whose scope is QUEUE or JOB.
+        domains: pods per topology domain, live.
         matrix: ``[4 R + 2, N]`` one column per node: allocatable, used, releasing, pipelined, nonzero. The arrays of
             ``nodes`` are parts of it.
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
+        shared: books that several plug-ins keep together, by whoever they belong to.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
 
     """
@@ -61,7 +65,9 @@ class Session:
         self.columns: npt.NDArray[np.intp] = np.arange(len(table), dtype=np.intp)
         self.nodes = self.view(self.columns, self.matrix)
         self.ports: dict[int, list[PodClass]] = {}
+        self.domains = Domains(snapshot)
         self.touched: list[int] = []
+        self.shared: dict[Hashable, Any] = {}
         self.pipelining = False
         self.releasing = bool(table.releasing.any())
         self.queues: dict[str, QueueState] = {

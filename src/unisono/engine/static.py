@@ -75,14 +75,14 @@ class StaticResults:
         wide = any(plugin.scope is not Scope.CLASS for plugin in _static_plugins(hooks))
         if wide or hooks.failed:
             return _ask(pod_class, session.nodes, table, hooks)
-        found = self.kept.get(pod_class.id)
+        found = self.kept.get(pod_class.base.id)
         if found is not None and found.layout == table.layout:
             current = found.generation == table.generation
             if current or _update(found, pod_class, session, hooks):
                 return found
         fresh = _ask(pod_class, session.nodes, table, hooks)
         if not hooks.failed:
-            self.kept[pod_class.id] = fresh
+            self.kept[pod_class.base.id] = fresh
         return fresh
 
 

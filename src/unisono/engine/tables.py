@@ -16,6 +16,7 @@ import numpy.typing as npt
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, Normalise, Reach, Scope, Veto
 from unisono.engine.hooks import Hooks
+from unisono.engine.layer import Layer
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.static import StaticResult, StaticResults
@@ -51,6 +52,7 @@ class CandidateTable:
         change: what one placement adds to a column of the session's matrix.
         silent: plug-ins whose filter and score do not concern the class.
         batchable: placements of a run need no question to plug-ins in between.
+        layer: what placements may change on other nodes; None where nothing is.
 
     """
 
@@ -71,22 +73,37 @@ class CandidateTable:
             score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
         ]
         self.memo: dict[bytes, float] = {}
+        self.layer = Layer.of(pod_class, session, hooks, self.heeds)
         self.generation = hooks.generation
         self._build()
 
     # ---- building and following
 
     def _build(self) -> None:
+        self.maxima: list[float] | None = None
         self.dynamic = self._evaluate(self.session.nodes)
         self.dynamic[self.static.bits != 0] = NOWHERE
         self._sum_static()
         self.seen = len(self.session.touched)
 
     def _sum_static(self) -> None:
-        """Static points over the present candidates, added to the dynamic ones."""
+        """Static points over the present candidates, and those of the layer, added to the dynamic ones."""
         candidates = self.dynamic > NOWHERE
+        if self.layer is None:
+            self.points = self._static_points(candidates)
+            self.total: FloatArray = self.dynamic + self.points
+            return
+        self.blocked = self.layer.blocked()
+        candidates &= ~self.blocked
+        self.points = self._static_points(candidates) + self.layer.points(candidates)
+        self.total = np.where(candidates, self.dynamic + self.points, NOWHERE)
+
+    def _static_points(self, candidates: npt.NDArray[np.bool_]) -> FloatArray:
+        maxima = self._maxima(candidates)
+        if maxima == self.maxima:
+            return self.static_points
+        self.maxima = maxima
         points = np.zeros(len(self.dynamic), dtype=np.float64)
-        self.maxima: list[float] = []
         for score in self.static.scores:
             if score.normalise is Normalise.NONE:
                 points += score.weight * score.raw
@@ -94,9 +111,8 @@ class CandidateTable:
             top = float(score.raw.max(where=candidates, initial=0.0))
             share = np.trunc(score.raw * 100.0 / top) if top > 0 else np.zeros_like(points)
             points += score.weight * (share if score.normalise is Normalise.MAX else 100.0 - share)
-        self.maxima = self._maxima(candidates)
-        self.points = points
-        self.total: FloatArray = self.dynamic + points
+        self.static_points: FloatArray = points
+        return points
 
     def _maxima(self, candidates: npt.NDArray[np.bool_]) -> list[float]:
         return [float(score.raw.max(where=candidates, initial=0.0)) for score in self.tracked]
@@ -112,6 +128,8 @@ class CandidateTable:
             return
         self.seen = len(touched)
         self._revalue(sorted(set(fresh)))
+        if self.layer is not None and self.layer.moved():
+            self._sum_static()
 
     def _revalue(self, columns: list[int]) -> None:
         matrix, memo, misses = self.session.matrix, self.memo, []
@@ -138,11 +156,15 @@ class CandidateTable:
         """Note a node's new dynamic score; True when it became, or ceased to be, a candidate."""
         moved = (self.dynamic[column] == NOWHERE) != (value == NOWHERE)
         self.dynamic[column] = value
-        self.total[column] = value + self.points[column]
+        free = self.layer is None or not self.blocked[column]
+        self.total[column] = value + self.points[column] if free else NOWHERE
         return bool(moved)
 
     def _renormalise(self) -> None:
-        if self._maxima(self.dynamic > NOWHERE) != self.maxima:
+        if self.layer is not None:
+            if not self.layer.moved():
+                self._sum_static()
+        elif self._maxima(self.dynamic > NOWHERE) != self.maxima:
             self._sum_static()
 
     # ---- asking
@@ -161,7 +183,7 @@ class CandidateTable:
         Changes the session's matrix and logs the touched columns; everything else is the caller's.
         """
         columns: list[int] = []
-        if not self.batchable:
+        if not self.batchable or (self.layer is not None and self.layer.alone):
             column = self.best() if wanted > 0 else -1
             if column >= 0:
                 self.session.matrix[:, column] += self.change

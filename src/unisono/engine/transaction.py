@@ -117,6 +117,8 @@ class Transaction:
             job.queue.allocated += amounts
         if pod_class.host_ports:
             self._hold_ports(placement, claimed)
+        if pod_class.base is not pod_class:
+            self.session.domains.move(pod_class, placement.columns, claimed)
         if new is TaskStatus.PIPELINED:
             self.session.pipelining = True
         hook = "placed" if claimed > 0 else "removed"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
-from unisono.engine.answers import FloatArray, Normalise, RawScore
+from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.formulas import balanced_allocation, least_allocated, most_allocated
+from unisono.engine.plugins.interpod import InterPodScore
 from unisono.engine.plugins.node_selectors import match_term
 from unisono.engine.plugins.taints import discouraging, per_node
+from unisono.engine.session import Session
 from unisono.engine.view import NodeView
 
 _LEAST = Argument("leastrequested.weight", "int", 1, "prefers nodes with much free cpu and memory")
@@ -21,6 +24,7 @@ _MOST = Argument("mostrequested.weight", "int", 0, "prefers nodes with little fr
 _BALANCED = Argument("balancedresource.weight", "int", 1, "prefers nodes whose cpu, memory and GPU use stays even")
 _AFFINITY = Argument("nodeaffinity.weight", "int", 2, "preferred node affinity")
 _TAINTS = Argument("tainttoleration.weight", "int", 3, "avoids taints PreferNoSchedule")
+_POD_AFFINITY = Argument("podaffinity.weight", "int", 2, "preferred inter-pod affinity and anti-affinity")
 
 GPU = "nvidia.com/gpu"
 _EVEN = np.array([1, 1], dtype=np.int64)
@@ -34,7 +38,7 @@ class NodeOrderPlugin(Plugin):
         _LEAST,
         _MOST,
         _AFFINITY,
-        Argument("podaffinity.weight", "int", 2, "preferred inter-pod affinity", effective=False),
+        _POD_AFFINITY,
         _BALANCED,
         _TAINTS,
         Argument("imagelocality.weight", "int", 1, "images that a node already has", effective=False),
@@ -43,6 +47,11 @@ class NodeOrderPlugin(Plugin):
 
     def _weight(self, argument: Argument) -> int:
         return int(argument_value(argument, self.arguments))
+
+    def open(self, session: Session) -> None:
+        """Nothing is computed before it is asked for."""
+        self.session = session
+        self._batches: dict[int, list[tuple[int, BatchScore]]] = {}
 
     def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[RawScore]:
         """Preferred node affinity and PreferNoSchedule taints, raw; the engine normalises over the candidates."""
@@ -82,6 +91,41 @@ class NodeOrderPlugin(Plugin):
                 after = before + pod_class.vector[rows][:, None]
                 points += balanced * balanced_allocation(before, after, nodes.allocatable[rows])
         return points if least or most or balanced else None
+
+    # ---- what depends on other pods
+
+    def _batches_of(self, pod_class: PodClass) -> list[tuple[int, BatchScore]]:
+        if pod_class.base is pod_class:
+            return []
+        found = self._batches.get(pod_class.id)
+        if found is None:
+            found = self._batches[pod_class.id] = list(self._make_batches(pod_class))
+        return found
+
+    def _make_batches(self, pod_class: PodClass) -> Iterator[tuple[int, BatchScore]]:
+        weight = self._weight(_POD_AFFINITY)
+        between = InterPodScore.of(pod_class, self.session.domains) if weight else None
+        if between is not None:
+            yield weight, between
+
+    def stamp(self, pod_class: PodClass) -> int | None:
+        """Constant: scores over candidates are asked for after every placement anyway."""
+        return 0 if self._batches_of(pod_class) else None
+
+    def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
+        """Preferred inter-pod affinity."""
+        points = np.zeros(nodes.size, dtype=np.float64)
+        for weight, batch in self._batches_of(pod_class):
+            points += weight * batch.points(candidates)
+        return points
+
+
+class BatchScore(Protocol):
+    """One score for one class over all nodes, given the candidates."""
+
+    def points(self, candidates: BoolArray) -> FloatArray:
+        """``[N]`` 0 to 100."""
+        ...
 
 
 def _balanced_rows(pod_class: PodClass, nodes: NodeView) -> list[int]:

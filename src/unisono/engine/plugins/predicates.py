@@ -6,17 +6,20 @@ ports. Whether the requested resources are free is the engine's own check.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from unisono.api.core import NodeSelector
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.domains import Source
 from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.interpod import InterPodFilter
 from unisono.engine.plugins.node_selectors import match_labels, match_selector
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
+from unisono.engine.session import Session
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 
@@ -25,19 +28,20 @@ CORDONED = Reason("node(s) were unschedulable", unresolvable=True)
 DEAD = Reason("node(s) were not ready", unresolvable=True)
 AFFINITY = Reason("node(s) didn't match Pod's node affinity/selector", unresolvable=True)
 TAINTS = Reason("node(s) had untolerated taint(s)", unresolvable=True)
-POD_AFFINITY = Reason("this version cannot honour required pod affinity or anti-affinity", unresolvable=True)
 PORTS = Reason("node(s) didn't have free ports for the requested pod ports", cause=Cause.PORT_TAKEN)
 
 _NODE_AFFINITY = Argument("predicate.NodeAffinityEnable", "bool", True, "node selector and required node affinity")
 _NODE_PORTS = Argument("predicate.NodePortsEnable", "bool", True, "host ports")
-_POD_AFFINITY = Argument(
-    "predicate.PodAffinityEnable", "bool", True, "refuse pods with required inter-pod affinity; false ignores it"
-)
+_POD_AFFINITY = Argument("predicate.PodAffinityEnable", "bool", True, "required inter-pod affinity and anti-affinity")
 _TAINTS = Argument("predicate.TaintTolerationEnable", "bool", True, "taints NoSchedule and NoExecute")
 
 
 def _ignored(key: str, kind: str, default: object, meaning: str) -> Argument:
     return Argument(key, kind, default, meaning, effective=False)
+
+
+FEATURES = frozenset(("inter-pod affinity",))
+"""What the conformance cases may ask for."""
 
 
 class PredicatesPlugin(Plugin):
@@ -63,13 +67,10 @@ class PredicatesPlugin(Plugin):
         _ignored("dynamicresources.filterTimeoutSeconds", "int", 10, "resource claims"),
     )
 
-    def prefilter(self, task: Task) -> Reason | None:
-        """Refuses pods whose required inter-pod affinity would otherwise be broken without a word."""
-        if task.pod_class.affinity is None or not argument_value(_POD_AFFINITY, self.arguments):
-            return None
-        near, away = task.pod_class.affinity.pod_affinity, task.pod_class.affinity.pod_anti_affinity
-        wanted = any(term and term.required_during_scheduling_ignored_during_execution for term in (near, away))
-        return POD_AFFINITY if wanted else None
+    def open(self, session: Session) -> None:
+        """Nothing is computed before it is asked for."""
+        self.session = session
+        self._checks: dict[int, list[DomainCheck]] = {}
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Unschedulable, not ready, node selector and affinity, taints."""
@@ -92,6 +93,53 @@ class PredicatesPlugin(Plugin):
         if pod_class.host_ports and argument_value(_NODE_PORTS, self.arguments):
             vetoes.append(Veto(nodes.port_conflicts(pod_class), PORTS))
         return vetoes
+
+    # ---- what depends on other pods
+
+    def _checks_of(self, pod_class: PodClass) -> list[DomainCheck]:
+        if pod_class.base is pod_class:
+            return []
+        found = self._checks.get(pod_class.id)
+        if found is None:
+            found = self._checks[pod_class.id] = list(self._make_checks(pod_class))
+        return found
+
+    def _make_checks(self, pod_class: PodClass) -> Iterator[DomainCheck]:
+        domains, table = self.session.domains, self.session.snapshot.nodes
+        if argument_value(_POD_AFFINITY, self.arguments):
+            between = InterPodFilter.of(pod_class, domains, table)
+            if between is not None:
+                yield between
+
+    def stamp(self, pod_class: PodClass) -> int | None:
+        """How often what the class depends on has changed."""
+        checks = self._checks_of(pod_class)
+        return sum(source.version for check in checks for source in check.sources) if checks else None
+
+    def self_affecting(self, pod_class: PodClass) -> bool:
+        """Whether one pod of the class matters to the next one."""
+        return any(check.self_affecting for check in self._checks_of(pod_class))
+
+    def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Inter-pod affinity."""
+        return [veto for check in self._checks_of(pod_class) for veto in check.vetoes()]
+
+
+class DomainCheck(Protocol):
+    """One filter for one class over all nodes.
+
+    Attributes:
+        sources: what the answer depends on.
+        self_affecting: one pod of the class matters to the next one.
+
+    """
+
+    sources: list[Source]
+    self_affecting: bool
+
+    def vetoes(self) -> list[Veto]:
+        """Over all nodes of the session."""
+        ...
 
 
 def _selects(pod_class: PodClass) -> bool:
