@@ -9,7 +9,7 @@ import pytest
 
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, TaskSpec
-from unisono.api.core import Container, PodSpec, PodTemplateSpec
+from unisono.api.core import Container, Pod, PodSpec, PodTemplateSpec
 from unisono.api.kinds import JOBS, PODS
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient
@@ -69,6 +69,23 @@ async def test_a_job_goes_from_submission_to_its_end_and_survives_a_restart(tmp_
             await plane.stop()
     assert urls[0] == urls[1], "clients find the API where it was"
     assert data.running_pid() is None
+
+
+async def test_a_plain_pod_of_kubernetes_own_scheduler_runs_too(tmp_path: Path) -> None:
+    plane = Plane(DataDir(tmp_path), PlaneOptions(local_node=False, simulated_nodes=NODES))
+    await plane.start()
+    client = HttpClient(load(DataDir(tmp_path).kubeconfig))
+    try:
+        async with asyncio.timeout(30):
+            meta = ObjectMeta(name="plain", namespace="default", annotations=RUN_SECONDS)
+            spec = PodSpec(restart_policy="Never", containers=[Container(name="c", image="i")])
+            created = await client.create(PODS, Pod(metadata=meta, spec=spec))
+            assert created.spec.scheduler_name == "default-scheduler"
+            while (await client.get(PODS, "plain", "default")).status.phase != "Succeeded":
+                await asyncio.sleep(0.01)
+    finally:
+        await client.close()
+        await plane.stop()
 
 
 async def test_a_directory_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:

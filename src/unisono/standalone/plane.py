@@ -36,6 +36,9 @@ from unisono.standalone.supervision import keep_running
 
 _log = structlog.get_logger(__name__)
 
+# There is no other scheduler here: pods that name Kubernetes' own would wait for ever.
+SCHEDULER_NAMES = ("volcano", "unisono", "default-scheduler")
+
 
 @dataclass(frozen=True, slots=True)
 class PlaneOptions:
@@ -161,7 +164,7 @@ class Plane:
 
     async def _run_scheduler(self, backend: Backend, source: ConfigSource) -> None:
         client = backend.client(field_manager="unisono-scheduler")
-        scheduler = Scheduler(client, source, registry=self._scheduler_metrics.renew())
+        scheduler = Scheduler(client, source, registry=self._scheduler_metrics.renew(), scheduler_names=SCHEDULER_NAMES)
         self._ready["scheduler"] = scheduler.ready
         await scheduler.run()
 
@@ -171,7 +174,7 @@ class Plane:
         manager = Manager(client)
         self._ready["controllers"] = manager.ready
         try:
-            await manager.run(all_controllers(recorder))
+            await manager.run(all_controllers(recorder, scheduler_names=SCHEDULER_NAMES))
         finally:
             await recorder.close()
 
