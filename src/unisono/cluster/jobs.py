@@ -9,6 +9,7 @@ from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.scheduling import Queue as QueueObject
 from unisono.api.times import parse_time
+from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.phases import phase_of, totals_of
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
@@ -109,6 +110,7 @@ class JobBook:
         minimum = None if quoted is None else scheduled(quoted)
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
         job.min_amounts, job.min_quoted = minimum, quoted
+        job.topology, job.sub_groups = wish_of(spec.network_topology), policies_of(spec.sub_group_policy)
         job.phase = status.phase or "Pending"
         job.reported_phase = status.phase or ""
         job.conditions = {
@@ -134,6 +136,8 @@ class JobBook:
             job.labels,
             job.annotations,
             job.created,
+            job.topology,
+            job.sub_groups,
         )
 
     def remove_group(self, key: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
@@ -114,6 +115,8 @@ class Job:
         allocated: sum of requests of tasks in allocated states, ``[R]``.
         request: ``allocated`` plus the requests of pending tasks, ``[R]``.
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
+        topology: ``spec.networkTopology``, None when absent.
+        sub_groups: ``spec.subGroupPolicy``.
 
     """
 
@@ -143,7 +146,9 @@ class Job:
         "reported_phase",
         "request",
         "role_counts",
+        "sub_groups",
         "tasks",
+        "topology",
         "totals",
         "uid",
     )
@@ -162,6 +167,8 @@ class Job:
         self.min_resources: Vector | None = None
         self.min_amounts: dict[str, int] | None = None
         self.min_quoted: dict[str, int] | None = None
+        self.topology: TopologyWish | None = None
+        self.sub_groups: tuple[SubGroupPolicy, ...] = ()
         self.phase = "Pending"
         self.reported_phase = ""
         self.conditions: dict[str, tuple[str, str, str]] = {}

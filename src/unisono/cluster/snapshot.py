@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.neighbours import Neighbours
 from unisono.cluster.nodes import NodeTable
@@ -35,6 +36,7 @@ class Snapshot:
         neighbours: which pods stand where, for affinity and spread.
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
+        hyper_nodes: the tree of HyperNodes over the nodes.
         memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
 
     """
@@ -53,6 +55,7 @@ class Snapshot:
     port_holders: Mapping[str, Mapping[str, PodClass]]
     neighbours: Neighbours
     memo: dict[Hashable, Any]
+    hyper_nodes: HyperNodeTree
     quotas: Mapping[str, Mapping[str, Quota]] = field(default_factory=dict)
     budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
     node_usage: Mapping[str, NodeUsage] = field(default_factory=dict)

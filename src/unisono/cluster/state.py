@@ -13,6 +13,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PriorityClass
 from unisono.api.kind import Kind
+from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, quota_of
 from unisono.cluster.neighbours import Neighbours, rematched
@@ -60,6 +61,7 @@ class ClusterState:
         self.classes = PodClasses(self.registry)
         self.nodes = NodeTable(self.registry)
         self.book = JobBook(self.registry, default_queue)
+        self.hyper_nodes = HyperNodeBook()
         self.tasks: dict[str, Task] = {}
         self.tasks_on: dict[str, dict[str, Task]] = {}
         self.port_holders: dict[str, dict[str, PodClass]] = {}
@@ -90,6 +92,7 @@ class ClusterState:
                 self.budgets.remove,
                 self.budgets.keys,
             ),
+            "HyperNode": (self.hyper_nodes.put, self.hyper_nodes.remove, self.hyper_nodes.names),
             "PriorityClass": (self._put_priority, self._remove_priority, lambda: list(self.priorities)),
             "Namespace": (
                 self._put_namespace,
@@ -289,6 +292,7 @@ class ClusterState:
             port_holders=self.port_holders,
             neighbours=self.neighbours,
             memo=self.memo,
+            hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,
             budgets=self.budgets.by_namespace,
             node_usage=self.node_usage,

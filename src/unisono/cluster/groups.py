@@ -1,0 +1,75 @@
+"""What a PodGroup says about topology and sub-groups, and which sub-group a pod belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from unisono.api.meta import LabelSelector
+from unisono.api.scheduling import SubGroupPolicySpec
+from unisono.api.topology import NetworkTopologySpec
+from unisono.cluster.selectors import selects
+
+
+class TopologyWish(NamedTuple):
+    """A network topology as it was asked for.
+
+    Attributes:
+        hard: it must hold; otherwise it is a preference.
+        tier: highest tier allowed, None when not given.
+        tier_name: the same by name, ``""`` when not given.
+
+    """
+
+    hard: bool
+    tier: int | None
+    tier_name: str
+
+
+class SubGroupPolicy:
+    """Pods that form gangs within the gang.
+
+    Attributes:
+        name: of the policy.
+        keys: labels whose values tell sub-groups apart; without any the policy covers no pod.
+        size: pods that each sub-group needs at least.
+        minimum: sub-groups that the gang needs.
+        wish: topology of each sub-group, None for none.
+
+    """
+
+    __slots__ = ("keys", "minimum", "name", "selector", "size", "wish")
+
+    def __init__(self, spec: SubGroupPolicySpec) -> None:
+        self.name = spec.name or ""
+        self.selector: LabelSelector | None = spec.label_selector
+        self.keys = tuple(spec.match_label_keys or ())
+        self.size = 1 if spec.sub_group_size is None else spec.sub_group_size
+        self.minimum = spec.min_sub_groups or 0
+        self.wish = wish_of(spec.network_topology)
+
+    def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Values that name a pod's sub-group; None when the policy does not cover it."""
+        if not self.keys or (self.selector is not None and not selects(self.selector, labels)):
+            return None
+        found = tuple(labels.get(key, "") for key in self.keys)
+        return found if all(found) else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SubGroupPolicy) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def wish_of(spec: NetworkTopologySpec | None) -> TopologyWish | None:
+    """A topology from the wire; the mode is hard when it is not given."""
+    if spec is None:
+        return None
+    return TopologyWish((spec.mode or "hard") == "hard", spec.highest_tier_allowed, spec.highest_tier_name or "")
+
+
+def policies_of(specs: Sequence[SubGroupPolicySpec] | None) -> tuple[SubGroupPolicy, ...]:
+    """Policies from the wire, in order."""
+    return tuple(SubGroupPolicy(spec) for spec in specs or ())

@@ -1,0 +1,182 @@
+"""The tree of HyperNodes at one moment, as index arrays over node columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+ROOT = "<cluster-top-hypernode>"
+"""Name of the virtual root above every tree; it holds all nodes."""
+NOWHERE = -1
+
+Index = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """One HyperNode as it was resolved.
+
+    Attributes:
+        tier: as in its spec.
+        parent: name of the HyperNode above, ``""`` for none.
+        nodes: names of all nodes below, at any depth.
+
+    """
+
+    tier: int
+    parent: str
+    nodes: frozenset[str]
+
+
+class HyperNodeTree:
+    """HyperNodes by position, in name order, the virtual root last.
+
+    Attributes:
+        names: ``[H]``; ``index`` the reverse.
+        tiers: ``[H]`` tier of each.
+        parents: ``[H]`` position of the one above, -1 for the root.
+        columns: for each the sorted node columns below it.
+        leaf: ``[N]`` lowest HyperNode that holds the node, the root where none does.
+        tier_names: tier by tier name.
+        problems: why HyperNodes are left out, by name.
+
+    """
+
+    def __init__(
+        self,
+        domains: Mapping[str, Domain],
+        node_index: Mapping[str, int],
+        tier_names: Mapping[str, int],
+        problems: Mapping[str, str],
+    ) -> None:
+        self.names = [*sorted(domains), ROOT]
+        self.index = {name: at for at, name in enumerate(self.names)}
+        self.root = len(self.names) - 1
+        ordered = [domains[name] for name in self.names[:-1]]
+        top = max((domain.tier for domain in ordered), default=0) + 1
+        self.tiers = np.array([*(domain.tier for domain in ordered), top], dtype=np.int64)
+        self.parents = [self.index.get(domain.parent, self.root) for domain in ordered] + [NOWHERE]
+        self.columns: list[Index] = [_positions(domain.nodes, node_index) for domain in ordered]
+        self.columns.append(np.arange(len(node_index), dtype=np.intp))
+        self.tier_names = dict(tier_names)
+        self.problems = dict(problems)
+        self.leaf = self._leaves(len(node_index))
+        self._common: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def top_tier(self) -> int:
+        """Tier of the virtual root."""
+        return int(self.tiers[self.root])
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """``[H]`` positions below each, in name order."""
+        below: list[list[int]] = [[] for _ in self.names]
+        for at, parent in enumerate(self.parents):
+            if parent != NOWHERE:
+                below[parent].append(at)
+        return below
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """Distinct tiers, ascending, that of the root included."""
+        return sorted({int(tier) for tier in self.tiers})
+
+    @cached_property
+    def at_tier(self) -> dict[int, Index]:
+        """By tier: ``[N]`` the HyperNode of that tier that holds the node, -1 where there is none."""
+        held: dict[int, Index] = {}
+        for tier in self.levels:
+            owner = held[tier] = np.full(len(self.leaf), NOWHERE, dtype=np.intp)
+            for at in np.flatnonzero(self.tiers == tier).tolist()[::-1]:
+                owner[self.columns[at]] = at
+        return held
+
+    def _leaves(self, nodes: int) -> Index:
+        leaf = np.full(nodes, self.root, dtype=np.intp)
+        order = sorted(range(self.root), key=lambda at: (-int(self.tiers[at]), -at))
+        for at in order:
+            leaf[self.columns[at]] = at
+        return leaf
+
+    # ---- relations
+
+    def ancestors(self, at: int) -> Iterable[int]:
+        """``at`` itself and everything above, upwards."""
+        while at != NOWHERE:
+            yield at
+            at = self.parents[at]
+
+    def below(self, at: int) -> list[int]:
+        """``at`` itself and everything below, breadth first."""
+        found = [at]
+        for each in found:
+            found.extend(self.children[each])
+        return found
+
+    def is_above(self, upper: int, lower: int) -> bool:
+        """Whether ``lower`` is ``upper`` or below it."""
+        return any(at == upper for at in self.ancestors(lower))
+
+    def common(self, one: int, other: int) -> int:
+        """Lowest HyperNode above both (or one of them); -1 is neutral."""
+        if NOWHERE in (one, other):
+            return max(one, other)
+        key = (one, other)
+        found = self._common.get(key)
+        if found is None:
+            line = set(self.ancestors(one))
+            found = self._common[key] = next(at for at in self.ancestors(other) if at in line)
+        return found
+
+    def common_of(self, columns: Iterable[int]) -> int:
+        """Lowest HyperNode above all of these nodes; -1 for no nodes."""
+        found = NOWHERE
+        for leaf in {int(self.leaf[column]) for column in columns}:
+            found = self.common(found, leaf)
+        return found
+
+    def highest(self, at: int, limit: int) -> int:
+        """Highest ancestor of ``at`` whose tier is at most ``limit``; -1 when its own tier is above."""
+        found = NOWHERE
+        for each in self.ancestors(at):
+            if self.tiers[each] > limit:
+                break
+            found = each
+        return found
+
+    # ---- sums
+
+    @cached_property
+    def _flat(self) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
+        """Columns of all HyperNodes after one another, where each begins, and which have any."""
+        sizes = np.array([len(columns) for columns in self.columns], dtype=np.intp)
+        filled = sizes > 0
+        starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
+        return np.concatenate(self.columns), starts[filled].astype(np.intp), filled
+
+    def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Sum of ``values`` (``[..., N]``) over the nodes of each HyperNode: ``[..., H]``."""
+        flat, starts, filled = self._flat
+        result = np.zeros((*values.shape[:-1], len(self)), dtype=np.int64)
+        if len(starts):
+            result[..., filled] = np.add.reduceat(values[..., flat], starts, axis=-1)
+        return result
+
+    def sums_at(self, values: npt.NDArray[np.int64], where: Sequence[int]) -> npt.NDArray[np.int64]:
+        """As `sums`, for some HyperNodes only: ``[..., len(where)]``."""
+        if len(where) > len(self) // 4:
+            return self.sums(values)[..., list(where)]
+        parts = [values[..., self.columns[at]].sum(axis=-1) for at in where]
+        return np.stack(parts, axis=-1) if parts else np.zeros((*values.shape[:-1], 0), dtype=np.int64)
+
+
+def _positions(names: Iterable[str], node_index: Mapping[str, int]) -> Index:
+    return np.array(sorted(node_index[name] for name in names if name in node_index), dtype=np.intp)
