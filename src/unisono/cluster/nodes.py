@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from sys import intern
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +29,11 @@ class NodeFacts:
         taints: as on the spec.
         unschedulable: ``spec.unschedulable``.
         ready: condition Ready is True, or no Ready condition is reported.
+        images: bytes by image name, as the node reports them.
 
     """
 
-    __slots__ = ("allocatable", "annotations", "labels", "name", "ready", "taints", "uid", "unschedulable")
+    __slots__ = ("allocatable", "annotations", "images", "labels", "name", "ready", "taints", "uid", "unschedulable")
 
     def __init__(self, node: Node) -> None:
         self.name = node.metadata.name
@@ -41,6 +43,9 @@ class NodeFacts:
         self.taints: tuple[Taint, ...] = tuple(node.spec.taints or ())
         self.unschedulable = bool(node.spec.unschedulable)
         self.ready = all(c.status == "True" for c in node.status.conditions or () if c.type == "Ready")
+        self.images: dict[str, int] = {
+            intern(name): image.size_bytes or 0 for image in node.status.images or () for name in image.names or ()
+        }
         self.allocatable: dict[str, int] = scheduled(resource_list(node.status.allocatable))
 
     def same(self, other: NodeFacts) -> bool:
@@ -61,6 +66,7 @@ class NodeTable:
         nonzero: ``[2, N]`` sum of the pods' `PodClass.nonzero`.
         taint_codes: ``[N]`` index into ``taint_sets``.
         unschedulable, ready: ``[N]`` bools.
+        image_nodes: number of nodes that have an image, by its name.
 
     """
 
@@ -76,6 +82,7 @@ class NodeTable:
         self._columns: dict[str, Codes] = {}
         self._codes: dict[str, dict[str, int]] = {}
         self._wanted: dict[str, NodeFacts] = {}
+        self.image_nodes: dict[str, int] = {}
         self._stale = False
         self._allocate(0)
 
@@ -100,6 +107,7 @@ class NodeTable:
         old = self._wanted.get(facts.name)
         if old is not None and old.same(facts):
             return False
+        self._count_images(old, facts)
         self._wanted[facts.name] = facts
         for name in facts.allocatable:
             self.registry.row(name)
@@ -113,10 +121,25 @@ class NodeTable:
 
     def remove(self, name: str) -> bool:
         """Forget a node; False when it was unknown."""
-        if self._wanted.pop(name, None) is None:
+        old = self._wanted.pop(name, None)
+        if old is None:
             return False
+        self._count_images(old, None)
         self._stale = True
         return True
+
+    def _count_images(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        for facts, sign in ((old, -1), (new, 1)):
+            for name in facts.images if facts is not None else ():
+                number = self.image_nodes[name] = self.image_nodes.get(name, 0) + sign
+                if not number:
+                    del self.image_nodes[name]
+
+    def images_known(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """On how many nodes each of the images is; empty when none is anywhere."""
+        if not names or self.image_nodes.keys().isdisjoint(names):
+            return ()
+        return tuple(self.image_nodes.get(name, 0) for name in names)
 
     def wanted(self) -> list[str]:
         """Names of all nodes that have been seen and not deleted, settled or not."""

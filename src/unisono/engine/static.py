@@ -37,13 +37,17 @@ class RawPoints:
 
 @dataclass(slots=True)
 class StaticResult:
-    """Static answers for one class: ``bits[i]`` has bit ``b`` set where ``reasons[b]`` refuses node ``i``."""
+    """Static answers for one class: ``bits[i]`` has bit ``b`` set where ``reasons[b]`` refuses node ``i``.
+
+    ``images``: on how many nodes the class's images were; a score for one node depends on it.
+    """
 
     generation: int
     layout: int
     reasons: list[Reason]
     bits: Bits
     scores: list[RawPoints]
+    images: tuple[int, ...]
 
     @property
     def allowed(self) -> BoolArray:
@@ -78,9 +82,14 @@ class StaticResults:
         found = self.kept.get(pod_class.base.id)
         if found is not None and found.layout == table.layout:
             current = found.generation == table.generation
+            if found.images != table.images_known(pod_class.images):
+                return self._fresh(pod_class, session, hooks)
             if current or _update(found, pod_class, session, hooks):
                 return found
-        fresh = _ask(pod_class, session.nodes, table, hooks)
+        return self._fresh(pod_class, session, hooks)
+
+    def _fresh(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
+        fresh = _ask(pod_class, session.nodes, session.snapshot.nodes, hooks)
         if not hooks.failed:
             self.kept[pod_class.base.id] = fresh
         return fresh
@@ -110,7 +119,7 @@ def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: Hooks) ->
         scores.extend(
             RawPoints(np.asarray(a.raw, dtype=np.float64), a.weight, a.normalise, _constant(a.raw)) for a in answers
         )
-    return StaticResult(table.generation, table.layout, reasons, bits, scores)
+    return StaticResult(table.generation, table.layout, reasons, bits, scores, table.images_known(pod_class.images))
 
 
 def _constant(raw: FloatArray) -> bool:

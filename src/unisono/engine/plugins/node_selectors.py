@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.view import NodeView
 
@@ -29,6 +30,19 @@ def match_selector(selector: NodeSelector, nodes: NodeView) -> BoolArray:
     for term in selector.node_selector_terms or ():
         mask |= match_term(term, nodes)
     return mask
+
+
+def required_of(pod_class: PodClass) -> NodeSelector | None:
+    """Required node affinity of a class."""
+    affinity = pod_class.affinity.node_affinity if pod_class.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def match_pod(pod_class: PodClass, nodes: NodeView) -> BoolArray:
+    """``[M]`` nodes that match node selector and required node affinity."""
+    mask = match_labels(pod_class.node_selector, nodes)
+    required = required_of(pod_class)
+    return mask if required is None else mask & match_selector(required, nodes)
 
 
 def match_term(term: NodeSelectorTerm, nodes: NodeView) -> BoolArray:

@@ -13,8 +13,10 @@ from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.formulas import balanced_allocation, least_allocated, most_allocated
+from unisono.engine.plugins.images import image_locality
 from unisono.engine.plugins.interpod import InterPodScore
 from unisono.engine.plugins.node_selectors import match_term
+from unisono.engine.plugins.spread import SpreadScore
 from unisono.engine.plugins.taints import discouraging, per_node
 from unisono.engine.session import Session
 from unisono.engine.view import NodeView
@@ -25,6 +27,8 @@ _BALANCED = Argument("balancedresource.weight", "int", 1, "prefers nodes whose c
 _AFFINITY = Argument("nodeaffinity.weight", "int", 2, "preferred node affinity")
 _TAINTS = Argument("tainttoleration.weight", "int", 3, "avoids taints PreferNoSchedule")
 _POD_AFFINITY = Argument("podaffinity.weight", "int", 2, "preferred inter-pod affinity and anti-affinity")
+_IMAGES = Argument("imagelocality.weight", "int", 1, "images that a node already has")
+_SPREAD = Argument("podtopologyspread.weight", "int", 2, "topology spread with ScheduleAnyway")
 
 GPU = "nvidia.com/gpu"
 _EVEN = np.array([1, 1], dtype=np.int64)
@@ -41,8 +45,8 @@ class NodeOrderPlugin(Plugin):
         _POD_AFFINITY,
         _BALANCED,
         _TAINTS,
-        Argument("imagelocality.weight", "int", 1, "images that a node already has", effective=False),
-        Argument("podtopologyspread.weight", "int", 2, "soft topology spread", effective=False),
+        _IMAGES,
+        _SPREAD,
     )
 
     def _weight(self, argument: Argument) -> int:
@@ -54,7 +58,7 @@ class NodeOrderPlugin(Plugin):
         self._batches: dict[int, list[tuple[int, BatchScore]]] = {}
 
     def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[RawScore]:
-        """Preferred node affinity and PreferNoSchedule taints, raw; the engine normalises over the candidates."""
+        """Preferred node affinity, PreferNoSchedule taints and images; the engine normalises over the candidates."""
         scores: list[RawScore] = []
         weight = self._weight(_AFFINITY)
         affinity = pod_class.affinity.node_affinity if pod_class.affinity else None
@@ -69,6 +73,10 @@ class NodeOrderPlugin(Plugin):
         if weight:
             raw = per_node(nodes, lambda taints: discouraging(taints, pod_class.tolerations)).astype(np.float64)
             scores.append(RawScore(raw, weight, Normalise.MAX_REVERSED))
+        weight = self._weight(_IMAGES)
+        present = image_locality(pod_class, nodes) if weight and pod_class.images else None
+        if present is not None:
+            scores.append(RawScore(present, weight))
         return scores
 
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
@@ -107,13 +115,17 @@ class NodeOrderPlugin(Plugin):
         between = InterPodScore.of(pod_class, self.session.domains) if weight else None
         if between is not None:
             yield weight, between
+        weight = self._weight(_SPREAD)
+        spread = SpreadScore.of(pod_class, self.session) if weight else None
+        if spread is not None:
+            yield weight, spread
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """Constant: scores over candidates are asked for after every placement anyway."""
         return 0 if self._batches_of(pod_class) else None
 
     def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
-        """Preferred inter-pod affinity."""
+        """Preferred inter-pod affinity and soft topology spread."""
         points = np.zeros(nodes.size, dtype=np.float64)
         for weight, batch in self._batches_of(pod_class):
             points += weight * batch.points(candidates)

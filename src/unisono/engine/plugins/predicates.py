@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from unisono.api.core import NodeSelector
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
-from unisono.engine.answers import BoolArray, Reason, Veto
+from unisono.engine.answers import Reason, Veto
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.domains import Source
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.interpod import InterPodFilter
-from unisono.engine.plugins.node_selectors import match_labels, match_selector
+from unisono.engine.plugins.node_selectors import match_pod, required_of
+from unisono.engine.plugins.spread import SpreadFilter
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
 from unisono.engine.session import Session
 from unisono.engine.verdict import Cause
@@ -33,6 +33,7 @@ PORTS = Reason("node(s) didn't have free ports for the requested pod ports", cau
 _NODE_AFFINITY = Argument("predicate.NodeAffinityEnable", "bool", True, "node selector and required node affinity")
 _NODE_PORTS = Argument("predicate.NodePortsEnable", "bool", True, "host ports")
 _POD_AFFINITY = Argument("predicate.PodAffinityEnable", "bool", True, "required inter-pod affinity and anti-affinity")
+_SPREAD = Argument("predicate.PodTopologySpreadEnable", "bool", True, "topology spread with DoNotSchedule")
 _TAINTS = Argument("predicate.TaintTolerationEnable", "bool", True, "taints NoSchedule and NoExecute")
 
 
@@ -40,7 +41,7 @@ def _ignored(key: str, kind: str, default: object, meaning: str) -> Argument:
     return Argument(key, kind, default, meaning, effective=False)
 
 
-FEATURES = frozenset(("inter-pod affinity",))
+FEATURES = frozenset(("inter-pod affinity", "topology spread"))
 """What the conformance cases may ask for."""
 
 
@@ -55,7 +56,7 @@ class PredicatesPlugin(Plugin):
         _POD_AFFINITY,
         _ignored("predicate.NodeVolumeLimitsEnable", "bool", True, "CSI volume limits"),
         _ignored("predicate.VolumeZoneEnable", "bool", True, "zones of volumes"),
-        _ignored("predicate.PodTopologySpreadEnable", "bool", True, "topology spread"),
+        _SPREAD,
         _ignored("predicate.VolumeBindingEnable", "bool", True, "volume binding"),
         _ignored("predicate.CacheEnable", "bool", False, "filter results are always kept per pod class"),
         _ignored("predicate.DynamicResourceAllocationEnable", "bool", True, "resource claims"),
@@ -80,7 +81,7 @@ class PredicatesPlugin(Plugin):
         if not tolerated(NOT_READY, pod_class.tolerations):
             vetoes.append(Veto(~nodes.table.ready[nodes.columns], DEAD))
         if argument_value(_NODE_AFFINITY, self.arguments) and _selects(pod_class):
-            vetoes.append(Veto(~_matching(pod_class, nodes), AFFINITY))
+            vetoes.append(Veto(~match_pod(pod_class, nodes), AFFINITY))
         if argument_value(_TAINTS, self.arguments):
             repelling = per_node(nodes, lambda taints: repels(taints, pod_class.tolerations))
             vetoes.append(Veto(repelling != 0, TAINTS))
@@ -110,6 +111,10 @@ class PredicatesPlugin(Plugin):
             between = InterPodFilter.of(pod_class, domains, table)
             if between is not None:
                 yield between
+        if argument_value(_SPREAD, self.arguments):
+            spread = SpreadFilter.of(pod_class, self.session)
+            if spread is not None:
+                yield spread
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """How often what the class depends on has changed."""
@@ -121,7 +126,7 @@ class PredicatesPlugin(Plugin):
         return any(check.self_affecting for check in self._checks_of(pod_class))
 
     def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
-        """Inter-pod affinity."""
+        """Inter-pod affinity and topology spread."""
         return [veto for check in self._checks_of(pod_class) for veto in check.vetoes()]
 
 
@@ -143,15 +148,4 @@ class DomainCheck(Protocol):
 
 
 def _selects(pod_class: PodClass) -> bool:
-    return bool(pod_class.node_selector) or _required(pod_class) is not None
-
-
-def _required(pod_class: PodClass) -> NodeSelector | None:
-    affinity = pod_class.affinity.node_affinity if pod_class.affinity else None
-    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
-
-
-def _matching(pod_class: PodClass, nodes: NodeView) -> BoolArray:
-    mask = match_labels(pod_class.node_selector, nodes)
-    required = _required(pod_class)
-    return mask if required is None else mask & match_selector(required, nodes)
+    return bool(pod_class.node_selector) or required_of(pod_class) is not None
