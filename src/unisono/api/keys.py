@@ -20,6 +20,7 @@ CONTROLLER_OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
 
 # The PodGroup of a pod (annotation): the one key that everything goes by.
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+GROUP_NAME_OF_VOLCANO: Final = "scheduling.volcano.sh/group-name"
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 # Queue of a plain pod, and default queue of a namespace (annotations).
 POD_QUEUE: Final = "scheduling.volcano.sh/queue-name"

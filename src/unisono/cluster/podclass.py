@@ -44,13 +44,14 @@ NOTES = frozenset(
 """Annotations of a pod that decide where it may go."""
 
 
-def relevant_notes(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """The entries of `NOTES`; with the PodGroup where members of one keep apart on cards."""
+def relevant_notes(annotations: Mapping[str, str], namespace: str) -> Mapping[str, str]:
+    """The entries of `NOTES`; with the PodGroup's key where members of one keep apart on cards."""
     if NOTES.isdisjoint(annotations):
         return {}
     found = {key: annotations[key] for key in sorted(NOTES & annotations.keys())}
     if keys.VGPU_GROUP_POLICY in found:
-        found[keys.GROUP_NAME] = annotations.get(keys.GROUP_NAME, "")
+        name = annotations.get(keys.GROUP_NAME) or annotations.get(keys.GROUP_NAME_OF_VOLCANO, "")
+        found[keys.GROUP_NAME] = f"{namespace}/{name}" if name else ""
     return found
 
 
@@ -178,9 +179,9 @@ class PodClasses:
         self._by_key: dict[bytes, PodClass] = {}
         self._by_ties: dict[tuple[int, Ties], PodClass] = {}
 
-    def intern(self, spec: PodSpec, annotations: Mapping[str, str] | None = None) -> PodClass:
+    def intern(self, spec: PodSpec, annotations: Mapping[str, str] | None = None, namespace: str = "") -> PodClass:
         """The class of ``spec`` in a pod with ``annotations``."""
-        notes = relevant_notes(annotations) if annotations else None
+        notes = relevant_notes(annotations, namespace) if annotations else None
         key = _ENCODER.encode((_relevant(spec), notes) if notes else _relevant(spec))
         found = self._by_key.get(key)
         if found is None:

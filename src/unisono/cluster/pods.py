@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from sys import intern
 
+from unisono.api import keys
 from unisono.api.core import Pod
 from unisono.api.times import parse_time
 from unisono.cluster.podclass import PodClass, PodClasses, Ties
@@ -12,7 +13,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 
-GROUP_NAME = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+GROUP_NAME = (keys.GROUP_NAME, keys.GROUP_NAME_OF_VOLCANO)
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 PREEMPTABLE = "volcano.sh/preemptable"
@@ -44,17 +45,23 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.nominated_node = status.nominated_node_name or ""
     task.owned = not spec.scheduler_name or spec.scheduler_name in scheduler_names
     task.labels, task.annotations = labels, annotations
+    scheduled = status.start_time
     for condition in status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "False":
+        if condition.type != "PodScheduled":
+            continue
+        if condition.status == "False":
             task.told = (intern(condition.reason or ""), intern(condition.message or ""))
+        elif condition.status == "True":
+            scheduled = condition.last_transition_time or scheduled
+    task.since = parse_time(scheduled) if scheduled and task.node else 0.0
     return task
 
 
 def class_of(pod: Pod, classes: PodClasses) -> PodClass:
     """The class of a pod; pods that nothing ties to others have that of their spec."""
     meta, spec = pod.metadata, pod.spec
-    base = classes.intern(spec, meta.annotations)
     selectors, namespace, labels = classes.selectors, meta.namespace or "", meta.labels or _NOTHING
+    base = classes.intern(spec, meta.annotations, namespace)
     terms = terms_of(spec, namespace, labels, selectors) if has_terms(spec) else NO_TERMS
     if not selectors.all and not spec.volumes and not spec.resource_claims:
         return base

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -49,7 +49,7 @@ class Session:
         matrix: ``[4 R + 2, N]`` one column per node: allocatable, used, releasing, pipelined, nonzero. The arrays of
             ``nodes`` are parts of it.
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
-        shared: books that several plug-ins keep together, by whoever they belong to.
+        shared: books that several plug-ins keep together, by a name.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
 
     """
@@ -67,7 +67,7 @@ class Session:
         self.ports: dict[int, list[PodClass]] = {}
         self.domains = Domains(snapshot)
         self.touched: list[int] = []
-        self.shared: dict[Hashable, Any] = {}
+        self.shared: dict[str, Any] = {}
         self.pipelining = False
         self.releasing = bool(table.releasing.any())
         self.queues: dict[str, QueueState] = {

@@ -15,14 +15,19 @@ from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity import CapacityPlugin
+from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
+from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
+from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
+from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
+from unisono.engine.plugins.sla import SlaPlugin
 from unisono.errors import ConfigError
 
 GROUP = "unisono.plugins"
@@ -40,6 +45,11 @@ BUILT_IN: dict[str, type[Plugin]] = {
         PredicatesPlugin,
         NodeOrderPlugin,
         BinpackPlugin,
+        DeviceSharePlugin,
+        SlaPlugin,
+        ResourceQuotaPlugin,
+        PdbPlugin,
+        CdpPlugin,
     )
 }
 
