@@ -32,6 +32,7 @@ class Task:
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
         never_preempts: ``spec.preemptionPolicy`` is Never: nobody is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
+        since: when it was given its node (condition PodScheduled), else when it started; 0.0 when nobody says.
         told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
 
@@ -56,6 +57,7 @@ class Task:
         "priority",
         "priority_class_name",
         "role",
+        "since",
         "status",
         "told",
         "uid",
@@ -82,6 +84,7 @@ class Task:
         self.owned = True
         self.labels: Mapping[str, str] = {}
         self.annotations: Mapping[str, str] = {}
+        self.since = 0.0
         self.told: tuple[str, str] = ("", "")
 
     @property

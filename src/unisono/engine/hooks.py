@@ -297,6 +297,18 @@ class Hooks:
                     chosen |= answer
             if chosen.any():
                 break
+        return self._without_retained(candidates, chosen)
+
+    def _without_retained(self, candidates: Sequence[Task], chosen: BoolArray) -> BoolArray:
+        for plugin, method in self.flat["retained"]:
+            where = np.flatnonzero(chosen)
+            try:
+                answer = method([candidates[at] for at in where.tolist()]) if len(where) else None
+            except Exception as error:
+                self.switch_off(plugin, "retained", error)
+                continue
+            if answer is not None:
+                chosen[where[answer]] = False
         return chosen
 
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray:

@@ -32,6 +32,7 @@ batch_score           node_order                                             sum
 victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
                       always on for the gang purposes
 shuffled              victim                                                 union; the first tier with any decides
+retained              victim                                                 union; what it names stays
 victim_jobs           as victims                                             and within a tier, or over the tiers
 victim_queue_key      (always on)                                            all keys form one tuple, lowest is taken first
 placed, removed       (always on)                                            all called, in order
@@ -289,6 +290,10 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def retained(self, leaving: Sequence[Task]) -> BoolArray | None:
+        """Which of the tasks that are to leave (action shuffle) must stay after all; None: none of them."""
+        raise NotImplementedError
+
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
         """Which jobs could lose tasks to ``actor`` at all: an upper bound of what ``victims`` would answer.
 
@@ -356,6 +361,7 @@ HOOK_FLAGS: dict[str, str] = {
     "batch_score": "node_order",
     "victims": "",
     "shuffled": "victim",
+    "retained": "victim",
     "victim_jobs": "",
     "victim_queue_key": "",
     "placed": "",

@@ -16,6 +16,7 @@ from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity import CapacityPlugin
 from unisono.engine.plugins.cdp import CdpPlugin
+from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
@@ -23,9 +24,12 @@ from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
+from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
+from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
+from unisono.engine.plugins.sla import SlaPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
 from unisono.errors import ConfigError
@@ -45,6 +49,10 @@ BUILT_IN: dict[str, type[Plugin]] = {
         PredicatesPlugin,
         NodeOrderPlugin,
         BinpackPlugin,
+        SlaPlugin,
+        ResourceQuotaPlugin,
+        PdbPlugin,
+        CdpPlugin,
         DeviceSharePlugin,
         SlaPlugin,
         ResourceQuotaPlugin,

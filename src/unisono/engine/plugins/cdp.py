@@ -1,0 +1,46 @@
+"""cdp: a pod that has just started is not evicted again for a while. No arguments.
+
+The while is the pod's label or annotation ``volcano.sh/cooldown-time``, such as ``10m``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.api.keys import COOLDOWN_TIME
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.config_arguments import Argument
+from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.durations import duration_or_none
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState, Session
+
+
+class CdpPlugin(Plugin):
+    """Cool-down protection."""
+
+    name = "cdp"
+    protects = True
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Remember the time."""
+        self.now = session.now
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Everything but running pods within their cool-down."""
+        return np.array([not self._cooling(other) for other in candidates], dtype=np.bool_)
+
+    def _cooling(self, task: Task) -> bool:
+        if task.status is not TaskStatus.RUNNING:
+            return False
+        seconds = duration_or_none(task.labels.get(COOLDOWN_TIME, task.annotations.get(COOLDOWN_TIME)))
+        return seconds is not None and task.since + seconds > self.now

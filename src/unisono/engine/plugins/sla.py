@@ -1,0 +1,87 @@
+"""sla: a job that has waited too long is admitted, and keeps the places that it could get so far.
+
+List it in an earlier tier than the plug-ins that would refuse: a refusal within a tier wins, a permit ends the walk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import Vote
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.plugin import Key, Plugin
+from unisono.engine.plugins.durations import duration_or_none
+
+if TYPE_CHECKING:
+    from unisono.engine.session import JobState, Session
+
+_WAITING = Argument("sla-waiting-time", "duration", None, "how long any job may wait")
+_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
+
+
+class SlaPlugin(Plugin):
+    """Serves jobs with a limit on their waiting time before others, the next deadline first."""
+
+    name = "sla"
+    known_arguments = (_WAITING,)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.limit = _positive(argument_value(_WAITING, self.arguments))
+
+    def open(self, session: Session) -> None:
+        """Remember the time."""
+        self.session = session
+        self._evictions: Counter[str] = Counter()
+
+    def deadline(self, job: JobState) -> float | None:
+        """When the job has waited too long, seconds since the epoch; None without a limit."""
+        limit = _of_job(job.record.annotations)
+        limit = self.limit if limit is None else limit
+        return None if limit is None else job.created + limit
+
+    def job_key(self, job: JobState) -> Key:
+        """Jobs with a deadline first, the earliest of them first."""
+        deadline = self.deadline(job)
+        return (1, 0.0) if deadline is None else (0, deadline)
+
+    def enqueueable(self, job: JobState) -> Vote:
+        """Permit once the deadline has passed."""
+        return self._late(job)
+
+    def pipelined(self, job: JobState) -> Vote:
+        """Permit once the deadline has passed: nobody else gets the places that the job has found in this cycle.
+
+        Never for places that others would be evicted from: without the whole gang they would go for nothing.
+        """
+        return Vote.ABSTAIN if self._evictions[job.key] else self._late(job)
+
+    def _late(self, job: JobState) -> Vote:
+        deadline = self.deadline(job)
+        return Vote.ABSTAIN if deadline is None or self.session.now < deadline else Vote.PERMIT
+
+    def moved(
+        self, job: JobState, tasks: Sequence[Task], nodes: Sequence[int], before: TaskStatus, after: TaskStatus
+    ) -> None:
+        """Count what is being evicted for the job that is served."""
+        subject = self.session.subject
+        if subject is not None and TaskStatus.RELEASING in (before, after):
+            self._evictions[subject.key] += len(tasks) if after is TaskStatus.RELEASING else -len(tasks)
+
+
+def _of_job(annotations: Mapping[str, str]) -> float | None:
+    for key in _KEYS:
+        if key in annotations:
+            return _positive(annotations[key])
+    return None
+
+
+def _positive(text: str | None) -> float | None:
+    """Seconds; an unreadable limit, or one that is not positive, is none."""
+    limit = duration_or_none(text)
+    return limit if limit is not None and limit > 0 else None
