@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def run(
     seed: int = 0,
     *,
     plugins: Mapping[str, type[Plugin]] | None = None,
+    monotonic: Callable[[], float] | None = None,
 ) -> Decisions:
     """Decide one cycle.
 
@@ -30,9 +31,11 @@ def run(
         now: seconds since the epoch.
         seed: for plug-ins that use randomness; the engine itself uses none.
         plugins: plug-ins by name, looked up before the registry.
+        monotonic: seconds that only grow: fills ``Decisions.seconds``, and holds plug-ins that are not built in to
+            their time limit.
 
     Returns:
-        decisions that depend on nothing but the arguments.
+        decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
 
     """
     from unisono.engine.close import close
@@ -40,15 +43,22 @@ def run(
     from unisono.engine.explain import explain
     from unisono.engine.hooks import lookup_with
     from unisono.engine.invariants import enforce
+    from unisono.engine.stopwatch import Stopwatch
 
-    cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins or {}))
+    watch = Stopwatch(monotonic, config.plugin_time_limit)
+    with watch.stage("open"):
+        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins or {}), watch)
     for name in config.actions:
         cycle.run_action(name)
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()
-    verdicts = explain(cycle)
-    close(cycle, verdicts)
+    with watch.stage("explain"):
+        verdicts = explain(cycle)
+    with watch.stage("close"):
+        close(cycle, verdicts)
     cycle.decisions.verdicts = verdicts
     cycle.decisions.violations += cycle.hooks.failures
+    cycle.decisions.plugins_off = sorted(cycle.hooks.failed)
+    cycle.decisions.seconds = watch.seconds
     return cycle.decisions

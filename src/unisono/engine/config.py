@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.engine.config_flags import Flags
+from unisono.engine.config_names import PLUGINS_SECTION
+from unisono.engine.stopwatch import DEFAULT_LIMIT
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"
@@ -54,7 +56,8 @@ class SchedulerConfig:
     Attributes:
         actions: action names in the order in which a cycle runs them.
         tiers: plug-ins by tier, in order.
-        action_arguments: arguments of actions, by action name (the file's ``configurations``).
+        action_arguments: arguments of actions, by action name, and those of all plug-ins under ``plugins`` (the file's
+            ``configurations``).
         metrics: where node load comes from (the file's ``metrics``), flat strings.
 
     """
@@ -68,6 +71,14 @@ class SchedulerConfig:
     def plugins(self) -> tuple[PluginConfig, ...]:
         """All plug-ins in the order in which they are opened."""
         return tuple(plugin for tier in self.tiers for plugin in tier)
+
+    @property
+    def plugin_time_limit(self) -> float:
+        """Seconds that a plug-in that is not built in may take per cycle."""
+        from unisono.engine.plugins.durations import parse_duration
+
+        text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
+        return DEFAULT_LIMIT if text is None else parse_duration(text)
 
     def arguments_of(self, action: str) -> Mapping[str, Any]:
         """Arguments of one action; empty when none are given."""

@@ -49,6 +49,9 @@ _GANG_EVICTION = (
     Argument("allowWholeBundle", "bool", True, "a whole gang may be evicted at once"),
 )
 
+PLUGINS_SECTION = "plugins"
+"""Name of the entry of ``configurations`` that is not for an action but for all plug-ins."""
+
 ACTION_ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     "allocate": (_CACHE,),
     "backfill": (_CACHE,),
@@ -63,6 +66,7 @@ ACTION_ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     ),
     "gangpreempt": _GANG_EVICTION,
     "gangreclaim": _GANG_EVICTION,
+    PLUGINS_SECTION: (Argument("timeLimit", "duration", "1s", "time that a plug-in that is not built in may take"),),
 }
 
 METRICS_KEYS: dict[str, str] = {

@@ -7,7 +7,13 @@ from typing import Any
 from unisono.engine.config import PluginConfig, SchedulerConfig
 from unisono.engine.config_arguments import read_arguments
 from unisono.engine.config_flags import FLAG_KEYS, Flags
-from unisono.engine.config_names import ACTION_ARGUMENTS, KNOWN_ACTIONS, KNOWN_PLUGINS, METRICS_KEYS
+from unisono.engine.config_names import (
+    ACTION_ARGUMENTS,
+    KNOWN_ACTIONS,
+    KNOWN_PLUGINS,
+    METRICS_KEYS,
+    PLUGINS_SECTION,
+)
 from unisono.engine.config_yaml import Value, parse, suggestion
 from unisono.errors import ConfigError
 
@@ -114,10 +120,12 @@ class _Reader:
             if "name" not in entries:
                 element.fail(f"{element.key} has no name; name the action that its arguments are for")
             name = entries["name"].text()
-            if name not in KNOWN_ACTIONS and name not in action_names():
-                entries["name"].fail(f"unknown action {name}{suggestion(name, KNOWN_ACTIONS | set(action_names()))}")
+            known = KNOWN_ACTIONS | {PLUGINS_SECTION, *action_names()}
+            if name not in known:
+                entries["name"].fail(f"unknown action {name}{suggestion(name, known)}")
             given = entries.get("arguments")
-            read_in = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), f"action {name}") if given else {}
+            owner = f"action {name}" if name != PLUGINS_SECTION else "the plug-ins"
+            read_in = read_arguments(given, ACTION_ARGUMENTS.get(name, ()), owner) if given else {}
             self.action_arguments.setdefault(name, read_in)
 
     def read_metrics(self, value: Value) -> None:

@@ -15,6 +15,7 @@ from unisono.engine.orders import Orders
 from unisono.engine.reports import FitReporter, JobReport
 from unisono.engine.session import Session
 from unisono.engine.static import StaticResults
+from unisono.engine.stopwatch import Stopwatch
 from unisono.engine.tables import Tables
 from unisono.engine.transaction import Placement, Transaction
 
@@ -24,6 +25,8 @@ class Cycle:
 
     Attributes:
         config: actions and plug-ins of this cycle.
+        lookup: where plug-ins come from.
+        stopwatch: measures actions and plug-ins.
         session, hooks, orders, tables, transaction: see their modules.
         jobs: jobs that the cycle looks at, in order of their keys: with pending tasks, not yet running, or changed.
         strays: PodGroups whose queue does not exist, in order of their keys.
@@ -35,10 +38,20 @@ class Cycle:
 
     """
 
-    def __init__(self, snapshot: Snapshot, config: SchedulerConfig, now: float, seed: int, lookup: Lookup) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        config: SchedulerConfig,
+        now: float,
+        seed: int,
+        lookup: Lookup,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
         self.config = config
+        self.lookup = lookup
+        self.stopwatch = stopwatch or Stopwatch()
         self.session = Session(snapshot, now, seed)
-        self.hooks = Hooks(config, lookup)
+        self.hooks = Hooks(config, lookup, self.stopwatch)
         self.hooks.open(self.session)
         static = StaticResults.of(self.session, config)
         self.orders = Orders(self.hooks)
@@ -128,7 +141,8 @@ class Cycle:
         self.action = name
         mark = self.transaction.checkpoint()
         try:
-            action(name)(self)
+            with self.stopwatch.stage(f"actions/{name}"):
+                action(name)(self)
         except Exception as error:
             self.fail(f"action {name}", error)
             try:

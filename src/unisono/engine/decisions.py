@@ -113,7 +113,9 @@ class Decisions:
 
     Attributes:
         cycle: text that identifies the cycle (same snapshot, configuration and seed give the same), for transition ids.
-        seconds: nothing the engine measures; callers may add durations by stage here.
+        plugins_off: names of plug-ins that were switched off because they could not be built, raised or took too long.
+        seconds: with a clock, durations by stage: ``open``, ``actions/NAME``, ``explain``, ``close``,
+            ``plugins/NAME/open``, ``plugins/NAME/hooks`` and ``plugins/NAME/close``.
 
     """
 
@@ -126,4 +128,5 @@ class Decisions:
     queues: list[QueueUpdate] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
+    plugins_off: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

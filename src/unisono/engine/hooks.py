@@ -1,6 +1,7 @@
 """The plug-ins of one session: which hooks are asked, in which order, and how their answers combine.
 
-A plug-in that raises is switched off for the rest of the cycle, and the question is asked again without it.
+A plug-in that raises, or takes too long, is switched off for the rest of the cycle, and the question is asked again
+without it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.plugin import HOOK_FLAGS, VICTIM_FLAGS, Plugin, overrides
 from unisono.engine.session import Session
+from unisono.engine.stopwatch import Stopwatch, TooSlow
 
 if TYPE_CHECKING:
     from unisono.engine.victims import VictimJobs
@@ -26,17 +28,24 @@ Lookup = Callable[[str], type[Plugin] | None]
 Asked = list[tuple[Plugin, Callable[..., Any]]]
 
 
+class _SwitchedOff(Exception):  # noqa: N818
+    """A plug-in raised and is asked no more: the question is to be put again."""
+
+
 class Hooks:
     """Opened plug-ins by tier, and the combined answers.
 
     Attributes:
         tiers: plug-ins in configured order.
-        failures: plug-ins that could not be built or raised.
+        failures: plug-ins that could not be built, raised or took too long.
+        failed: their names.
+        stopwatch: measures the calls.
         generation: moves when a plug-in is switched off, so that what was computed with it can be dropped.
 
     """
 
-    def __init__(self, config: SchedulerConfig, lookup: Lookup) -> None:
+    def __init__(self, config: SchedulerConfig, lookup: Lookup, stopwatch: Stopwatch | None = None) -> None:
+        self.stopwatch = stopwatch or Stopwatch()
         self.failures: list[Violation] = []
         self.failed: set[str] = set()
         self.generation = 0
@@ -63,7 +72,7 @@ class Hooks:
         for hook, flag in HOOK_FLAGS.items():
             tiers: list[Asked] = [
                 [
-                    (plugin, getattr(plugin, hook))
+                    (plugin, self.stopwatch.watched(plugin, hook))
                     for plugin in tier
                     if overrides(plugin, hook) and (not flag or getattr(plugin.config.flags, flag))
                 ]
@@ -91,7 +100,11 @@ class Hooks:
 
     def switch_off(self, plugin: Plugin, hook: str, error: Exception) -> None:
         """Ask this plug-in nothing more in this cycle."""
-        self._report(plugin.name, f"failed in {hook}", error)
+        name = plugin.config.name
+        if isinstance(error, TooSlow):
+            self._report(name, str(error), None)
+        else:
+            self._report(name, f"failed in {hook}", error)
         self.tiers = [[other for other in tier if other is not plugin] for tier in self.tiers]
         self.generation += 1
         self._resolve()
@@ -120,7 +133,7 @@ class Hooks:
     def _lifecycle(self, hook: str, session: Session) -> None:
         for plugin in self.plugins():
             try:
-                getattr(plugin, hook)(session)
+                self.stopwatch.watched(plugin, hook)(session)
             except Exception as error:
                 self.switch_off(plugin, hook, error)
 
@@ -262,14 +275,14 @@ class Hooks:
         try:
             allowed = np.ones(len(candidates), dtype=np.bool_)
             for plugin, method in (asked for tier in tiers for asked in tier if asked[0].protects):
-                answer = method(actor, task, candidates, purpose)
+                answer = self._ask("victims", plugin, method, actor, task, candidates, purpose)
                 if answer is not None:
                     allowed &= answer
             rest = [other for other, yes in zip(candidates, allowed.tolist(), strict=True) if yes]
             for tier in tiers if rest else ():
                 common: BoolArray | None = None
                 for plugin, method in tier:
-                    answer = method(actor, task, rest, purpose)
+                    answer = self._ask("victims", plugin, method, actor, task, rest, purpose)
                     if answer is None:
                         continue
                     common = answer if common is None else common & answer
@@ -278,10 +291,17 @@ class Hooks:
                 if common is not None and common.any():
                     chosen[allowed] = common
                     break
-        except Exception as error:
-            self.switch_off(plugin, "victims", error)
+        except _SwitchedOff:
             return self.victims(actor, task, candidates, purpose)
         return chosen
+
+    def _ask(self, hook: str, plugin: Plugin, method: Callable[..., Any], *arguments: Any) -> Any:
+        """One plug-in's answer; `_SwitchedOff` when it raised."""
+        try:
+            return method(*arguments)
+        except Exception as error:
+            self.switch_off(plugin, hook, error)
+            raise _SwitchedOff from error
 
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray:
         """Union of the answers of the first tier that names any task."""
