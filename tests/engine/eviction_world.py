@@ -1,9 +1,10 @@
-"""A small plane around the engine: pods run when bound, evicted pods end and are made again, phases are written back."""
+"""A plane around the engine: pods run when bound, evicted pods end and are made again, phases are written back."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 from support.build import START, cluster, flatten, kind_of, pod
@@ -56,7 +57,7 @@ class Plane:
         self.objects: dict[tuple[str, str], Object] = {}
         self.state = cluster()
         for thing in flatten(things):
-            self.put(thing)
+            self.put(deepcopy(thing))
         self.leaving: dict[tuple[str, str], int] = {}
         self.evicted: list[list[str]] = []
         self.made = 0

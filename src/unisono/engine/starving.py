@@ -7,8 +7,10 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.actions.enqueue import closed
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle import Cycle
-from unisono.engine.eviction import Evictions, Rule
+from unisono.engine.eviction import Evictions
+from unisono.engine.freeable import Rule
 from unisono.engine.job_state import JobState
+from unisono.engine.standing import Standing
 
 
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
@@ -33,6 +35,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
 
     """
     hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
+    standing = Standing.of(cycle, job)
     hopeless: set[tuple[int, str]] = set()
     for task in tasks:
         if not hooks.starving(job):
@@ -40,7 +43,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         alike = (task.pod_class.id, task.role)
         if alike in hopeless or not _may_take(cycle, job, task, rule) or not _prefilter(cycle, task):
             continue
-        if not evictions.make_room(job, task, rule):
+        if not evictions.make_room(standing, task, rule):
             hopeless.add(alike)
     needed = any(placement.status is TaskStatus.RELEASING for placement in cycle.transaction.log[mark:])
     if needed and hooks.vote("pipelined", job) is None:

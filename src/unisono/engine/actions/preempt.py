@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import Purpose
+from unisono.engine.config_arguments import argument_value
+from unisono.engine.config_names import ACTION_ARGUMENTS
 from unisono.engine.cycle import Cycle
-from unisono.engine.eviction import Among, Rule, evictions_of
+from unisono.engine.eviction import evictions_of
+from unisono.engine.freeable import Among, Rule
 from unisono.engine.job_state import JobState
 from unisono.engine.starving import place_starving, starving_jobs
 
-BETWEEN_JOBS = Rule(Purpose.PREEMPT, Among.QUEUE, within_quota=True, scored=True)
-WITHIN_JOB = Rule(Purpose.PREEMPT, Among.JOB, within_quota=True, scored=True)
+_ARGUMENTS = {argument.key: argument for argument in ACTION_ARGUMENTS["preempt"]}
+_CANDIDATES = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute", "maxCandidateNodesAbsolute")
 
 
 def run(cycle: Cycle) -> None:
@@ -19,15 +22,31 @@ def run(cycle: Cycle) -> None:
     A job gets all the places that it needs, or takes nothing from others. Within a job each task counts for itself.
     """
     by_queue = starving_jobs(cycle)
+    between_jobs, within_job = _rules(cycle)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in by_queue)
     while len(queues):
         queue = queues.pop()
         jobs = cycle.orders.jobs(by_queue[queue.name])
         while len(jobs):
             job = jobs.pop()
-            place_starving(cycle, evictions_of(cycle), job, _waiting(cycle, job), BETWEEN_JOBS)
+            place_starving(cycle, evictions_of(cycle), job, _waiting(cycle, job), between_jobs)
         for job in by_queue[queue.name]:
-            _within(cycle, job)
+            _within(cycle, job, within_job)
+
+
+def _rules(cycle: Cycle) -> tuple[Rule, Rule]:
+    """Between jobs and within a job; in topology-aware mode several nodes are compared."""
+    given = cycle.config.arguments_of("preempt")
+    number = cycle.session.nodes.size
+    compared = 0
+    if argument_value(_ARGUMENTS["enableTopologyAwarePreemption"], given):
+        share, least, most = (argument_value(_ARGUMENTS[key], given) for key in _CANDIDATES)
+        compared = max(min(max(number * share // 100, least), most, number), 1)
+    between, within = (
+        Rule(Purpose.PREEMPT, among, within_quota=True, scored=True, compared=compared)
+        for among in (Among.QUEUE, Among.JOB)
+    )
+    return between, within
 
 
 def _waiting(cycle: Cycle, job: JobState) -> list[Task]:
@@ -35,12 +54,12 @@ def _waiting(cycle: Cycle, job: JobState) -> list[Task]:
     return cycle.pending(job, best_effort=False) + cycle.pending(job, best_effort=True)
 
 
-def _within(cycle: Cycle, job: JobState) -> None:
+def _within(cycle: Cycle, job: JobState, rule: Rule) -> None:
     """Better tasks of a job take the places of worse ones until one finds none."""
     if len({task.priority for task in job.record.tasks.values()}) < 2:
         return
     for task in _waiting(cycle, job):
         if not cycle.hooks.starving(job):
             return
-        if not place_starving(cycle, evictions_of(cycle), job, [task], WITHIN_JOB):
+        if not place_starving(cycle, evictions_of(cycle), job, [task], rule):
             return
