@@ -33,6 +33,26 @@ class Metrics:
             buckets=_exponential(1, 5000, 20),
             registry=registry,
         )
+        self._actions = Histogram(
+            "volcano_action_scheduling_latency_milliseconds",
+            "Time of one action in a cycle.",
+            ["action"],
+            buckets=_exponential(1, 2000, 20),
+            registry=registry,
+        )
+        self._plugins = Histogram(
+            "volcano_plugin_scheduling_latency_milliseconds",
+            "Time of one plug-in in a cycle: opening, all its other hooks together, closing.",
+            ["plugin", "OnSession"],
+            buckets=_exponential(0.1, 100, 15),
+            registry=registry,
+        )
+        self._switched_off = Counter(
+            "unisono_scheduler_plugins_switched_off",
+            "Cycles in which a plug-in raised, took too long or could not be built.",
+            ["plugin"],
+            registry=registry,
+        )
         self.job_latency = Histogram(
             "volcano_e2e_job_scheduling_latency_milliseconds",
             "Age of the job when one of its tasks was bound.",
@@ -103,6 +123,20 @@ class Metrics:
         self.binds_in_flight = Gauge("unisono_scheduler_binds_in_flight", "Binds on their way.", registry=registry)
         self._jobs: set[str] = set()
         self._scalars: dict[str, set[str]] = {}
+
+    def stages(self, seconds: Mapping[str, float]) -> None:
+        """Observe what actions and plug-ins took; see `unisono.engine.decisions.Decisions`."""
+        for stage, taken in seconds.items():
+            kind, _, rest = stage.partition("/")
+            if kind == "actions":
+                self._actions.labels(rest).observe(taken * 1000)
+            elif kind == "plugins":
+                name, _, part = rest.rpartition("/")
+                self._plugins.labels(name, f"OnSession{part.capitalize()}").observe(taken * 1000)
+
+    def plugin_switched_off(self, name: str) -> None:
+        """Count one cycle without the plug-in."""
+        self._switched_off.labels(name).inc()
 
     def evicted(self, action: str) -> None:
         """Count one eviction."""

@@ -16,6 +16,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -125,7 +126,7 @@ class Scheduler:
         self._clock, self._period, self._seed = clock, period, seed
         self._debounce, self._gather_seconds = debounce, gather
         self._source = config_source or FixedConfig()
-        self._decide = decide or _engine()
+        self._decide = decide or _engine(clock.monotonic)
         self._runner = runner or asyncio.to_thread
         self.metrics = Metrics(registry)
         self.events = EventRecorder(client, "unisono-scheduler", clock=clock)
@@ -258,6 +259,9 @@ class Scheduler:
         for violation in decisions.violations:
             self.metrics.violations.inc()
             _log.error("cycle.violation", subject=violation.subject, error=violation.message)
+        self.metrics.stages(decisions.seconds)
+        for name in decisions.plugins_off:
+            self.metrics.plugin_switched_off(name)
         self._evict(decisions.evictions)
         sent = self._binder.submit(decisions.binds)
         self._binds += len(sent)
@@ -320,7 +324,7 @@ class Scheduler:
         self._config_error = self._source.error
 
 
-def _engine() -> Decide:
+def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.engine import run
 
-    return run
+    return partial(run, monotonic=monotonic)

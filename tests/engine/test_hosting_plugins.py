@@ -1,0 +1,175 @@
+"""Plug-ins from outside: the worked example of docs/plugins.md, entry points, failures and the time limit."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from support.build import START, cluster, config, gang, node, nodes, placed, schedule
+from unisono import engine
+from unisono.engine.config import SchedulerConfig, load_config
+from unisono.engine.plugin import HOOK_FLAGS, Plugin
+from unisono.engine.plugins.registry import find
+from unisono.engine.verdict import Cause
+from unisono.errors import ConfigError
+from unisono.scheduler.metrics import Metrics
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(SETTINGS,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+class Watch:
+    """A clock that plug-ins move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_worked_example_is_short_and_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len([line for line in EXAMPLE.splitlines() if line.strip()]) < 20
+    module = ModuleType("company_plugins")
+    exec(EXAMPLE, module.__dict__)
+    monkeypatch.setitem(sys.modules, "company_plugins", module)
+    settings = load_config(SETTINGS)
+    assert settings.plugin_time_limit == 0.5
+    dear, cheap = node("a", cpu=1, labels={"cost": "9"}), node("b", cpu=1, labels={"cost": "2"})
+    kept = node("c", cpu=4, labels={"reserved-for": "x"})
+    assert placed(schedule(cluster(dear, cheap, kept, gang("j", 1)), settings)) == {"j-w-0": "b"}
+    decisions = schedule(cluster(kept, gang("j", 1)), settings)
+    assert decisions.verdicts["ns/j"].message.endswith(
+        "0/1 nodes are unavailable: 1 node(s) were reserved for others."
+    )
+    selecting = gang("j", 1, selector={"reserved-for": "x"})
+    assert placed(schedule(cluster(kept, selecting), settings)) == {"j-w-0": "c"}
+
+
+def test_the_documented_hooks_exist() -> None:
+    table = PAGE.split("## The hooks", 1)[1].split("Rules:", 1)[0]
+    documented = set(re.findall(r"`(\w+)\(", table))
+    assert documented - {"open", "close"} <= set(HOOK_FLAGS)
+    assert documented >= {"job_key", "enqueueable", "allocatable", "static_filter", "filter", "score", "victims"}
+
+
+def test_an_installed_package_registers_a_plugin_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "company_cheap.py").write_text(EXAMPLE)
+    info = tmp_path / "company_cheap-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: company-cheap\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[unisono.plugins]\ncheap = company_cheap:Cheap\ngang = company_cheap:Cheap\nbroken = company_cheap:Nothing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        found = find("cheap")
+        assert found is not None
+        assert found.__module__ == "company_cheap"
+        assert find("gang").__module__ == "unisono.engine.plugins.gang"  # type: ignore[union-attr]
+        settings = load_config("actions: allocate\ntiers:\n- plugins:\n  - name: cheap\n    arguments: {x: 1}\n")
+        state = cluster(node("a", labels={"cost": "9"}), node("b"), gang("j", 1))
+        assert placed(schedule(state, settings)) == {"j-w-0": "b"}
+        with pytest.raises(ConfigError, match="plug-in broken cannot be imported"):
+            load_config("actions: allocate\ntiers:\n- plugins:\n  - name: broken\n")
+    finally:
+        sys.modules.pop("company_cheap", None)
+
+
+def slow(watch: Watch, hook: str, seconds: float, answer: Any) -> type[Plugin]:
+    """A plug-in one hook of which takes so long."""
+
+    def method(self: Plugin, *_: Any) -> Any:
+        watch.now += seconds
+        return answer
+
+    return type("Slow", (Plugin,), {"name": "slow", hook: method})
+
+
+def run(state: Any, settings: SchedulerConfig, plugin: type[Plugin], watch: Watch) -> Any:
+    return engine.run(
+        state.snapshot(), settings, START + 1000.0, plugins={plugin.name: plugin}, monotonic=watch
+    )
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer"),
+    [("open", None), ("job_key", 0), ("static_filter", ()), ("score", None), ("ready", True), ("placed", None)],
+)
+def test_a_plugin_that_takes_too_long_is_off_for_the_cycle_and_named(hook: str, answer: Any) -> None:
+    watch = Watch()
+    state = cluster(nodes(2, cpu=2), gang("a", 2), gang("b", 9))
+    settings = config(("slow", "gang"), ("predicates",))
+    decisions = run(state, settings, slow(watch, hook, 2.5, answer), watch)
+    assert {bind.job for bind in decisions.binds} == {"ns/a"}
+    assert [v.message for v in decisions.violations] == [
+        "plug-in slow took 2.5 s of this cycle (its limit is 1 s) and is off for this cycle"
+    ]
+    assert decisions.plugins_off == ["slow"]
+    assert watch.now == 2.5, "it is asked no more"
+
+
+def test_the_time_of_a_plugin_adds_up_over_its_calls() -> None:
+    watch = Watch()
+    state = cluster(nodes(2, cpu=2), [gang(f"j{i}", 9) for i in range(8)])
+    decisions = run(state, config(("slow", "gang")), slow(watch, "job_key", 0.3, 0), watch)
+    assert decisions.plugins_off == ["slow"]
+    assert watch.now == pytest.approx(1.2)
+
+
+def test_without_a_clock_nothing_is_measured_and_nobody_is_too_slow() -> None:
+    watch = Watch()
+    state = cluster(nodes(2, cpu=2), gang("a", 2))
+    plugin = slow(watch, "job_key", 100.0, 0)
+    decisions = schedule(state, config(("slow", "gang")), plugins={"slow": plugin})
+    assert (decisions.seconds, decisions.plugins_off) == ({}, [])
+
+
+def test_seconds_by_action_and_plugin_reach_the_metrics() -> None:
+    watch = Watch()
+    state = cluster(nodes(2, cpu=2), gang("a", 2))
+    decisions = run(state, config(("slow", "gang"), ("predicates",)), slow(watch, "static_filter", 0.25, ()), watch)
+    assert decisions.seconds["actions/allocate"] == 0.25
+    assert decisions.seconds["plugins/slow/hooks"] == 0.25
+    assert decisions.seconds["plugins/predicates/hooks"] == 0.0
+    metrics = Metrics()
+    metrics.stages(decisions.seconds)
+    metrics.plugin_switched_off("slow")
+    value = metrics.registry.get_sample_value
+    assert value("volcano_action_scheduling_latency_milliseconds_sum", {"action": "allocate"}) == 250
+    labels = {"plugin": "slow", "OnSession": "OnSessionHooks"}
+    assert value("volcano_plugin_scheduling_latency_milliseconds_sum", labels) == 250
+    assert value("unisono_scheduler_plugins_switched_off_total", {"plugin": "slow"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("", 1.0), ("{timeLimit: 250ms}", 0.25), ("{timeLimit: 1m30s}", 90.0)]
+)
+def test_the_time_limit_is_read_from_the_configuration(text: str, limit: float) -> None:
+    more = f"configurations:\n- name: plugins\n  arguments: {text}\n" if text else ""
+    assert load_config(f"actions: allocate\n{more}").plugin_time_limit == limit
+
+
+def test_a_mistyped_argument_of_the_plugins_is_named() -> None:
+    with pytest.raises(ConfigError, match="unknown argument timelimit of the plug-ins; did you mean timeLimit"):
+        load_config("actions: allocate\nconfigurations:\n- name: plugins\n  arguments: {timelimit: 1s}\n")
+
+
+def test_every_waiting_job_is_told_which_plugins_are_off() -> None:
+    def fail(self: Plugin, *_: Any) -> Any:
+        raise RuntimeError("broken")
+
+    broken = type("Broken", (Plugin,), {"name": "broken", "score": fail})
+    state = cluster(nodes(1, cpu=1), gang("a", 1), gang("b", 3, created=1))
+    decisions = schedule(state, config(("gang", "broken"), ("predicates",)), plugins={"broken": broken})
+    verdict = decisions.verdicts["ns/b"]
+    assert verdict.cause is Cause.TOO_LARGE
+    assert verdict.plugins_off == ("broken",)
