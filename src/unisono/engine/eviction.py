@@ -45,31 +45,21 @@ class Evictions:
             return False
         freeable = self.pool.of(standing.job, task, rule)
         points = self._points(task, freeable, rule)
-        best = -1
-        cost: Cost = ()
-        compared = 0
-        while compared <= rule.compared:
+        tried: list[tuple[Cost, int]] = []
+        while True:
             column = int(points.argmax())
-            if points[column] == NOWHERE:
+            if points[column] == NOWHERE or (rule.compared and len(tried) == rule.compared):
                 break
             points[column] = NOWHERE
             mark = self.cycle.transaction.checkpoint()
-            if not self._free(standing, task, column, rule, freeable):
+            victims = self._take(standing, task, column, rule, freeable)
+            if victims is None:
                 continue
-            victims = [p.tasks[0] for p in self.cycle.transaction.log[mark:]]
             if not rule.compared or not victims:
-                self.cycle.transaction.place_on(standing.job, task, column, pipelined=True)
                 return True
-            compared += 1
+            tried.append((_cost(victims), column))
             self.rollback(mark)
-            if best < 0 or _cost(victims) < cost:
-                best, cost = column, _cost(victims)
-            if compared == rule.compared:
-                break
-        if best < 0 or not self._free(standing, task, best, rule, freeable):
-            return False
-        self.cycle.transaction.place_on(standing.job, task, best, pipelined=True)
-        return True
+        return bool(tried) and self._take(standing, task, min(tried)[1], rule, freeable) is not None
 
     def _points(self, task: Task, freeable: Freeable, rule: Rule) -> FloatArray:
         """``[N]`` how good each node is, ``-inf`` where not even all that could go would make room."""
@@ -98,12 +88,30 @@ class Evictions:
 
     # ---- one node
 
-    def _free(self, standing: Standing, task: Task, column: int, rule: Rule, freeable: Freeable) -> bool:
-        """Evict on the node until the task fits; False, and nothing changed, when it never does."""
-        if self._fits(standing.job, task, column, rule):
-            return True
-        victims = self._victims(standing.job, task, column, rule, freeable)
-        return bool(victims) and self._evict_until(standing, task, column, rule, victims)
+    def _take(self, standing: Standing, task: Task, column: int, rule: Rule, freeable: Freeable) -> list[Task] | None:
+        """Evict on the node until the task fits, and promise it the place.
+
+        Returns:
+            the victims; None, and nothing changed, when the node cannot be had.
+
+        """
+        transaction = self.cycle.transaction
+        mark = transaction.checkpoint()
+        if not self._fits(standing.job, task, column, rule):
+            victims = self._victims(standing.job, task, column, rule, freeable)
+            if not victims or not self._evict_until(standing, task, column, rule, victims):
+                return None
+        gone = [placement.tasks[0] for placement in transaction.log[mark:]]
+        transaction.place_on(standing.job, task, column, pipelined=True)
+        if rule.among is Among.OTHER_QUEUES and not all(
+            standing.holds_against(self.cycle, task, victim, self._job_of(victim)) for victim in gone
+        ):
+            self.rollback(mark)
+            return None
+        return gone
+
+    def _job_of(self, victim: Task) -> JobState:
+        return self.index.jobs.states[self.index.job[self.index.at(victim)]]
 
     def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
         """The task could start on the node once what is being released there is gone."""
@@ -172,11 +180,10 @@ class Evictions:
         return False
 
     def _evict_for_good(self, standing: Standing, victim: Task, column: int, rule: Rule) -> bool:
-        """Evict a task unless its job could win the place back."""
+        """Evict a task unless its job would be served before the one that wants its place."""
         mark = self.cycle.transaction.checkpoint()
         self.evict(victim, column, rule.purpose.value)
-        job = self.index.jobs.states[self.index.job[self.index.at(victim)]]
-        if standing.holds_against(self.cycle, job, victim.pod_class):
+        if rule.among is Among.OTHER_QUEUES or standing.served_before(self.cycle, self._job_of(victim)):
             return True
         self.rollback(mark)
         return False
@@ -197,8 +204,7 @@ class Evictions:
 
     def evict(self, victim: Task, column: int, reason: str) -> None:
         """Evict one task; undone by `rollback`."""
-        job = self.index.jobs.states[self.index.job[self.index.at(victim)]]
-        self.cycle.transaction.evict(job, victim, column, reason)
+        self.cycle.transaction.evict(self._job_of(victim), victim, column, reason)
         self.pool.note(victim, column, alive=False)
 
     def rollback(self, mark: int) -> list[Placement]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.engine.answers import Purpose
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Key
@@ -29,19 +30,23 @@ class Standing:
         """The standing of a job as it is now."""
         return cls(job, cycle.orders.queue_key(job.queue), cycle.orders.job_key(job))
 
-    def holds_against(self, cycle: Cycle, victim: JobState, pod_class: PodClass) -> bool:
-        """Whether ``victim``, which has just lost a task of the class, will be served later or has no claim to it.
+    def served_before(self, cycle: Cycle, victim: JobState) -> bool:
+        """Whether a job of the same queue that has just lost a task will be served later; tasks of one job always."""
+        return victim is self.job or self.job_key < cycle.orders.job_key(victim)
 
-        Jobs of one queue are served by job order, others by queue order; else the victim's queue must have no room for
-        the task, or must not be allowed to take it back from others.
+    def holds_against(self, cycle: Cycle, taken: Task, lost: Task, victim: JobState) -> bool:
+        """Whether ``victim``, of another queue, which lost the task ``lost`` for ``taken``, cannot take it back.
+
+        Its queue comes later, or has no room for the task, or may not reclaim for it, or may not reclaim from this one.
         """
-        if victim is self.job:
-            return True
-        if victim.queue is self.job.queue:
-            return self.job_key < cycle.orders.job_key(victim)
-        return (
+        hooks, pod_class = cycle.hooks, lost.pod_class
+        if (
             self.queue_key < cycle.orders.queue_key(victim.queue)
-            or cycle.hooks.headroom(victim.queue, pod_class, 1) < 1
-            or cycle.hooks.overused(victim.queue) is not None
-            or cycle.hooks.first("preemptive", victim.queue, [pod_class]) is not None
-        )
+            or hooks.headroom(victim.queue, pod_class, 1) < 1
+            or hooks.overused(victim.queue) is not None
+            or hooks.first("preemptive", victim.queue, [pod_class]) is not None
+        ):
+            return True
+        if not taken.preemptable or not self.job.queue.record.reclaimable:
+            return True
+        return not hooks.victims(victim, lost, [taken], Purpose.RECLAIM).any()
