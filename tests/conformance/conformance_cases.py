@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from conformance_hypernodes import hyper_nodes_of, lowest_tier
+
 from unisono import engine
 from unisono.api import kinds
 from unisono.api.decode import decode
@@ -24,7 +26,7 @@ VARIABLE = "UNISONO_CONFORMANCE_CASES"
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 NOW = 1_767_312_000.0  # 2026-01-02T00:00:00Z, when the differential clusters were made
 
-KIND_ORDER = ("Namespace", "PriorityClass", "Queue", "Node", "PodGroup", "Pod")
+KIND_ORDER = ("Namespace", "PriorityClass", "Queue", "Node", "HyperNode", "PodGroup", "Pod")
 
 KNOWN_DIFFERENCES: dict[str, str] = {
     "scheduler_plugins_drf-001": "its test compares what jobs hold, which agrees, and records no binds",
@@ -105,7 +107,8 @@ def config_of(case: dict[str, Any]) -> SchedulerConfig:
 
 def run_case(case: dict[str, Any]) -> tuple[ClusterState, Any]:
     """One cycle; a broken invariant or a plug-in that raised is a failure of its own."""
-    state = cluster_of(case["objects"])
+    others = [value for value in case["objects"] if value["kind"] != "HyperNode"]
+    state = cluster_of([*others, *hyper_nodes_of(case)])
     return state, engine.run(state.snapshot(), config_of(case), NOW)
 
 
@@ -156,16 +159,9 @@ def _compare_domains(case: dict[str, Any], binds: dict[str, str]) -> list[str]:
     wanted = case["expect"].get("bindCountsPerHyperNode")
     if wanted is None:
         return []
-    leaf = {node: name for name, nodes in _lowest_tier(case).items() for node in nodes}
+    leaf = {node: name for name, nodes in lowest_tier(case).items() for node in nodes}
     counts = sorted(Counter(leaf[node] for node in binds.values()).values())
     return [] if counts == wanted else [f"binds per HyperNode {counts} instead of {wanted}"]
-
-
-def _lowest_tier(case: dict[str, Any]) -> dict[str, list[str]]:
-    hyper_nodes = [o for o in case["objects"] if o["kind"] == "HyperNode"]
-    lowest = min(h["spec"]["tier"] for h in hyper_nodes)
-    names = [h["metadata"]["name"] for h in hyper_nodes if h["spec"]["tier"] == lowest]
-    return {name: case.get("hyperNodeRealNodes", {}).get(name, []) for name in names}
 
 
 def outcome(case: dict[str, Any], decisions: Any) -> dict[str, dict[str, int]]:

@@ -162,6 +162,19 @@ class HyperNodeTree:
         starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
         return np.concatenate(self.columns), starts[filled].astype(np.intp), filled
 
+    @cached_property
+    def _holders(self) -> tuple[Index, Index]:
+        """HyperNodes after one another, by node column, and where each column begins (one entry more at the end)."""
+        flat = self._flat[0]
+        owners = np.repeat(np.arange(len(self), dtype=np.intp), [len(columns) for columns in self.columns])
+        order = np.argsort(flat, kind="stable")
+        return owners[order], np.searchsorted(flat[order], np.arange(len(self.leaf) + 1)).astype(np.intp)
+
+    def holders(self, column: int) -> Index:
+        """All HyperNodes that hold a node, the root included."""
+        owners, starts = self._holders
+        return owners[starts[column] : starts[column + 1]]
+
     def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Sum of ``values`` (``[..., N]``) over the nodes of each HyperNode: ``[..., H]``."""
         flat, starts, filled = self._flat

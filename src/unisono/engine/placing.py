@@ -23,10 +23,20 @@ class Worksheet:
     def __bool__(self) -> bool:
         return self._run < len(self._runs)
 
+    def copy(self) -> Worksheet:
+        """Another sheet with the same tasks left."""
+        other = Worksheet([])
+        other._runs, other._run, other._at = self._runs, self._run, self._at
+        return other
+
     def rest(self) -> list[Task]:
         """What is left of the present run; at least one task."""
         run = self._runs[self._run]
         return run[self._at :] if self._at else run
+
+    def left(self) -> list[Task]:
+        """Everything that is left, in order."""
+        return [task for run in self._runs[self._run :] for task in run][self._at :]
 
     def done(self, number: int) -> None:
         """Take ``number`` tasks off the present run."""
@@ -71,7 +81,7 @@ def _place_until_ready(cycle: Cycle, job: JobState, sheet: Worksheet) -> None:
             continue
         room = hooks.headroom(job.queue, first.pod_class, len(tasks))
         if room == 0:
-            _refuse(cycle, job, first)
+            refuse(cycle, job, first)
             sheet.done(len(tasks))
             continue
         allocated, tried = _place_run(cycle, job, tasks[:room], max(missing, 1))
@@ -82,11 +92,12 @@ def _place_until_ready(cycle: Cycle, job: JobState, sheet: Worksheet) -> None:
                 return
             continue
         sheet.done(len(tasks))
-        if not _worth_going_on(cycle, job):
+        if not worth_going_on(cycle, job):
             return
 
 
-def _refuse(cycle: Cycle, job: JobState, task: Task) -> None:
+def refuse(cycle: Cycle, job: JobState, task: Task) -> None:
+    """Note that a quota lets the job have no more tasks of this kind."""
     report = cycle.report(job)
     if report.quota is None:
         report.quota = cycle.hooks.allocatable(job.queue, task.pod_class)
@@ -103,7 +114,7 @@ def _place_run(cycle: Cycle, job: JobState, tasks: list[Task], wanted: int) -> t
     first = tasks[0]
     reason = cycle.hooks.prefilter(first) if cycle.hooks.has("prefilter") else None
     if reason is not None:
-        _note_failure(cycle, job, first, cycle.fits.refused(reason))
+        note_failure(cycle, job, first, cycle.fits.refused(reason))
         return 0, 0
     if first.nominated_node and (status := _place_nominated(cycle, job, first)) is not None:
         return int(status is TaskStatus.ALLOCATED), 1
@@ -114,7 +125,7 @@ def _place_run(cycle: Cycle, job: JobState, tasks: list[Task], wanted: int) -> t
         columns = cycle.transaction.place(job, tasks, cycle.tables.of(first.pod_class, future=True))
         if columns:
             return 0, len(columns)
-    _note_failure(cycle, job, first, cycle.fits.errors(first.pod_class))
+    note_failure(cycle, job, first, cycle.fits.errors(first.pod_class))
     return 0, 0
 
 
@@ -132,7 +143,8 @@ def _place_nominated(cycle: Cycle, job: JobState, task: Task) -> TaskStatus | No
     return None
 
 
-def _note_failure(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:
+def note_failure(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:
+    """Note that no node takes a task."""
     report = cycle.report(job)
     if task.role:
         report.failed_roles.add(task.role)
@@ -140,7 +152,7 @@ def _note_failure(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) ->
         report.task, report.fit = task, errors
 
 
-def _worth_going_on(cycle: Cycle, job: JobState) -> bool:
+def worth_going_on(cycle: Cycle, job: JobState) -> bool:
     """After a task found no node: could the job still become ready with its other tasks (Volcano's rule)?"""
     if job.min_member >= job.size:
         return False

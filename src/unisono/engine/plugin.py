@@ -34,7 +34,13 @@ victims               preemptable (PREEMPT), reclaimable (RECLAIM),          int
 shuffled              victim                                                 union; the first tier with any decides
 retained              victim                                                 union; what it names stays
 victim_jobs           as victims                                             and within a tier, or over the tiers
-victim_queue_key      (always on)                                            all keys form one tuple, lowest is taken first
+victim_queue_key      (always on)                                            all keys form one tuple, lowest goes first
+group_key             sub_job_order                                          all keys form one tuple, lowest first
+group_ready           sub_job_ready                                          and; jobs without sub-groups are asked ``ready``
+group_pipelined       sub_job_pipelined                                      as pipelined, for one sub-group
+domain_gradients      hyper_node_gradient                                    first answer; none: all nodes at once
+domain_points         hyper_node_order                                       sum
+group_score           node_order                                             sum
 placed, removed       (always on)                                            all called, in order
 moved                 (always on)                                            all called, in order
 annotations           (always on)                                            merged, later plug-ins win
@@ -58,6 +64,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from unisono.engine.answers import (
     BoolArray,
     FloatArray,
@@ -77,6 +86,7 @@ if TYPE_CHECKING:
     from unisono.cluster.status import TaskStatus
     from unisono.engine.config import PluginConfig
     from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.topology.groups import SubGroup
     from unisono.engine.victims import VictimJobs
     from unisono.engine.view import NodeView
 
@@ -91,6 +101,7 @@ class Plugin:
         name: as the configuration names it.
         reach: how far a placement changes ``filter`` and ``score``: ROW unless the class says otherwise.
         scope: what ``filter``, ``score``, ``static_filter``, ``static_score`` depend on besides pod class and nodes.
+        momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
         pure: ``filter`` and ``score`` depend on nothing but the pod class (and scope) and the arrays of the view, not
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
@@ -107,6 +118,7 @@ class Plugin:
     reach: ClassVar[Reach] = Reach.ROW
     scope: ClassVar[Scope] = Scope.CLASS
     pure: ClassVar[bool] = True
+    momentary: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     order_reach: ClassVar[Reach] = Reach.ROW
 
@@ -309,6 +321,38 @@ class Plugin:
         """
         raise NotImplementedError
 
+    # ---- topology
+
+    def group_key(self, group: SubGroup) -> Key:
+        """Lower is placed first, among the sub-groups of one job."""
+        raise NotImplementedError
+
+    def group_ready(self, group: SubGroup) -> bool:
+        """Whether enough tasks of a sub-group hold a place."""
+        raise NotImplementedError
+
+    def group_pipelined(self, group: SubGroup) -> Vote | Refusal:
+        """Whether allocated and pipelined tasks together would make the sub-group ready."""
+        raise NotImplementedError
+
+    def domain_gradients(
+        self, job: JobState, group: SubGroup | None, top: int, *, evict: bool
+    ) -> Sequence[Sequence[int]] | None:
+        """HyperNodes (positions in ``session.snapshot.hyper_nodes``) to try for a job, or one sub-group of it.
+
+        The first list is tried first, and only if none of it works the next; all are ``top`` or below it. ``evict``:
+        tasks may be evicted there. None abstains.
+        """
+        raise NotImplementedError
+
+    def domain_points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
+        """Points per HyperNode of one gradient: where the sub-group is placed best."""
+        raise NotImplementedError
+
+    def group_score(self, group: SubGroup, columns: npt.NDArray[np.intp]) -> FloatArray | None:
+        """Points per node column for the next task of a sub-group that wants a topology; None: not concerned."""
+        raise NotImplementedError
+
     # ---- events
 
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
@@ -364,6 +408,12 @@ HOOK_FLAGS: dict[str, str] = {
     "retained": "victim",
     "victim_jobs": "",
     "victim_queue_key": "",
+    "group_key": "sub_job_order",
+    "group_ready": "sub_job_ready",
+    "group_pipelined": "sub_job_pipelined",
+    "domain_gradients": "hyper_node_gradient",
+    "domain_points": "hyper_node_order",
+    "group_score": "node_order",
     "placed": "",
     "removed": "",
     "moved": "",

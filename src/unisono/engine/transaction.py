@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -16,7 +17,20 @@ from unisono.cluster.status import CLAIMS, HOLDS, TaskStatus
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState
 from unisono.engine.session import Session
-from unisono.engine.tables import CandidateTable
+from unisono.engine.tables import Demand
+
+
+class Taker(Protocol):
+    """Finds the best nodes for a run of equal tasks: a table of candidates, or one seen through a domain."""
+
+    @property
+    def demand(self) -> Demand:
+        """What is placed."""
+        ...
+
+    def take(self, wanted: int) -> list[int]:
+        """Place up to ``wanted`` tasks; returns their nodes' columns."""
+        ...
 
 
 @dataclass(slots=True)
@@ -62,7 +76,7 @@ class Transaction:
 
     # ---- operations
 
-    def place(self, job: JobState, tasks: Sequence[Task], table: CandidateTable) -> list[int]:
+    def place(self, job: JobState, tasks: Sequence[Task], table: Taker) -> list[int]:
         """Place a run of pending tasks of one class and role on the best nodes, as many as find room.
 
         Returns:

@@ -7,6 +7,12 @@ from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Heap
 from unisono.engine.placing import Worksheet, place_job
+from unisono.engine.topology.groups import is_grouped
+from unisono.engine.topology.place import place_grouped
+from unisono.engine.topology.solve import GroupSheet
+
+
+Sheet = Worksheet | GroupSheet
 
 
 def run(cycle: Cycle) -> None:
@@ -29,7 +35,7 @@ def run(cycle: Cycle) -> None:
                 break
             job = jobs.pop()
             sheet = sheets[job.key]
-            if place_job(cycle, job, sheet) and sheet:
+            if _place(cycle, job, sheet) and sheet:
                 jobs.push(job)
             if len(queues):
                 break
@@ -37,11 +43,18 @@ def run(cycle: Cycle) -> None:
             queues.push(queue)
 
 
-def _prepare(cycle: Cycle) -> tuple[dict[str, Worksheet], dict[str, Heap[JobState]]]:
+def _place(cycle: Cycle, job: JobState, sheet: Sheet) -> bool:
+    if isinstance(sheet, GroupSheet):
+        return place_grouped(cycle, job, sheet)
+    return place_job(cycle, job, sheet)
+
+
+def _prepare(cycle: Cycle) -> tuple[dict[str, Sheet], dict[str, Heap[JobState]]]:
     """Worksheets of the jobs to serve, and heaps of them by queue."""
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
-    sheets: dict[str, Worksheet] = {}
+    sheets: dict[str, Sheet] = {}
+    tree = cycle.session.snapshot.hyper_nodes
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
         if not _may_run(cycle, job, admits_all=admits_all):
@@ -52,7 +65,8 @@ def _prepare(cycle: Cycle) -> tuple[dict[str, Worksheet], dict[str, Heap[JobStat
             continue
         tasks = cycle.pending(job, best_effort=False)
         if tasks:
-            sheets[job.key] = Worksheet(tasks)
+            grouped = is_grouped(job, tree)
+            sheets[job.key] = GroupSheet.of(cycle, job, tasks) if grouped else Worksheet(tasks)
             by_queue.setdefault(job.queue.name, []).append(job)
     return sheets, {name: cycle.orders.jobs(jobs) for name, jobs in by_queue.items()}
 

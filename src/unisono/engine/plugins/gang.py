@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.cluster.groups import SubGroupPolicy
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
+from unisono.engine.topology.groups import groups_of, short_policies
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
+    from unisono.engine.topology.groups import SubGroup
 
 _PLACED = (*READY_STATES, TaskStatus.PIPELINED)
 
@@ -50,6 +53,12 @@ class GangPlugin(Plugin):
                 need={"pods": need},
                 have={"pods": have},
             )
+        for policy, number in self._few_groups(job):
+            return Refusal(
+                f"Not enough valid subGroups of each task for gang-scheduling: {policy.name} has {number} of "
+                f"{policy.minimum}",
+                Cause.TOO_FEW_PODS,
+            )
         have, need = job.valid_count, job.min_member
         if have < need:
             return Refusal(
@@ -62,7 +71,9 @@ class GangPlugin(Plugin):
 
     def ready(self, job: JobState) -> bool:
         """Enough tasks hold a place, in all and per role; pending BestEffort tasks count."""
-        return job.is_ready and (not job.min_task_member or not any(_short_roles(job, READY_STATES)))
+        if not job.is_ready or (job.min_task_member and any(_short_roles(job, READY_STATES))):
+            return False
+        return not job.record.sub_groups or not short_policies(self.session, job, pipelined=False)
 
     def missing(self, job: JobState) -> int:
         """The shortfall in all, or the sum of shortfalls per role if that is more."""
@@ -74,7 +85,9 @@ class GangPlugin(Plugin):
 
     def pipelined(self, job: JobState) -> Vote | Refusal:
         """Allocated and pipelined tasks together are enough."""
-        if job.is_pipelined and (not job.min_task_member or not any(_short_roles(job, _PLACED))):
+        short = job.min_task_member and any(_short_roles(job, _PLACED))
+        few = job.record.sub_groups and short_policies(self.session, job, pipelined=True)
+        if job.is_pipelined and not short and not few:
             return Vote.PERMIT
         have, need = job.ready_count + job.waiting_count, job.min_member
         return Refusal(
@@ -83,6 +96,21 @@ class GangPlugin(Plugin):
             need={"pods": need},
             have={"pods": have},
         )
+
+    def group_key(self, group: SubGroup) -> Key:
+        """Sub-groups that are not ready before ready ones."""
+        return group.ready_count >= group.minimum
+
+    def group_ready(self, group: SubGroup) -> bool:
+        """Enough tasks of the sub-group hold a place."""
+        return group.ready_count >= group.minimum
+
+    def group_pipelined(self, group: SubGroup) -> Vote | Refusal:
+        """Allocated and pipelined tasks of the sub-group together are enough."""
+        have, need = group.placed_count, group.minimum
+        if have >= need:
+            return Vote.PERMIT
+        return Refusal(f"only {have} of {need} tasks of {group.key} can get a place", Cause.NODES_FULL)
 
     def starving(self, job: JobState) -> bool:
         """Placed and pipelined tasks stay below the minimum; BestEffort tasks do not count here."""
@@ -101,6 +129,14 @@ class GangPlugin(Plugin):
             return np.ones(len(candidates), dtype=np.bool_)
         taken: Counter[tuple[str, str]] = Counter()
         return np.array([self._spare(other, taken) for other in candidates], dtype=np.bool_)
+
+    def _few_groups(self, job: JobState) -> list[tuple[SubGroupPolicy, int]]:
+        """Policies of which fewer sub-groups exist than they need."""
+        policies = job.record.sub_groups
+        if not any(policy.minimum for policy in policies):
+            return []
+        have = Counter(group.policy for group in groups_of(self.session, job))
+        return [(policy, have[at]) for at, policy in enumerate(policies) if have[at] < policy.minimum]
 
     def _spare(self, task: Task, taken: Counter[tuple[str, str]]) -> bool:
         job = self.session.job(task.job)

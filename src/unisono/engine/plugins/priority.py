@@ -14,6 +14,7 @@ from unisono.engine.plugin import Key, Plugin
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
+    from unisono.engine.topology.groups import SubGroup
 
 
 class PriorityPlugin(Plugin):
@@ -33,6 +34,10 @@ class PriorityPlugin(Plugin):
     def task_key(self, task: Task) -> Key:
         """Higher pod priority first."""
         return -task.priority
+
+    def group_key(self, group: SubGroup) -> Key:
+        """Sub-groups with the most important task first."""
+        return -group.priority
 
     def starving(self, job: JobState) -> bool:
         """Some of its pods hold no place yet."""

@@ -16,22 +16,24 @@ from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity import CapacityPlugin
 from unisono.engine.plugins.cdp import CdpPlugin
-from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
+from unisono.engine.plugins.fragmentation import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
+from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
+from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
-from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
+from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
-from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
-from unisono.engine.plugins.sla import SlaPlugin
+from unisono.engine.plugins.tdm import TdmPlugin
+from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
 
 GROUP = "unisono.plugins"
@@ -49,15 +51,17 @@ BUILT_IN: dict[str, type[Plugin]] = {
         PredicatesPlugin,
         NodeOrderPlugin,
         BinpackPlugin,
-        SlaPlugin,
-        ResourceQuotaPlugin,
-        PdbPlugin,
-        CdpPlugin,
+        NetworkTopologyAwarePlugin,
         DeviceSharePlugin,
+        FragmentationPlugin,
         SlaPlugin,
         ResourceQuotaPlugin,
         PdbPlugin,
         CdpPlugin,
+        NodeGroupPlugin,
+        TdmPlugin,
+        UsagePlugin,
+        ResourceStrategyFitPlugin,
     )
 }
 

@@ -1,0 +1,49 @@
+"""Sums of allocatable and used resources per HyperNode, kept up to date through a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.hypertree import Index
+from unisono.cluster.resources import Matrix
+
+if TYPE_CHECKING:
+    from unisono.engine.session import Session
+
+
+class DomainAmounts:
+    """Sums over the nodes of each HyperNode, for some rows of resources: ``[len(rows), H]``."""
+
+    def __init__(self, session: Session, rows: Index) -> None:
+        self.session = session
+        self.rows = rows
+        self.tree = session.snapshot.hyper_nodes
+        self._at = -1
+        self._known: Matrix = np.zeros((len(rows), 0), dtype=np.int64)
+        self._used: Matrix = self._known
+        self._allocatable: Matrix | None = None
+
+    @property
+    def allocatable(self) -> Matrix:
+        """``[len(rows), H]``."""
+        if self._allocatable is None:
+            self._allocatable = self.tree.sums(self.session.nodes.allocatable[self.rows])
+        return self._allocatable
+
+    def used(self) -> Matrix:
+        """``[len(rows), H]`` as of now: only nodes that were touched since the last call are looked at."""
+        touched = self.session.touched
+        if self._at < 0:
+            self._known = self.session.nodes.used[self.rows]
+            self._used = self.tree.sums(self._known)
+        elif self._at < len(touched):
+            for column in set(touched[self._at :]):
+                now = self.session.nodes.used[self.rows, column]
+                change = now - self._known[:, column]
+                if change.any():
+                    self._known[:, column] = now
+                    self._used[:, self.tree.holders(column)] += change[:, None]
+        self._at = len(touched)
+        return self._used

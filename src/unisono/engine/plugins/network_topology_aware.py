@@ -1,0 +1,226 @@
+"""network-topology-aware: places jobs close together in the tree of HyperNodes, and others where they disturb least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.hypertree import NOWHERE, Index
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.domain_amounts import DomainAmounts
+from unisono.engine.topology.groups import groups_of, is_grouped, limit_of
+from unisono.engine.view import NodeView
+
+if TYPE_CHECKING:
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
+    from unisono.engine.topology.groups import SubGroup
+
+_WEIGHT = Argument("weight", "int", 1, "multiplies all scores; negative means 1")
+_CPU = Argument("hypernode.binpack.cpu", "int", 1, "weight of cpu; negative means 1")
+_MEMORY = Argument("hypernode.binpack.memory", "int", 1, "weight of memory; negative means 1")
+_RESOURCES = Argument("hypernode.binpack.resources", "text", "", "further resource names, separated by commas")
+_RESOURCE = "hypernode.binpack.resources."
+_NORMAL = Argument("hypernode.binpack.normal-pod.enable", "bool", True, "score nodes for pods without topology as well")
+_FADING = Argument("hypernode.binpack.normal-pod.fading", "float", 0.8, "weight of a tier against the one below it")
+_EVICT = Argument("hypernode.gradient.evict.max-hypernodes", "int", 8, "HyperNodes in which evictions are tried")
+
+
+class NetworkTopologyAwarePlugin(Plugin):
+    """Gradients of HyperNodes, and scores of HyperNodes and nodes."""
+
+    name = "network-topology-aware"
+    known_arguments = (
+        _WEIGHT,
+        _CPU,
+        _MEMORY,
+        _RESOURCES,
+        Argument(_RESOURCE + "*", "int", 1, "weight of one of those; negative means 1"),
+        _NORMAL,
+        _FADING,
+        _EVICT,
+    )
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.weight = self._natural(_WEIGHT)
+        self.weights = {"cpu": self._natural(_CPU), "memory": self._natural(_MEMORY)}
+        for name in str(argument_value(_RESOURCES, self.arguments)).split(","):
+            if name.strip():
+                self.weights[name.strip()] = self._natural(Argument(_RESOURCE + name.strip(), "int", 1, ""))
+        self.normal = bool(argument_value(_NORMAL, self.arguments))
+        fading = float(argument_value(_FADING, self.arguments))
+        self.fading = _FADING.default if fading < 0 else fading
+        most = int(argument_value(_EVICT, self.arguments))
+        self.most_evict = _EVICT.default if most <= 0 else most
+
+    def _natural(self, argument: Argument) -> int:
+        value = int(argument_value(argument, self.arguments))
+        return 1 if value < 0 else value
+
+    def open(self, session: Session) -> None:
+        """Keep the session and its tree."""
+        self.session = session
+        self.tree = session.snapshot.hyper_nodes
+        registry = session.registry
+        known = {name: row for name in self.weights if (row := registry.find(name)) is not None}
+        self.rows: Index = np.array(list(known.values()), dtype=np.intp)
+        self.row_weights = np.array([self.weights[name] for name in known], dtype=np.float64)
+        self.amounts = DomainAmounts(session, self.rows)
+
+    # ---- domains
+
+    def domain_gradients(
+        self, job: JobState, group: SubGroup | None, top: int, *, evict: bool
+    ) -> Sequence[Sequence[int]] | None:
+        """HyperNodes below ``top`` and within the limit that may hold what is needed, tier by tier from below.
+
+        With evictions from above, and only so many as configured.
+        """
+        limit = limit_of(job, self.tree) if group is None else group.limit
+        if limit is None:
+            return [[top]]
+        at = self._place_of(job) if group is None else group.at
+        root = top
+        if at != NOWHERE:
+            allowed = self.tree.highest(at, limit)
+            if allowed == NOWHERE:
+                return []
+            if self.tree.is_above(allowed, top):
+                root = top
+            elif self.tree.is_above(top, allowed):
+                root = allowed
+            else:
+                return []
+        domains = [each for each in self.tree.below(root) if self.tree.tiers[each] <= limit]
+        if at == NOWHERE:
+            domains = self._large_enough(domains, self._minimum(job, group), evict=evict)
+        by_tier: dict[int, list[int]] = {}
+        for each in domains:
+            by_tier.setdefault(int(self.tree.tiers[each]), []).append(each)
+        gradients = [by_tier[tier] for tier in sorted(by_tier)]
+        return self._widest(gradients) if evict else gradients
+
+    def _place_of(self, job: JobState) -> int:
+        at = NOWHERE
+        for group in groups_of(self.session, job):
+            at = self.tree.common(at, group.at)
+        return at
+
+    def _minimum(self, job: JobState, group: SubGroup | None) -> Vector | None:
+        if group is None:
+            minimum = job.min_resources
+            return None if minimum is None else fitted(minimum, self.session.rows)
+        pending = [
+            task for task in group.tasks if task.key in job.record.pending and job.status(task) is TaskStatus.PENDING
+        ]
+        total = np.zeros(self.session.rows, dtype=np.int64)
+        for task in pending:
+            total += fitted(task.pod_class.vector, len(total))
+        return total
+
+    def _large_enough(self, domains: list[int], minimum: Vector | None, *, evict: bool) -> list[int]:
+        if minimum is None:
+            return domains
+        rows = np.flatnonzero(minimum)
+        nodes = self.session.nodes
+        need = minimum[rows][:, None]
+        if evict:
+            fits = (self.tree.sums_at(nodes.allocatable[rows], domains) >= need).all(axis=0)
+        else:
+            idle = nodes.allocatable[rows] - nodes.used[rows]
+            later = idle + nodes.releasing[rows] - nodes.pipelined[rows]
+            fits = (self.tree.sums_at(idle, domains) >= need).all(axis=0)
+            fits |= (self.tree.sums_at(later, domains) >= need).all(axis=0)
+        return [each for each, yes in zip(domains, np.asarray(fits).tolist(), strict=True) if yes]
+
+    def _widest(self, gradients: list[list[int]]) -> list[list[int]]:
+        chosen, left = [], self.most_evict
+        for gradient in reversed(gradients):
+            if left > 0:
+                chosen.append(gradient[:left])
+                left -= len(gradient)
+        return chosen
+
+    def domain_points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
+        """100 times the weight where the sub-group would fill a HyperNode up, 0 where it would overflow.
+
+        The weighted mean over resources of (used + request) / allocatable; the request is that of all tasks of the
+        sub-group (Volcano's formula). Equally good HyperNodes with some of its tasks get up to as much again.
+        """
+        request = np.zeros(self.session.rows, dtype=np.int64)
+        for task in group.tasks:
+            request += fitted(task.pod_class.vector, len(request))
+        where = np.array(domains, dtype=np.intp)
+        share = self._share(request[self.rows], where)
+        best = np.equal(share, share.max(initial=0.0))
+        if best.sum() > 1 and group.tasks:
+            own = np.array([self._own(group, at) for at in domains], dtype=np.float64) / len(group.tasks)
+            share = np.where(best, share + own, share)
+        return share * 100.0 * self.weight
+
+    def _own(self, group: SubGroup, at: int) -> int:
+        return sum(number for leaf, number in group.on.items() if self.tree.is_above(at, leaf))
+
+    def _share(self, request: Vector, where: Index) -> FloatArray:
+        """``[len(where)]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
+        asked = request > 0
+        total = float(self.row_weights[asked].sum())
+        if total <= 0:
+            return np.zeros(len(where), dtype=np.float64)
+        after = self.amounts.used()[asked][:, where] + request[asked][:, None]
+        capacity = self.amounts.allocatable[asked][:, where]
+        parts = self.row_weights[asked][:, None] * after / np.maximum(capacity, 1)
+        overflow = (after > capacity).any(axis=0)
+        return np.where(overflow, 0.0, parts.sum(axis=0) / total)
+
+    # ---- nodes
+
+    def group_score(self, group: SubGroup, columns: Index) -> FloatArray | None:
+        """100 times the weight in the sub-group's own HyperNode, less the higher the tier that joins the node to it."""
+        if not group.wants_topology or group.at == NOWHERE:
+            return None
+        tree, levels = self.tree, self.tree.levels
+        low, high = levels[0], levels[-1]
+        points = np.zeros(len(tree), dtype=np.float64)
+        leaves = tree.leaf[columns]
+        present = np.unique(leaves).tolist()
+        for leaf in present:
+            tier = int(tree.tiers[tree.common(group.at, leaf)])
+            same = leaf == group.at or high == low
+            points[leaf] = 1.0 if same else (high - tier) / (high - low)
+        top = max(points[leaf] for leaf in present) if present else 0.0
+        for leaf in present:
+            if points[leaf] == top:
+                points[leaf] += group.on.get(leaf, 0) / max(len(group.tasks), 1)
+        return points[leaves] * (100.0 * self.weight)
+
+    def stamp(self, pod_class: PodClass) -> int | None:
+        """Only pods of jobs without topology, where there are HyperNodes."""
+        subject = self.session.subject
+        if not self.normal or len(self.tree) == 1 or (subject is not None and is_grouped(subject, self.tree)):
+            return None
+        return -1 if pod_class.vector[self.rows[self.rows < len(pod_class.vector)]].any() else None
+
+    def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
+        """How full the HyperNodes above a node would be, lower tiers counting more.
+
+        A node outside of the HyperNodes of a tier counts as if that were full: pods without topology go there first.
+        """
+        request = fitted(pod_class.vector, self.session.rows)[self.rows]
+        share = self._share(request, np.arange(len(self.tree), dtype=np.intp))
+        points = np.zeros(nodes.size, dtype=np.float64)
+        total = 0.0
+        for tier, owner in self.tree.at_tier.items():
+            weight = self.fading ** max(tier - 1, 0)
+            points += weight * np.where(owner == NOWHERE, 1.0, share[owner])
+            total += weight
+        return points * (100.0 * self.weight / total) if total > 0 else None
