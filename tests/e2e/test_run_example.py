@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from support.plane import REPOSITORY, unisono
+from support.plane import REPOSITORY, unisono, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 
@@ -85,6 +89,28 @@ def test_a_gang_that_never_fits_says_why_and_times_out(tmp_path: Path) -> None:
     done = unisono("run", str(file), "--timeout", "8", check=False)
     assert done.returncode == 124
     assert re.search(r"waiting: .*cpu", done.stdout)
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_takes_its_processes_with_it(tmp_path: Path, name: signal.Signals) -> None:
+    flag = tmp_path / "started"
+    file = tmp_path / "long.yaml"
+    script = f"import os, pathlib, time; pathlib.Path('{flag}').write_text(str(os.getpid())); time.sleep(600)"
+    file.write_text(FAILING.replace('"raise SystemExit(3)"', f'"{script}"'))
+    run = subprocess.Popen([sys.executable, "-m", "unisono", "run", str(file)], stdout=subprocess.DEVNULL)
+    marker = f"pathlib.Path('{flag}')"
+
+    def alive() -> list[str]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found.append(path.read_bytes().decode(errors="replace"))
+        return [command for command in found if marker in command]
+
+    wait_until("the process runs", flag.exists)
+    run.send_signal(name)
+    assert run.wait(timeout=30) == 128 + name
+    assert not alive()
 
 
 def test_a_file_without_a_job_names_the_command_for_it(tmp_path: Path) -> None:

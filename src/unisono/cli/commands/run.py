@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,7 +48,27 @@ def command(
     """
     from unisono.cli.manifests import read
 
-    raise SystemExit(asyncio.run(_run(where, read(files), logs, timeout, nodes_file, output)))
+    raise SystemExit(asyncio.run(_interruptible(_run(where, read(files), logs, timeout, nodes_file, output))))
+
+
+async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """Run to the end, or until Ctrl-C or SIGTERM; either way a private control plane and its pods are taken away."""
+    task = asyncio.ensure_future(work)
+    received: list[signal.Signals] = []
+
+    def interrupt(name: signal.Signals) -> None:
+        received.append(name)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, interrupt, name)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return 128 + received[0]
 
 
 async def _run(
