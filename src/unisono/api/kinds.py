@@ -51,6 +51,29 @@ POD_DISRUPTION_BUDGETS: Kind[core.PodDisruptionBudget] = Kind(
     short_names=("pdb",),
     status_subresource=True,
 )
+PERSISTENT_VOLUMES: Kind[core.PersistentVolume] = Kind(
+    "",
+    "v1",
+    "PersistentVolume",
+    "persistentvolumes",
+    core.PersistentVolume,
+    False,
+    short_names=("pv",),
+    status_subresource=True,
+)
+STORAGE_CLASSES: Kind[core.StorageClass] = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", core.StorageClass, False, short_names=("sc",)
+)
+CSI_NODES: Kind[core.CSINode] = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", core.CSINode, False)
+RESOURCE_CLAIMS: Kind[core.ResourceClaim] = Kind(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", core.ResourceClaim, status_subresource=True
+)
+RESOURCE_SLICES: Kind[core.ResourceSlice] = Kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", core.ResourceSlice, False
+)
+DEVICE_CLASSES: Kind[core.DeviceClass] = Kind(
+    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", core.DeviceClass, False
+)
 PRIORITY_CLASSES: Kind[core.PriorityClass] = Kind(
     "scheduling.k8s.io",
     "v1",
@@ -124,9 +147,15 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     SERVICES,
     SERVICE_ACCOUNTS,
     PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     RESOURCE_QUOTAS,
     POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
     LEASES,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,

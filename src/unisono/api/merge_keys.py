@@ -87,6 +87,10 @@ LISTS: dict[str, dict[str, ListMerge]] = {
     "NamespaceStatus": {"conditions": _STATUS_BY_TYPE},
     "PodDisruptionBudgetStatus": {"conditions": _STATUS_BY_TYPE},
     "PersistentVolumeClaimStatus": {"conditions": _STATUS_BY_TYPE},
+    "ResourceClaimStatus": {
+        "reservedFor": ListMerge("uid"),
+        "devices": ListMerge("driver", "", ("driver", "device", "pool")),
+    },
     "ServiceAccount": {"secrets": _BY_NAME, "imagePullSecrets": ListMerge("name", "", ("name",))},
     "CustomResourceDefinitionStatus": {"conditions": ListMerge("type", "", ("type",))},
     "JobStatus": {"conditions": ListMerge("status")},

@@ -7,8 +7,10 @@ import base64
 from unisono.api.core.cluster import PriorityClass
 from unisono.api.core.config import Secret
 from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
+from unisono.api.core.devices import ResourceClaim
 from unisono.api.core.namespace import Namespace
 from unisono.api.core.node import Node
+from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
 from unisono.api.core.policy import ResourceQuota
 from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
 from unisono.api.core.service import Service, ServicePort
@@ -78,6 +80,30 @@ def default_claim(claim: PersistentVolumeClaim) -> None:
     claim.status.phase = claim.status.phase or "Pending"
     canonical_map(claim.spec.resources.requests)
     canonical_map(claim.spec.resources.limits)
+
+
+def default_volume(volume: PersistentVolume) -> None:
+    """A file system that is kept when its claim goes, pending until a controller looks at it."""
+    volume.spec.volume_mode = volume.spec.volume_mode or "Filesystem"
+    volume.spec.persistent_volume_reclaim_policy = volume.spec.persistent_volume_reclaim_policy or "Retain"
+    volume.status.phase = volume.status.phase or "Pending"
+    canonical_map(volume.spec.capacity)
+
+
+def default_storage_class(storage_class: StorageClass) -> None:
+    """Volumes are made at once, and deleted with their claims."""
+    storage_class.reclaim_policy = storage_class.reclaim_policy or "Delete"
+    storage_class.volume_binding_mode = storage_class.volume_binding_mode or "Immediate"
+
+
+def default_resource_claim(claim: ResourceClaim) -> None:
+    """One device where nothing is said."""
+    for request in claim.spec.devices.requests or ():
+        for part in (request.exactly, *(request.first_available or ())):
+            if part is not None:
+                part.allocation_mode = part.allocation_mode or "ExactCount"
+                if part.allocation_mode == "ExactCount" and not part.count:
+                    part.count = 1
 
 
 def default_quota(quota: ResourceQuota) -> None:

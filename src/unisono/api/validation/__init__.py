@@ -10,7 +10,7 @@ from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.api.shape import shape_of
-from unisono.api.validation import cluster, config, job, pod, policy, scheduling, service, topology
+from unisono.api.validation import cluster, config, devices, job, pod, policy, scheduling, service, storage, topology
 from unisono.api.validation.constraints import validate_shape
 from unisono.api.validation.meta import validate_meta, validate_meta_update
 
@@ -29,6 +29,10 @@ _RULES: dict[type[Object], Rules] = {
     kinds.SERVICES.struct: service.validate_service,
     kinds.SERVICE_ACCOUNTS.struct: cluster.validate_service_account,
     kinds.PERSISTENT_VOLUME_CLAIMS.struct: cluster.validate_claim,
+    kinds.PERSISTENT_VOLUMES.struct: storage.validate_volume,
+    kinds.STORAGE_CLASSES.struct: storage.validate_storage_class,
+    kinds.RESOURCE_CLAIMS.struct: devices.validate_resource_claim,
+    kinds.RESOURCE_SLICES.struct: devices.validate_resource_slice,
     kinds.RESOURCE_QUOTAS.struct: policy.validate_quota,
     kinds.POD_DISRUPTION_BUDGETS.struct: policy.validate_budget,
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,

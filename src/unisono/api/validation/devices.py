@@ -1,0 +1,60 @@
+"""Rules of resource claims and resource slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from unisono.api.core.devices import DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceSlice
+from unisono.api.field_error import FieldError, invalid, required
+from unisono.api.validation.meta import at_least, one_of
+
+
+def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> Iterator[FieldError]:
+    """Named requests, each for one thing or for one of several; the spec stays as it is."""
+    seen: set[str] = set()
+    for index, request in enumerate(claim.spec.devices.requests or ()):
+        path = f"spec.devices.requests[{index}]"
+        if not request.name:
+            yield required(f"{path}.name")
+        elif request.name in seen:
+            yield FieldError(f"{path}.name", "FieldValueDuplicate", request.name)
+        seen.add(request.name)
+        if (request.exactly is None) == (not request.first_available):
+            yield invalid(path, request, "exactly one of `exactly` or `firstAvailable` is required")
+        if request.exactly is not None:
+            yield from _request(request.exactly, f"{path}.exactly")
+        for at, alternative in enumerate(request.first_available or ()):
+            yield from _request(alternative, f"{path}.firstAvailable[{at}]")
+    if old is not None and claim.spec != old.spec:
+        yield invalid("spec", claim.spec, "field is immutable")
+
+
+def _request(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[FieldError]:
+    if not request.device_class_name:
+        yield required(f"{path}.deviceClassName")
+    yield from one_of(f"{path}.allocationMode", request.allocation_mode, ("All", "ExactCount"))
+    if request.allocation_mode == "ExactCount":
+        yield from at_least(f"{path}.count", request.count, 1)
+    elif request.count:
+        yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")
+
+
+def validate_resource_slice(resource_slice: ResourceSlice, old: ResourceSlice | None) -> Iterator[FieldError]:
+    """A driver, a pool, and one way to say which nodes."""
+    spec = resource_slice.spec
+    if not spec.driver:
+        yield required("spec.driver")
+    if not spec.pool.name:
+        yield required("spec.pool.name")
+    yield from at_least("spec.pool.resourceSliceCount", spec.pool.resource_slice_count or 0, 1)
+    ways = (spec.node_name, spec.node_selector, spec.all_nodes, spec.per_device_node_selection)
+    if sum(bool(way) for way in ways) != 1:
+        text = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+        yield invalid("spec", spec, text)
+    for path, before, after in (
+        ("spec.driver", old and old.spec.driver, spec.driver),
+        ("spec.pool.name", old and old.spec.pool.name, spec.pool.name),
+        ("spec.nodeName", old and old.spec.node_name, spec.node_name),
+    ):
+        if old is not None and before != after:
+            yield invalid(path, after, "field is immutable")
