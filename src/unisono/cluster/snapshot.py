@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.neighbours import Neighbours
@@ -37,6 +38,7 @@ class Snapshot:
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
         hyper_nodes: the tree of HyperNodes over the nodes.
+        catalogue: volumes, device claims and their classes.
         memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
 
     """
@@ -54,6 +56,7 @@ class Snapshot:
     default_priority: int
     port_holders: Mapping[str, Mapping[str, PodClass]]
     neighbours: Neighbours
+    catalogue: Catalogue
     memo: dict[Hashable, Any]
     hyper_nodes: HyperNodeTree
     quotas: Mapping[str, Mapping[str, Quota]] = field(default_factory=dict)

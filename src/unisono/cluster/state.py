@@ -13,6 +13,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PriorityClass
 from unisono.api.kind import Kind
+from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, quota_of
@@ -70,6 +71,7 @@ class ClusterState:
         self.quotas: LimitBook[Quota] = LimitBook()
         self.budgets: LimitBook[Budget] = LimitBook()
         self.node_usage: dict[str, NodeUsage] = {}
+        self.catalogue = Catalogue()
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
         self._assumed: dict[str, _Assumed] = {}
@@ -100,6 +102,9 @@ class ClusterState:
                 lambda: list(self.classes.selectors.namespace_labels),
             ),
         }
+
+        for kind, shelf in self.catalogue.shelves().items():
+            self._handlers[kind] = (shelf.put, shelf.remove, shelf.known)
 
     # ---- events
 
@@ -291,6 +296,7 @@ class ClusterState:
             default_priority=max(defaults, default=0),
             port_holders=self.port_holders,
             neighbours=self.neighbours,
+            catalogue=self.catalogue,
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
             quotas=self.quotas.by_namespace,

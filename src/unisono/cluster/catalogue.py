@@ -1,0 +1,76 @@
+"""Objects that scheduling reads as they are: volumes and their classes, device claims, slices and classes."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.core import (
+    CSINode,
+    DeviceClass,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ResourceClaim,
+    ResourceSlice,
+    StorageClass,
+)
+
+T = TypeVar("T", bound=Object)
+
+
+class Shelf(dict[str, T], Generic[T]):
+    """Objects of one kind by key."""
+
+    def put(self, obj: T) -> bool:
+        """Add or change an object; False when nothing but its version differs."""
+        old = self.get(obj.key)
+        self[obj.key] = obj
+        return old is None or _told(old) != _told(obj)
+
+    def remove(self, key: str) -> bool:
+        """Forget an object; False when it was unknown."""
+        return self.pop(key, None) is not None
+
+    def known(self) -> list[str]:
+        """All keys."""
+        return list(self)
+
+
+def _told(obj: Object) -> tuple[Any, ...]:
+    """What of an object may matter."""
+    meta = obj.metadata
+    parts = [getattr(obj, name) for name in obj.__struct_fields__ if name not in ("metadata", "api_version", "kind")]
+    kept = ObjectMeta(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        deletion_timestamp=meta.deletion_timestamp,
+    )
+    return (kept, *parts)
+
+
+class Catalogue(msgspec.Struct):
+    """All shelves of one cluster; namespaced objects by ``namespace/name``."""
+
+    volumes: Shelf[PersistentVolume] = msgspec.field(default_factory=Shelf)
+    volume_claims: Shelf[PersistentVolumeClaim] = msgspec.field(default_factory=Shelf)
+    storage_classes: Shelf[StorageClass] = msgspec.field(default_factory=Shelf)
+    csi_nodes: Shelf[CSINode] = msgspec.field(default_factory=Shelf)
+    device_claims: Shelf[ResourceClaim] = msgspec.field(default_factory=Shelf)
+    device_slices: Shelf[ResourceSlice] = msgspec.field(default_factory=Shelf)
+    device_classes: Shelf[DeviceClass] = msgspec.field(default_factory=Shelf)
+
+    def shelves(self) -> dict[str, Shelf[Any]]:
+        """Shelves by the kind that stands on them."""
+        return {
+            "PersistentVolume": self.volumes,
+            "PersistentVolumeClaim": self.volume_claims,
+            "StorageClass": self.storage_classes,
+            "CSINode": self.csi_nodes,
+            "ResourceClaim": self.device_claims,
+            "ResourceSlice": self.device_slices,
+            "DeviceClass": self.device_classes,
+        }
