@@ -18,7 +18,7 @@ import structlog
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.errors import ApiError, Gone, Unavailable
+from unisono.errors import ApiError, Gone, NotFound, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -83,9 +83,11 @@ class Reflector(Generic[T]):
         backoff: Backoff | None = None,
         watch_seconds: float = 300.0,
         resync_seconds: float | None = None,
+        absent_seconds: float | None = None,
     ) -> None:
         """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
-        lists.
+        lists. With ``absent_seconds`` a server that does not know the kind counts as one that holds no objects of it,
+        and is asked again after so long.
         """
         self.kind = kind
         self.synced = asyncio.Event()
@@ -94,6 +96,7 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff(base=0.2, cap=30.0)
         self._rng = self._backoff.rng
         self._watch_seconds, self._resync_seconds = watch_seconds, resync_seconds
+        self._absent_seconds = absent_seconds
         self._resource_version: str | None = None
         self._listed_at = 0.0
         self._heard_at = clock.monotonic()
@@ -106,11 +109,15 @@ class Reflector(Generic[T]):
             try:
                 if self._resource_version is None:
                     await self._list()
+                if self._resource_version is None:
+                    continue
                 await self._watch(self._resource_version or "")
             except Gone as error:
                 self._resource_version = None
                 await self._pause(error)
             except (ApiError, OSError, TimeoutError) as error:
+                if isinstance(error, NotFound) and self._absent_seconds is not None:
+                    self._resource_version = None
                 await self._pause(error)
             except Exception as error:
                 # Neither an undecodable object nor a broken sink may end the stream: start over from a list.
@@ -132,9 +139,18 @@ class Reflector(Generic[T]):
         )
 
     async def _list(self) -> None:
-        listing = await self._client.list(
-            self.kind, self._namespace, label_selector=self._labels, field_selector=self._fields
-        )
+        try:
+            listing = await self._client.list(
+                self.kind, self._namespace, label_selector=self._labels, field_selector=self._fields
+            )
+        except NotFound:
+            if self._absent_seconds is None:
+                raise
+            self._sink.replace([])
+            self._heard()
+            self.synced.set()
+            await self._clock.sleep(self._absent_seconds)
+            return
         self._lists += 1
         self._listed_at = self._clock.monotonic()
         self._resource_version = listing.resource_version

@@ -17,7 +17,16 @@ from unisono.api.annotations import VERDICT
 from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_QUOTAS
+from unisono.api.kinds import (
+    HYPER_NODES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESOURCE_QUOTAS,
+)
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
 from unisono.kube.client import EventType
@@ -26,6 +35,7 @@ from unisono.kube.reflector import Sink
 
 KINDS: tuple[Kind[Any], ...] = (
     NODES,
+    HYPER_NODES,
     PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_QUOTAS,
@@ -34,6 +44,9 @@ KINDS: tuple[Kind[Any], ...] = (
     PODS,
 )
 """What scheduling reads."""
+
+OPTIONAL: dict[Kind[Any], float] = {HYPER_NODES: 60.0}
+"""Kinds that a cluster may not have, and seconds after which they are looked for again."""
 
 
 @dataclass(frozen=True, slots=True)

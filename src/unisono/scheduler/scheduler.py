@@ -34,7 +34,7 @@ from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.evictor import Evictor
 from unisono.scheduler.explain import VerdictBook
-from unisono.scheduler.feed import KINDS, Feed
+from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.reports import Reports
@@ -140,7 +140,8 @@ class Scheduler:
         self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock)
         self._gangs = PartialGangs(gang_patience)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector(client, kind, self.feed.sink(kind), clock=clock) for kind in KINDS
+            Reflector(client, kind, self.feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
+            for kind in KINDS
         ]
         self._seen_version = -1
         self._seen_config: SchedulerConfig | None = None
