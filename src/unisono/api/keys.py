@@ -35,6 +35,10 @@ NUMA_TOPOLOGY_DECISION: Final = "volcano.sh/topology-decision"
 SLA_WAITING_TIME: Final = "volcano.sh/sla-waiting-time"
 QOS_LEVEL: Final = "volcano.sh/qos-level"
 
+# How nodes are scored for a pod, in place of the plug-in's arguments (annotations).
+SCORING_TYPE: Final = "volcano.sh/resource-strategy-scoring-type"
+SCORING_WEIGHT: Final = "volcano.sh/resource-strategy-weight"
+
 # Shared GPUs: which cards a pod wants (annotations).
 VGPU_MODE: Final = "volcano.sh/vgpu-mode"
 VGPU_USE_TYPE: Final = "nvidia.com/use-gputype"

@@ -199,6 +199,7 @@ class JobBook:
             "parent": spec.parent or "",
             "created": parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
             "annotations": meta.annotations or {},
+            "affinity": spec.affinity,
             "capability": None if spec.capability is None else scheduled(resource_list(spec.capability)),
             "deserved": None if spec.deserved is None else scheduled(resource_list(spec.deserved)),
             "guarantee": None

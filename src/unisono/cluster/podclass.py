@@ -33,6 +33,10 @@ _ENCODER = msgspec.msgpack.Encoder()
 NOTES = frozenset(
     (
         keys.NUMA_TOPOLOGY_POLICY,
+        keys.PREEMPTABLE,
+        keys.REVOCABLE_ZONE,
+        keys.SCORING_TYPE,
+        keys.SCORING_WEIGHT,
         keys.VGPU_MODE,
         keys.VGPU_USE_TYPE,
         keys.VGPU_NO_USE_TYPE,

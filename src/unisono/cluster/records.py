@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
+from unisono.api.scheduling import QueueAffinity
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
@@ -211,11 +212,13 @@ class Queue:
         promised: as ``inqueue``, but the full minResources of Inqueue jobs, ``[R]`` (overcommit's sum).
         elastic: what jobs hold beyond their minResources, ``[R]``.
         jobs: keys of its jobs.
+        affinity: node groups that its pods may use.
         reported: ``status.allocated`` as last seen, wire form.
 
     """
 
     __slots__ = (
+        "affinity",
         "annotations",
         "capability",
         "created",
@@ -248,6 +251,7 @@ class Queue:
         self.capability: dict[str, int] | None = None
         self.deserved: dict[str, int] | None = None
         self.guarantee: dict[str, int] | None = None
+        self.affinity: QueueAffinity | None = None
         self.reported: dict[str, str] = {}
         self.jobs: set[str] = set()
         self.sums: Matrix = np.zeros((5, size), dtype=np.int64)

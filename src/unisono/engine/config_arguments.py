@@ -26,6 +26,7 @@ _WORDS = {
     "duration": "a duration such as 1m30s",
     "list": "a list",
     "map": "a map",
+    "quantity": "a quantity such as 250m or 200Mi",
 }
 
 
@@ -35,7 +36,7 @@ class Argument:
 
     Attributes:
         key: its key; a trailing ``*`` stands for any further text (``binpack.resources.*``).
-        kind: ``bool``, ``int``, ``float``, ``text``, ``duration``, ``list`` or ``map``.
+        kind: ``bool``, ``int``, ``float``, ``text``, ``duration``, ``list``, ``map`` or ``quantity``.
         default: what holds when the key is absent.
         meaning: one line for the documentation.
         effective: False for keys that are accepted because Volcano has them, and that change nothing here.
@@ -66,6 +67,7 @@ def matches_kind(kind: str, value: Any) -> bool:
         "duration": isinstance(value, str) and _DURATION.fullmatch(value) is not None,
         "list": isinstance(value, list),
         "map": isinstance(value, dict),
+        "quantity": isinstance(value, (str, int)) and not isinstance(value, bool),
     }[kind]
 
 

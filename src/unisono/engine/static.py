@@ -74,9 +74,9 @@ class StaticResults:
         return kept
 
     def result(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
-        """Static answers for a class, up to date; plug-ins with a wider scope are asked anew each time."""
+        """Static answers for a class, up to date; plug-ins with a wider scope, or for a moment, are asked each time."""
         table = session.snapshot.nodes
-        wide = any(plugin.scope is not Scope.CLASS for plugin in _static_plugins(hooks))
+        wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in _static_plugins(hooks))
         if wide or hooks.failed:
             return _ask(pod_class, session.nodes, table, hooks)
         found = self.kept.get(pod_class.base.id)

@@ -24,14 +24,18 @@ from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
+from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
 from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
+from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
+from unisono.engine.plugins.tdm import TdmPlugin
+from unisono.engine.plugins.usage import UsagePlugin
 from unisono.engine.plugins.tdm import TdmPlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
@@ -58,6 +62,10 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ResourceQuotaPlugin,
         PdbPlugin,
         CdpPlugin,
+        NodeGroupPlugin,
+        TdmPlugin,
+        UsagePlugin,
+        ResourceStrategyFitPlugin,
         NodeGroupPlugin,
         TdmPlugin,
         UsagePlugin,
