@@ -17,6 +17,7 @@ from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine, this_machine
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pod_worker import PodWorker
+from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource, references
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
@@ -77,6 +78,7 @@ class Agent:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
+        self._cleared = asyncio.Event()
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         self._host: Host | None = None
@@ -90,6 +92,7 @@ class Agent:
             AgentError: this machine cannot run pods.
         """
         self._ended.clear()
+        self._cleared.clear()
         self._layout.create()
         isolation = await asyncio.to_thread(find_isolation, self._layout.root, self._machine.addresses, self._allowed)
         _log.info(
@@ -141,6 +144,7 @@ class Agent:
             allocatable=resource_list(node.status.allocatable),
             working_dir=self._working_dir,
             devices=Devices(self._machine),
+            ports=PortBook(self._clock, own_ports=isolation.own_ports),
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
@@ -157,6 +161,7 @@ class Agent:
         group.create_task(pods.run())
         await pods.synced.wait()
         await self._forget_strangers()
+        self._cleared.set()
         self.ready.set()
 
     async def _register(self, registration: NodeRegistration) -> None:
@@ -203,13 +208,16 @@ class Agent:
         if host is None or self._leaving:
             return
         address = host.addresses.allocate(uid)
+        worker = self._workers[uid] = PodWorker(host, pod, address)
         if pod.status.phase not in _FINAL:
             host.names.add(pod, address)
-        worker = self._workers[uid] = PodWorker(host, pod, address)
+            host.ports.add(pod, worker.start_time, started=worker.began)
         self._tasks[uid] = asyncio.get_running_loop().create_task(self._work(uid, worker), name=f"pod {pod.key}")
 
     async def _work(self, uid: str, worker: PodWorker) -> None:
         backoff, failures = Backoff(base=0.5, cap=60.0), 0
+        # What is left of deleted pods may still have a port or a card that this one wants.
+        await self._cleared.wait()
         while True:
             try:
                 await worker.run()
@@ -230,6 +238,7 @@ class Agent:
             return
         host.names.remove(uid)
         host.devices.release(uid)
+        host.ports.remove(uid)
         if host.isolation.cgroups is not None:
             await remove_cgroup(host.isolation.cgroups, uid, self._clock)
         host.layout.pod(uid).remove()

@@ -1,4 +1,4 @@
-"""What all pods of the node share: the client, the machine, the address book, the names, the cards."""
+"""What all pods of the node share: the client, the machine, the address book, the names, the cards, the ports."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from unisono.agent.isolation import Isolation
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine
 from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
+from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource
 from unisono.api.core import Pod, Service
 from unisono.api.resources import resource_list
@@ -50,6 +51,7 @@ class Host:
     allocatable: Mapping[str, int]
     working_dir: Path
     devices: Devices
+    ports: PortBook
 
 
 class NameRegistry:

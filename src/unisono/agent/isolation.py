@@ -45,7 +45,8 @@ def find_isolation(data_dir: Path, machine_ips: tuple[str, ...], allowed: Level 
     """Try out what this machine allows; ``allowed`` may ask for less."""
     level, problem = _try_namespaces(data_dir) if allowed != "none" else ("none", "switched off")
     cgroups = Cgroups.find(data_dir)
-    own_ports = cgroups is not None and os.geteuid() == 0 and _try_network(cgroups, machine_ips)
+    may_try = cgroups is not None and allowed != "none" and os.geteuid() == 0
+    own_ports = cgroups is not None and may_try and _try_network(cgroups, machine_ips)
     return Isolation(level, problem, cgroups, own_ports)
 
 

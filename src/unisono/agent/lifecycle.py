@@ -76,7 +76,13 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod as it is now; ``failure`` is a reason to end it for good, ``deadline`` the time at which it must end."""
+    """A pod as it is now.
+
+    Attributes:
+        failure: a reason to end it for good.
+        deadline: the time at which it must end.
+        held: why nothing of it may be started yet; looked at again at ``held_until``, or when something happens.
+    """
 
     name: str
     restart_policy: str
@@ -84,6 +90,8 @@ class PodView:
     deleting: bool = False
     failure: Reason | None = None
     deadline: float | None = None
+    held: Reason | None = None
+    held_until: float | None = None
 
 
 @dataclass(slots=True)
@@ -202,6 +210,11 @@ def _main_step(pod: PodView, container: ContainerView, plan: Plan, now: float) -
 
 def _start_when_due(pod: PodView, container: ContainerView, plan: Plan, now: float) -> None:
     if container.state == "running":
+        return
+    if pod.held is not None:
+        plan.waiting[container.name] = pod.held
+        if pod.held_until is not None:
+            plan.wake_at(pod.held_until)
         return
     due, reason = container.retry_at, container.blocked
     if container.last is not None:

@@ -1,0 +1,150 @@
+"""All containers of one pod on this node: starts and stops them, and says to the pod's events what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from unisono.agent.containers import PodContainer
+from unisono.agent.environment import MissingSource
+from unisono.agent.host import Host
+from unisono.agent.layout import PodDir
+from unisono.agent.lifecycle import ContainerView, Reason, Role
+from unisono.agent.pod_resources import PodResources
+from unisono.agent.preparation import prepare
+from unisono.api.core import Container, Pod
+from unisono.errors import ApiError
+
+_RETRY_SECONDS = 2.0
+
+
+class PodContainers:
+    """The containers in the order of the manifest, init containers first.
+
+    Args:
+        host: what all pods of the node share.
+        pod: the pod as it was bound; its containers never change.
+        address: its address.
+        directory: its directory.
+        resources: what it holds of the machine.
+        changed: called after every change of a container.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        pod: Pod,
+        address: str,
+        directory: PodDir,
+        resources: PodResources,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
+        self._host, self._address, self._directory, self._resources = host, address, directory, resources
+        self._changed = changed
+        self._stopping: dict[str, float] = {}
+        self._all = [self._container(spec, _role(spec)) for spec in pod.spec.init_containers or ()]
+        self._all += [self._container(spec, "main") for spec in pod.spec.containers or ()]
+
+    @property
+    def running(self) -> bool:
+        """Whether a shim lives, as far as we know."""
+        return any(c.running for c in self._all)
+
+    @property
+    def began(self) -> bool:
+        """Whether a process was started, by this agent or an earlier one."""
+        return any(self._directory.spawned_runs(c.name) for c in self._all)
+
+    def views(self) -> tuple[ContainerView, ...]:
+        """What ``lifecycle.decide`` reads."""
+        return tuple(c.view() for c in self._all)
+
+    async def recover(self) -> None:
+        """Take over what an earlier agent left."""
+        for container in self._all:
+            await container.recover()
+
+    def not_before(self, when: float) -> None:
+        """Start nothing before ``when``, seconds since 1970; 0 forgets earlier delays."""
+        for container in self._all:
+            container.retry_at = when
+
+    async def start(self, pod: Pod, name: str) -> None:
+        """Start a container; what it lacks for that is told, and it is tried again later.
+
+        Raises:
+            AgentError: it can never run on this machine.
+        """
+        container = self._named(name)
+        self._stopping.pop(name, None)
+        # A start that failed for want of something leaves its directory to the next try.
+        run = container.prepared or self._directory.new_run(name, container.crashes)
+        container.prepared = run
+        try:
+            cgroup = self._resources.make_cgroup()
+            spec = await prepare(self._host, pod, container.spec, self._directory, run, self._address, cgroup)
+            container.start(run, spec)
+        except MissingSource as error:
+            self._block(pod, container, "CreateContainerConfigError", str(error))
+        except (ApiError, OSError) as error:
+            self._block(pod, container, "CreateContainerError", str(error))
+        else:
+            self._host.recorder.event(pod, "Normal", "Started", f"Started container {name}")
+
+    def stop(self, pod: Pod, name: str, why: str, grace: float) -> None:
+        """Ask a container to end within ``grace`` seconds, once, or again when less time is left than before."""
+        if self._stopping.get(name, float("inf")) <= grace:
+            return
+        if name not in self._stopping:
+            self._host.recorder.event(pod, "Normal", "Killing", f"Stopping container {name}: {why}")
+        self._stopping[name] = grace
+        self._named(name).stop(grace)
+
+    def stop_all(self, pod: Pod, why: str, grace: float) -> None:
+        """Ask everything that runs to end."""
+        for container in self._all:
+            if container.running:
+                self.stop(pod, container.name, why, grace)
+
+    def warn_of_taken_port(self, pod: Pod) -> None:
+        """Say what to do when a container failed because somebody else has its port."""
+        field = "hostPort" if self._host.isolation.own_ports else "containerPort"
+        for container in self._all:
+            if container.port_was_taken():
+                self._host.recorder.event(
+                    pod,
+                    "Warning",
+                    "PortInUse",
+                    f"Container {container.name} found its port taken by another process of this machine: give the "
+                    f"port as {field}, so that jobs which need it run one after the other, or choose another.",
+                )
+
+    def close(self) -> None:
+        """Stop watching; processes go on."""
+        for container in self._all:
+            container.close()
+
+    def _block(self, pod: Pod, container: PodContainer, reason: str, message: str) -> None:
+        if container.blocked is None or container.blocked.message != message:
+            self._host.recorder.event(pod, "Warning", "Failed", f"Error: {message}")
+        container.blocked = Reason(reason, message)
+        container.retry_at = self._host.clock.time() + _RETRY_SECONDS
+
+    def _container(self, spec: Container, role: Role) -> PodContainer:
+        return PodContainer(
+            spec,
+            role,
+            self._directory,
+            address=self._address,
+            clock=self._host.clock,
+            changed=self._changed,
+            cgroup=self._resources.cgroup,
+        )
+
+    def _named(self, name: str) -> PodContainer:
+        return next(c for c in self._all if c.name == name)
+
+
+def _role(container: Container) -> Role:
+    """An init container that is restarted always is a sidecar."""
+    return "sidecar" if container.restart_policy == "Always" else "init"
