@@ -58,6 +58,9 @@ class FamilyBook:
         self._parts: dict[int, tuple[Part, ...]] = {}
         self._allowed: dict[int, BoolArray | None] = {}
         self._could: dict[int, BoolArray] = {}
+        self._touched = session.touched
+        self._moves = 0
+        self._last: tuple[object, Plan] | None = None
         self._load(session)
 
     def parts(self, pod_class: PodClass) -> tuple[Part, ...]:
@@ -93,6 +96,7 @@ class FamilyBook:
             self.table.releasing.add(row, holds, 1)
 
     def _hold(self, task: Task, row: int, holds: Holds, sign: int, *, pipelined: bool = False) -> None:
+        self._moves += 1
         load = self.table.pipelined if pipelined else self.table.used
         load.add(row, holds, sign)
         if sign > 0:
@@ -132,8 +136,11 @@ class FamilyBook:
         return found
 
     def plan(self, pod_class: PodClass, rows: Index, *, future: bool) -> Plan:
-        """The cards that a pod of the class would get on each of ``rows``."""
-        return self._plan(pod_class, rows, future=future, placed=False)
+        """The cards that a pod of the class would get on each of ``rows``; filter and score ask the same in turn."""
+        key = (pod_class.id, future, len(self._touched), self._moves, rows.tobytes())
+        if self._last is None or self._last[0] != key:
+            self._last = (key, self._plan(pod_class, rows, future=future, placed=False))
+        return self._last[1]
 
     def _plan(self, pod_class: PodClass, rows: Index, *, future: bool, placed: bool) -> Plan:
         parts = self.parts(pod_class)
@@ -171,6 +178,7 @@ class FamilyBook:
         """A task that holds cards is evicted (1), or its eviction is taken back (-1)."""
         found = self.holds.get(task.key)
         if found is not None:
+            self._moves += 1
             self.table.releasing.add(*found, sign)
 
     def annotations(self, task: Task, node: str, now: float) -> Mapping[str, str]:
@@ -204,6 +212,10 @@ class DeviceBook:
         """Keep books for a family; ``order`` replaces its own order of cards."""
         self._families.append((family, order or family.order))
         self._asked.clear()
+
+    def prefer(self, preference: Preference) -> None:
+        """Choose single cards by ``preference`` instead of an order."""
+        self.preference = preference
 
     def families(self, pod_class: PodClass) -> tuple[str, ...]:
         """Names of the families that pods of the class ask for."""

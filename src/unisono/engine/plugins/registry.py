@@ -22,20 +22,16 @@ from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.fragmentation import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
+from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
-from unisono.engine.plugins.nodegroup import NodeGroupPlugin
-from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
 from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
-from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
-from unisono.engine.plugins.tdm import TdmPlugin
-from unisono.engine.plugins.usage import UsagePlugin
 from unisono.engine.plugins.tdm import TdmPlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
@@ -62,10 +58,6 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ResourceQuotaPlugin,
         PdbPlugin,
         CdpPlugin,
-        NodeGroupPlugin,
-        TdmPlugin,
-        UsagePlugin,
-        ResourceStrategyFitPlugin,
         NodeGroupPlugin,
         TdmPlugin,
         UsagePlugin,
