@@ -13,6 +13,7 @@ from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.phases import phase_of, totals_of
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
+from unisono.cluster.shapes import Shapes
 from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
 
 Sums = npt.NDArray[np.int64]
@@ -34,6 +35,7 @@ class JobBook:
         self.jobs: dict[str, Job] = {}
         self.queues: dict[str, Queue] = {}
         self.active: set[str] = set()
+        self._shapes = Shapes()
         self._dirty: set[str] = set()
         self._share: dict[str, tuple[str, Sums]] = {}
         self._queue_of: dict[str, str] = {}
@@ -240,6 +242,7 @@ class JobBook:
                 self._withdraw(key)
                 continue
             self._contribute(job)
+            job.shape = self._shapes.of(job)
             if self.needs_attention(job):
                 self.active.add(key)
             else:

@@ -121,6 +121,7 @@ class Job:
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
+        shape: jobs that scheduling cannot tell apart share it; 0: like no other (see `unisono.cluster.shapes`).
 
     """
 
@@ -150,6 +151,7 @@ class Job:
         "reported_phase",
         "request",
         "role_counts",
+        "shape",
         "sub_groups",
         "tasks",
         "topology",
@@ -185,6 +187,7 @@ class Job:
         self.releasing_on_node = 0
         self.counts: list[int] = [0] * STATUS_COUNT
         self.role_counts: dict[str, list[int]] = {}
+        self.shape = 0
         self.allocated: Vector = np.zeros(size, dtype=np.int64)
         self.request: Vector = np.zeros(size, dtype=np.int64)
         self.gated_request: Vector = np.zeros(size, dtype=np.int64)

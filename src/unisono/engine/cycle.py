@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from typing import Any
 
 from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
@@ -18,6 +20,8 @@ from unisono.engine.static import StaticResults
 from unisono.engine.stopwatch import Stopwatch
 from unisono.engine.tables import Tables
 from unisono.engine.transaction import Placement, Transaction
+
+_UNKNOWN = object()
 
 
 class Cycle:
@@ -71,7 +75,7 @@ class Cycle:
                 self.jobs.append(job)
             elif (record := snapshot.jobs.get(key)) is not None and record.known:
                 self.strays.append(record)
-        self._valid: dict[str, bool] = {}
+        self._valid: dict[str | int, Any] = {}
 
     def report(self, job: JobState) -> JobReport:
         """The job's report, new if it had none."""
@@ -82,13 +86,14 @@ class Cycle:
 
     def valid(self, job: JobState) -> bool:
         """Whether the job may be placed at all; asked once per cycle."""
-        known = self._valid.get(job.key)
-        if known is None:
-            refusal = self.hooks.first("valid", job)
-            known = self._valid[job.key] = refusal is None
-            if refusal is not None:
-                self.report(job).invalid = refusal
-        return known
+        shared = job.shape and not job.places and self.hooks.by_shape("valid")
+        key = job.shape if shared else job.key
+        known = self._valid.get(key, _UNKNOWN)
+        if known is _UNKNOWN:
+            known = self._valid[key] = self.hooks.first("valid", job)
+        if known is not None:
+            self.report(job).invalid = known
+        return known is None
 
     def pending(self, job: JobState, *, best_effort: bool) -> list[Task]:
         """Ungated pending tasks of a job in task order, those that request nothing or the others."""
@@ -106,6 +111,12 @@ class Cycle:
         self.bound += committed.binds
         key = beneficiary.key if beneficiary is not None else ""
         self.evicted += [(placement, key) for placement in committed.evictions]
+
+    def bind_whole(self, gangs: Sequence[tuple[JobState, list[Task]]], columns: Sequence[int]) -> bool:
+        """Let whole gangs that a table has placed become decisions; False when they must be placed one by one."""
+        bound = self.transaction.bind_whole(gangs, columns)
+        self.bound += bound or ()
+        return bound is not None
 
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""

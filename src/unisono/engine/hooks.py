@@ -80,6 +80,9 @@ class Hooks:
             ]
             self.by_tier[hook] = [tier for tier in tiers if tier]
             self.flat[hook] = [asked for tier in tiers for asked in tier]
+        together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
+        self._heard_singly: Asked = [asked for asked in self.flat["enqueued"] if asked[0] not in together]
+        self._shared: dict[tuple[str, ...], bool] = {}
         counted = {plugin for plugin, _ in self.flat["headroom"]}
         self._uncounted: Asked = [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
 
@@ -95,6 +98,13 @@ class Hooks:
         """Plug-ins with filters that placements change, in order."""
         asked = {plugin for hook in ("filter", "domain_filter") for plugin, _ in self.flat[hook]}
         return [plugin for plugin in self.plugins() if plugin in asked]
+
+    def by_shape(self, *hooks: str) -> bool:
+        """Whether everybody who answers one of ``hooks`` answers the same for jobs of the same shape."""
+        known = self._shared.get(hooks)
+        if known is None:
+            known = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
+        return known
 
     # ---- failures
 
@@ -190,6 +200,49 @@ class Hooks:
             if permitted:
                 return None
         return None
+
+    def admissible(self, job: JobState) -> int:
+        """How many jobs like this one the gate ``enqueueable`` lets pass one after the other; 0: it must be asked."""
+        tier = self.by_tier["enqueueable"][0] if self.by_tier["enqueueable"] else []
+        counted = {plugin: method for plugin, method in self.flat["admissible"]}
+        if not tier or not self.by_shape("enqueueable"):
+            return 0
+        room = 2**62
+        for plugin, _ in tier:
+            if plugin not in counted:
+                return 0
+            try:
+                room = min(room, counted[plugin](job))
+            except Exception as error:
+                self.switch_off(plugin, "admissible", error)
+                return 0
+        return room
+
+    def enqueued(self, job: JobState) -> None:
+        """Tell those who want to hear of each job that became Inqueue."""
+        for plugin, method in self._heard_singly:
+            try:
+                method(job)
+            except Exception as error:
+                self.switch_off(plugin, "enqueued", error)
+
+    def enqueued_alike(self, job: JobState, number: int) -> None:
+        """Tell the others of ``number`` jobs of one shape."""
+        self.each("enqueued_alike", job, number)
+
+    def underused(self, queue: QueueState, pod_class: PodClass) -> int:
+        """How many more tasks the queue may claim before `overused` must be asked again; -1: nobody knows."""
+        bounds = {plugin: method for plugin, method in self.flat["underused"]}
+        room = 2**62
+        for plugin, _ in self.flat["overused"]:
+            if plugin not in bounds:
+                return -1
+            try:
+                room = min(room, bounds[plugin](queue, pod_class))
+            except Exception as error:
+                self.switch_off(plugin, "underused", error)
+                return -1
+        return room
 
     def ready(self, job: JobState) -> bool:
         """All agree; true when nobody has an opinion."""

@@ -71,6 +71,7 @@ class JobState:
         min_member, min_task_member, min_resources: see `unisono.cluster.records.Job`.
         min_task_total: sum of ``min_task_member``.
         phase: PodGroup phase, changed by enqueue.
+        shape: jobs that scheduling cannot tell apart, as they were at the snapshot, share it; 0: like no other.
         counts: tasks by status (list indexed by `TaskStatus`), changes of this session included.
         ready_count: tasks that hold a place or have succeeded.
         pending_best_effort: pending tasks that request nothing (they count as ready).
@@ -97,11 +98,13 @@ class JobState:
         "queue",
         "ready_count",
         "record",
+        "shape",
         "uid",
     )
 
     def __init__(self, record: Job, queue: QueueState, priority: int) -> None:
         self.record = record
+        self.shape = record.shape
         self.key = record.key
         self.queue = queue
         self.priority = priority

@@ -2,53 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import Reach
+from unisono.engine.heap import Heap, Key
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState, QueueState
 
-T = TypeVar("T")
-Key = tuple[Any, ...]
-
-
-class Heap(Generic[T]):
-    """Items by key, lowest first; a key is read when an item is pushed.
-
-    Args:
-        key: reads an item's key; must differ between items (end with the name).
-        volatile: keys of waiting items may change with any placement: they are all read again before each `pop`.
-
-    """
-
-    __slots__ = ("_entries", "_key", "_volatile")
-
-    def __init__(self, key: Callable[[T], Key], items: Iterable[T] = (), *, volatile: bool = False) -> None:
-        self._key = key
-        self._volatile = volatile
-        self._entries: list[tuple[Key, T]] = [(key(item), item) for item in items]
-        heapq.heapify(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def push(self, item: T) -> None:
-        """Put an item (back) in, with its key as it is now."""
-        heapq.heappush(self._entries, (self._key(item), item))
-
-    def pop(self) -> T:
-        """Take the lowest item out."""
-        if self._volatile and len(self._entries) > 1:
-            self._entries = [(self._key(item), item) for _, item in self._entries]
-            heapq.heapify(self._entries)
-        return heapq.heappop(self._entries)[1]
-
-    def items(self) -> list[T]:
-        """What is waiting, in no particular order."""
-        return [item for _, item in self._entries]
+__all__ = ["Heap", "Key", "Orders", "runs"]
 
 
 class Orders:
@@ -56,6 +18,8 @@ class Orders:
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
+        self._by_shape: dict[tuple[int, str], Key] = {}
+        self._generation = -1
 
     def _volatile(self, hook: str) -> bool:
         return any(plugin.order_reach is not Reach.ROW for plugin, _ in self.hooks.flat[hook])
@@ -65,8 +29,19 @@ class Orders:
         return (*self.hooks.keys("queue_key", queue), queue.created, queue.name)
 
     def job_key(self, job: JobState) -> Key:
-        """Key of a job."""
-        return (*self.hooks.keys("job_key", job), job.created, job.key)
+        """Key of a job; what the plug-ins say of one that nothing has happened to holds for all of its shape."""
+        if not job.shape or job.places:
+            return (*self.hooks.keys("job_key", job), job.created, job.key)
+        if self._generation != self.hooks.generation:
+            self._by_shape.clear()
+            self._generation = self.hooks.generation
+        shape = (job.shape, job.phase)
+        known = self._by_shape.get(shape)
+        if known is None:
+            known = self.hooks.keys("job_key", job)
+            if self.hooks.by_shape("job_key"):
+                self._by_shape[shape] = known
+        return (*known, job.created, job.key)
 
     def queues(self, queues: Iterable[QueueState]) -> Heap[QueueState]:
         """A heap of queues."""

@@ -108,6 +108,11 @@ class Plugin:
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
             hypothetical nodes ("this node with 1, 2, 3 more such pods") and remember answers. Node identity (labels,
             taints, names) belongs into the static hooks. False is always right, and slower.
+        by_shape: of a job, ``job_key``, ``valid``, ``ready``, ``missing``, ``pipelined`` and ``enqueueable`` look at
+            nothing but its queue, counts, minimums, minResources, priority, phase and sums, and (for the latter two) at
+            books that change only when jobs are admitted or placed. Then the engine may take the answer for one job
+            as that for all jobs of its shape (``job.shape``). Names, ages, labels and annotations must not be looked
+            at. False is always right, and slower.
         order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)
             otherwise.
         config: name, switches, arguments.
@@ -121,6 +126,7 @@ class Plugin:
     pure: ClassVar[bool] = True
     momentary: ClassVar[bool] = False
     momentary: ClassVar[bool] = False
+    by_shape: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     order_reach: ClassVar[Reach] = Reach.ROW
 
@@ -189,6 +195,20 @@ class Plugin:
         """``job`` (with minResources) has just become Inqueue: reserve what it was promised."""
         raise NotImplementedError
 
+    def admissible(self, job: JobState) -> int:
+        """To how many jobs like this one ``enqueueable`` would say PERMIT one after the other, at least.
+
+        Only an optimisation, for plug-ins that answer by shape. 0 makes the engine ask ``enqueueable``.
+        """
+        raise NotImplementedError
+
+    def enqueued_alike(self, job: JobState, number: int) -> None:
+        """``number`` jobs of the shape of ``job`` have become Inqueue: as many calls of ``enqueued`` in one.
+
+        Only an optimisation. It is called before the next question of ``enqueueable``.
+        """
+        raise NotImplementedError
+
     def valid(self, job: JobState) -> Refusal | None:
         """None when the job can be scheduled at all."""
         raise NotImplementedError
@@ -216,6 +236,13 @@ class Plugin:
 
     def overused(self, queue: QueueState) -> Refusal | None:
         """A refusal drops the queue for the rest of allocate (and reclaim)."""
+        raise NotImplementedError
+
+    def underused(self, queue: QueueState, pod_class: PodClass) -> int:
+        """After how many more tasks of the class ``overused`` would still say nothing, at least.
+
+        Only an optimisation: without it ``overused`` is asked before each job.
+        """
         raise NotImplementedError
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
@@ -389,12 +416,15 @@ HOOK_FLAGS: dict[str, str] = {
     "task_key": "task_order",
     "enqueueable": "job_enqueued",
     "enqueued": "job_enqueued",
+    "admissible": "job_enqueued",
+    "enqueued_alike": "job_enqueued",
     "pipelined": "job_pipelined",
     "valid": "",
     "ready": "job_ready",
     "missing": "job_ready",
     "starving": "job_starving",
     "overused": "overused",
+    "underused": "overused",
     "allocatable": "allocatable",
     "headroom": "allocatable",
     "preemptive": "preemptive",

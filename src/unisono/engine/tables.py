@@ -318,6 +318,11 @@ class Tables:
             table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
         return table
 
+    @property
+    def scope(self) -> Scope:
+        """The widest scope of a plug-in."""
+        return _widest(self.hooks) if self._generation != self.hooks.generation else self._scope
+
     def _scope_key(self) -> str:
         subject = self.session.subject
         if self._scope is Scope.CLASS or subject is None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import CLAIMS, HOLDS, TaskStatus
@@ -88,6 +90,42 @@ class Transaction:
             status = TaskStatus.PIPELINED if table.demand.future else TaskStatus.ALLOCATED
             self._record(job, list(tasks[: len(columns)]), columns, TaskStatus.PENDING, status)
         return columns
+
+    def bind_whole(
+        self, gangs: Sequence[tuple[JobState, list[Task]]], columns: Sequence[int]
+    ) -> list[Placement] | None:
+        """Bind whole gangs of equal pending tasks of one class, which a table has placed on ``columns`` already.
+
+        The first gang gets the first columns, and so on. As `place` and `commit` of one gang after the other. When the
+        first one does not become ready by that, nothing is done, the places are given back, and the answer is None.
+        """
+        first, sample = gangs[0][0], gangs[0][1][0]
+        pod_class, role, size = sample.pod_class, sample.role, len(gangs[0][1])
+        pending, binding = TaskStatus.PENDING, TaskStatus.BINDING
+        bound: list[Placement] = []
+        at = 0
+        for job, tasks in gangs:
+            job.move(pod_class, role, size, pending, binding)
+            if job is first and not self.hooks.ready(job):
+                job.move(pod_class, role, size, binding, pending)
+                self.give_back(pod_class, columns)
+                return None
+            where = list(columns[at : at + size])
+            at += size
+            for task, column in zip(tasks, where, strict=True):
+                job.places[task.key] = (binding, column)
+            bound.append(Placement(job, pod_class, role, tasks, where, pending, TaskStatus.ALLOCATED))
+        amounts = pod_class.vector * np.int64(at)
+        first.queue.claimed += amounts
+        first.queue.allocated += amounts
+        return bound
+
+    def give_back(self, pod_class: PodClass, columns: Sequence[int]) -> None:
+        """Free the places that a table has taken for tasks that do not get them."""
+        change = self.session.change_of(pod_class, pipelined=False)
+        for column in columns:
+            self.session.matrix[:, column] -= change
+        self.session.touched.extend(columns)
 
     def place_on(self, job: JobState, task: Task, column: int, *, pipelined: bool) -> None:
         """Place one pending task on a given node; the caller has checked that it fits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.engine.actions.enqueue import closed
+from unisono.engine.alike import Alike
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Heap
@@ -10,7 +11,6 @@ from unisono.engine.placing import Worksheet, place_job
 from unisono.engine.topology.groups import is_grouped
 from unisono.engine.topology.place import place_grouped
 from unisono.engine.topology.solve import GroupSheet
-
 
 Sheet = Worksheet | GroupSheet
 
@@ -21,7 +21,9 @@ def run(cycle: Cycle) -> None:
     A queue that holds all it may is dropped for the rest of the action. A job is served again only after a commit that
     left tasks over.
     """
-    sheets, heaps = _prepare(cycle)
+    heaps = _prepare(cycle)
+    sheets: dict[str, Sheet] = {}
+    alike = Alike(cycle)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
     while len(queues):
         queue = queues.pop()
@@ -33,11 +35,18 @@ def run(cycle: Cycle) -> None:
                     cycle.report(job).quota = cycle.report(job).quota or refusal
                 jobs = Heap(cycle.orders.job_key)
                 break
+            if not len(queues) and alike.place(queue, jobs):
+                continue
             job = jobs.pop()
-            sheet = sheets[job.key]
-            if _place(cycle, job, sheet) and sheet:
-                jobs.push(job)
-            if len(queues):
+            if not alike.fail(job):
+                sheet = sheets.get(job.key) or _sheet(cycle, job)
+                before = alike.state()
+                if not _place(cycle, job, sheet):
+                    alike.note_failure(job, before)
+                elif sheet:
+                    sheets[job.key] = sheet
+                    jobs.push(job)
+            if len(queues) and not queues.leads(queue):
                 break
         if len(jobs):
             queues.push(queue)
@@ -49,12 +58,17 @@ def _place(cycle: Cycle, job: JobState, sheet: Sheet) -> bool:
     return place_job(cycle, job, sheet)
 
 
-def _prepare(cycle: Cycle) -> tuple[dict[str, Sheet], dict[str, Heap[JobState]]]:
-    """Worksheets of the jobs to serve, and heaps of them by queue."""
+def _sheet(cycle: Cycle, job: JobState) -> Sheet:
+    tasks = cycle.pending(job, best_effort=False)
+    if is_grouped(job, cycle.session.snapshot.hyper_nodes):
+        return GroupSheet.of(cycle, job, tasks)
+    return Worksheet(tasks)
+
+
+def _prepare(cycle: Cycle) -> dict[str, Heap[JobState]]:
+    """Jobs to serve, by queue."""
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
-    sheets: dict[str, Sheet] = {}
-    tree = cycle.session.snapshot.hyper_nodes
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
         if not _may_run(cycle, job, admits_all=admits_all):
@@ -63,12 +77,9 @@ def _prepare(cycle: Cycle) -> tuple[dict[str, Sheet], dict[str, Heap[JobState]]]
         if refusal is not None:
             cycle.report(job).gate = refusal
             continue
-        tasks = cycle.pending(job, best_effort=False)
-        if tasks:
-            grouped = is_grouped(job, tree)
-            sheets[job.key] = GroupSheet.of(cycle, job, tasks) if grouped else Worksheet(tasks)
+        if job.shape or cycle.pending(job, best_effort=False):
             by_queue.setdefault(job.queue.name, []).append(job)
-    return sheets, {name: cycle.orders.jobs(jobs) for name, jobs in by_queue.items()}
+    return {name: cycle.orders.jobs(jobs) for name, jobs in by_queue.items()}
 
 
 def _may_run(cycle: Cycle, job: JobState, *, admits_all: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unisono.engine.admission import Admission
 from unisono.engine.answers import Refusal
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState, QueueState
@@ -20,29 +21,29 @@ def run(cycle: Cycle) -> None:
             waiting.setdefault(job.queue.name, []).append(job)
     heaps: dict[str, Heap[JobState]] = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items()}
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
+    gate = Admission(cycle.hooks)
     while len(queues):
         queue = queues.pop()
         jobs = heaps[queue.name]
         while len(jobs):
-            _ask(cycle, jobs.pop())
-            if len(queues):
+            _ask(cycle, gate, jobs.pop())
+            if len(queues) and not queues.leads(queue):
                 break
         if len(jobs):
             queues.push(queue)
+    gate.settle()
 
 
-def _ask(cycle: Cycle, job: JobState) -> None:
+def _ask(cycle: Cycle, gate: Admission, job: JobState) -> None:
     if job.ready_count and job.is_ready:  # it holds its minimum: its new phase is still on its way
         job.phase = "Inqueue"
         return
     refusal = closed(job.queue)
     if refusal is None and job.min_resources is not None:
-        refusal = cycle.hooks.vote("enqueueable", job)
+        refusal = gate.ask(job)
     if refusal is not None:
         cycle.report(job).gate = refusal
         return
-    if job.min_resources is not None:
-        cycle.hooks.each("enqueued", job)
     job.phase = "Inqueue"
 
 

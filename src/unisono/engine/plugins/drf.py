@@ -29,6 +29,7 @@ class DrfPlugin(Plugin):
     """
 
     name = "drf"
+    by_shape = True
     known_arguments: tuple[Argument, ...] = ()
 
     def __new__(cls, config: PluginConfig) -> Self:

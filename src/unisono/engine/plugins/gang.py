@@ -28,6 +28,7 @@ class GangPlugin(Plugin):
     """Holds a job back until ``minMember`` pods, and ``minTaskMember`` of each role, have a place."""
 
     name = "gang"
+    by_shape = True
     known_arguments: tuple[Argument, ...] = ()
 
     def open(self, session: Session) -> None:

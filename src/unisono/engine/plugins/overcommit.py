@@ -12,7 +12,7 @@ from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
-from unisono.engine.plugins.amounts import Amounts, aligned, exceeded, listed, named
+from unisono.engine.plugins.amounts import UNLIMITED, Amounts, aligned, exceeded, listed, named
 from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
 
@@ -26,6 +26,7 @@ class OvercommitPlugin(Plugin):
     """Admits while promised and new minResources fit into ``factor * total - used`` of the usable nodes."""
 
     name = "overcommit"
+    by_shape = True
     known_arguments = (_FACTOR,)
 
     def __init__(self, config: PluginConfig) -> None:
@@ -76,6 +77,20 @@ class OvercommitPlugin(Plugin):
             limit=named(self.registry, self.idle, short),
             event=True,
         )
+
+    def admissible(self, job: JobState) -> int:
+        """As often as minResources fit into what is not promised yet."""
+        if job.min_resources is None:
+            return UNLIMITED
+        amounts = zip(listed(job.min_resources, self.registry), self.promised, self.idle, strict=True)
+        room = [(whole - taken) // amount for amount, taken, whole in amounts if amount > 0]
+        return max(min(room, default=UNLIMITED), 0)
+
+    def enqueued_alike(self, job: JobState, number: int) -> None:
+        """Their minResources are promised now."""
+        if job.min_resources is not None:
+            for row, amount in enumerate(job.min_resources.tolist()):
+                self.promised[row] += amount * number
 
     def enqueued(self, job: JobState) -> None:
         """The job's minResources are promised now."""

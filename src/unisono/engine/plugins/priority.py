@@ -21,6 +21,7 @@ class PriorityPlugin(Plugin):
     """Orders tasks by pod priority and jobs by the priority of their PodGroup."""
 
     name = "priority"
+    by_shape = True
     known_arguments: tuple[Argument, ...] = ()
 
     def open(self, session: Session) -> None:

@@ -39,6 +39,7 @@ class ProportionPlugin(Plugin):
     """Weighted fair sharing among queues with hard shares."""
 
     name = "proportion"
+    by_shape = True
     known_arguments: tuple[Argument, ...] = ()
 
     def open(self, session: Session) -> None:
@@ -93,6 +94,35 @@ class ProportionPlugin(Plugin):
             event=True,
         )
 
+    def admissible(self, job: JobState) -> int:
+        """As often as minResources fit into what is left of the real capability."""
+        queue = job.queue
+        if not queue.open or job.min_resources is None or queue.name not in self.deserved:
+            return 0
+        parts = zip(
+            listed(job.min_resources, self.registry),
+            listed(queue.claimed, self.registry),
+            self.inqueue[queue.name],
+            self.elastic[queue.name],
+            self.real_capability[queue.name],
+            strict=True,
+        )
+        room = [
+            (limit - held - promised + elastic) // amount if row != PODS else UNLIMITED
+            for row, (amount, held, promised, elastic, limit) in enumerate(parts)
+            if amount > 0
+        ]
+        return max(min(room, default=UNLIMITED), 0)
+
+    def enqueued_alike(self, job: JobState, number: int) -> None:
+        """Reserve minResources that often; no pod of a job with a shape is gated."""
+        promised = self.inqueue.get(job.queue.name)
+        if number == 1 or job.min_resources is None or promised is None:
+            self.enqueued(job)
+            return
+        for row, amount in enumerate(job.min_resources.tolist()):
+            promised[row] += amount * number
+
     def enqueued(self, job: JobState) -> None:
         """Reserve minResources, less what pods behind foreign gates would use."""
         promised = self.inqueue.get(job.queue.name)
@@ -119,6 +149,17 @@ class ProportionPlugin(Plugin):
             have=named(self.registry, held, rows),
             limit=named(self.registry, deserved, rows),
         )
+
+    def underused(self, queue: QueueState, pod_class: PodClass) -> int:
+        """Until the last resource of which some is left has none left."""
+        deserved = self.deserved.get(queue.name)
+        if deserved is None:
+            return UNLIMITED
+        parts = zip(
+            deserved, listed(queue.claimed, self.registry), listed(pod_class.vector, self.registry), strict=True
+        )
+        left = [(share - held - 1) // need if need > 0 else UNLIMITED for share, held, need in parts if held < share]
+        return max(left, default=-1)
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
         """Refused when the task would take its queue over the share in a resource that the task asks for."""

@@ -1,0 +1,76 @@
+"""Shapes of jobs: PodGroups that scheduling cannot tell apart share a number.
+
+A batch cluster mostly holds the same few jobs many times over. What a cycle finds out about one of them (its keys, its
+admission, why it finds no place) holds for the next one of the same shape, so it need not be found out again.
+"""
+
+from __future__ import annotations
+
+from unisono.cluster.records import Job
+
+_KEPT = 8192
+"""Known shapes; numbers are never used twice, so forgetting them all only costs a chance to share."""
+
+Key = tuple[object, ...]
+
+
+class Shapes:
+    """Numbers the shapes of one cluster state."""
+
+    __slots__ = ("_known", "_next")
+
+    def __init__(self) -> None:
+        self._known: dict[Key, int] = {}
+        self._next = 1
+
+    def of(self, job: Job) -> int:
+        """The number of a job's shape; 0 when it counts as unlike any other.
+
+            Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are. Two of the
+        same shape differ in names, ages, labels, annotations and places in the order, and in nothing else.
+        """
+        key = _key(job)
+        if key is None:
+            return 0
+        number = self._known.get(key)
+        if number is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            number = self._known[key] = self._next
+            self._next += 1
+        return number
+
+
+def _key(job: Job) -> Key | None:
+    pending = job.pending
+    if not pending or len(pending) != len(job.tasks) or job.pending_best_effort:
+        return None
+    if job.min_task_member or job.topology is not None or job.sub_groups:
+        return None
+    first = next(iter(pending.values()))
+    pod_class, role, priority = first.pod_class, first.role, first.priority
+    for task in pending.values():
+        if (
+            task.pod_class is not pod_class
+            or task.role != role
+            or task.priority != priority
+            or task.gated
+            or task.nominated_node
+            or not task.owned
+        ):
+            return None
+    return (
+        job.namespace,
+        job.queue,
+        job.priority_class,
+        job.min_member,
+        None if job.min_amounts is None else tuple(job.min_amounts.items()),
+        job.phase,
+        job.reported_phase,
+        job.totals,
+        tuple(job.conditions.items()),
+        len(pending),
+        pod_class.id,
+        role,
+        priority,
+    )

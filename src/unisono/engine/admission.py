@@ -1,0 +1,55 @@
+"""The gate in front of Inqueue, asked once for jobs of the same shape instead of once per job."""
+
+from __future__ import annotations
+
+from unisono.engine.answers import Refusal
+from unisono.engine.hooks import Hooks
+from unisono.engine.job_state import JobState
+
+
+class Admission:
+    """Asks plug-ins whether jobs may become Inqueue, and tells them of those that did.
+
+    A refusal holds for every job of that shape until somebody is admitted. When the plug-ins say how many jobs of a
+    shape they would let pass, so many pass unasked, and the plug-ins hear of them together, before the next question.
+    """
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+        self._refused: dict[int, Refusal] = {}
+        self._first: JobState | None = None
+        self._left = 0
+        self._passed = 0
+
+    def ask(self, job: JobState) -> Refusal | None:
+        """A refusal, or None when the job is in; only for jobs that state minResources."""
+        first = self._first
+        if first is not None and self._left > 0 and job.shape == first.shape:
+            self._admit(job)
+            return None
+        shared = self._refused.get(job.shape) if job.shape else None
+        if shared is not None:
+            return shared
+        self.settle()
+        refusal = self.hooks.vote("enqueueable", job)
+        if refusal is not None:
+            if job.shape and self.hooks.by_shape("enqueueable"):
+                self._refused[job.shape] = refusal
+            return refusal
+        if job.shape:
+            self._left = self.hooks.admissible(job)
+        self._first = job
+        self._admit(job)
+        return None
+
+    def _admit(self, job: JobState) -> None:
+        self._left -= 1
+        self._passed += 1
+        self._refused.clear()
+        self.hooks.enqueued(job)
+
+    def settle(self) -> None:
+        """Tell the plug-ins what they have not heard yet."""
+        if self._first is not None and self._passed:
+            self.hooks.enqueued_alike(self._first, self._passed)
+        self._first, self._passed, self._left = None, 0, 0
