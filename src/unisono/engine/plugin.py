@@ -102,7 +102,6 @@ class Plugin:
         reach: how far a placement changes ``filter`` and ``score``: ROW unless the class says otherwise.
         scope: what ``filter``, ``score``, ``static_filter``, ``static_score`` depend on besides pod class and nodes.
         momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
-        momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
         pure: ``filter`` and ``score`` depend on nothing but the pod class (and scope) and the arrays of the view, not
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
@@ -124,7 +123,6 @@ class Plugin:
     reach: ClassVar[Reach] = Reach.ROW
     scope: ClassVar[Scope] = Scope.CLASS
     pure: ClassVar[bool] = True
-    momentary: ClassVar[bool] = False
     momentary: ClassVar[bool] = False
     by_shape: ClassVar[bool] = False
     protects: ClassVar[bool] = False
