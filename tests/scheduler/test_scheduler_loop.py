@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from scheduler_world import CONFIG, SlotEngine, fill, node, pod, world
+import pytest
+from scheduler_world import CONFIG, SlotEngine, fill, group, node, pod, queue, world
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
-from unisono.api.kinds import NODES, PODS
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.decisions import Decisions, Violation
 from unisono.errors import Unavailable
@@ -76,6 +77,24 @@ async def test_changes_that_come_together_are_one_cycle() -> None:
             client.put(NODES, node(f"m{index}"))
         await it.run(0.5)
         assert len(it.engine.calls) == before + 1
+
+
+@pytest.mark.parametrize(("queues", "waits"), [((), False), (("research", "teaching"), True)])
+async def test_a_burst_is_awaited_where_queues_share(queues: tuple[str, ...], waits: bool) -> None:
+    """Submissions a fifth of a second apart are one decision where it matters who else has come."""
+    client = MemoryClient()
+    fill(client)
+    for name in queues:
+        client.put(QUEUES, queue(name))
+    async with world(client) as it:
+        await it.run(3)
+        before = len(it.engine.calls)
+        for index in range(3):
+            client.put(POD_GROUPS, group(f"late{index}", 1))
+            await it.run(0.2)
+        assert (len(it.engine.calls) == before) is waits
+        await it.run(1)
+        assert len(it.engine.calls) > before
 
 
 async def test_a_new_configuration_is_used_though_nothing_else_changed() -> None:

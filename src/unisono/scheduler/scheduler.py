@@ -98,7 +98,8 @@ class Scheduler:
         default_queue: str = "default",
         period: float = 1.0,
         debounce: float = 0.05,
-        gather: float = 0.5,
+        share_debounce: float = 0.25,
+        gather: float = 1.0,
         gang_patience: float = 60.0,
         bind_concurrency: int = 64,
         decide: Decide | None = None,
@@ -116,6 +117,7 @@ class Scheduler:
             default_queue: queue of PodGroups that name none.
             period: longest time in seconds between two looks at the state.
             debounce: time in seconds between a change and the cycle.
+            share_debounce: the same where several queues share the cluster.
             gather: longest time in seconds for which a burst of arrivals is awaited.
             gang_patience: longest time in seconds that a gang may stay partly bound.
             bind_concurrency: binds under way at a time.
@@ -124,7 +126,9 @@ class Scheduler:
             seed: of the engine's tie-breaking randomness.
         """
         self._clock, self._period, self._seed = clock, period, seed
-        self._debounce, self._gather_seconds = debounce, gather
+        self._debounce, self._share_debounce, self._gather_seconds = debounce, share_debounce, gather
+        self._default_queue = default_queue
+        self._arrived = 0
         self._source = config_source or FixedConfig()
         self._decide = decide or _engine(clock.monotonic)
         self._runner = runner or asyncio.to_thread
@@ -217,12 +221,16 @@ class Scheduler:
         """A moment more, and more of them while pods and PodGroups keep arriving.
 
         Shares are decided among those who are there: deciding in the middle of a burst would give it all to the first.
+        Where there is but one queue nothing is shared, and nobody needs to wait for that.
         """
+        shared = any(name not in ("root", self._default_queue) for name in self.feed.queues)
         end = self._clock.monotonic() + self._gather_seconds
-        arrived = -1
-        while arrived != self.feed.arrivals and self._clock.monotonic() < end:
-            arrived = self.feed.arrivals
-            await self._clock.sleep(self._debounce)
+        while True:
+            fresh = self.feed.arrivals != self._arrived
+            self._arrived = self.feed.arrivals
+            await self._clock.sleep(self._share_debounce if fresh and shared else self._debounce)
+            if self.feed.arrivals == self._arrived or self._clock.monotonic() >= end:
+                return
 
     async def cycle(self) -> bool:
         """One look at the state; answers whether the engine ran."""
@@ -327,5 +335,7 @@ class Scheduler:
 
 def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.engine import run
+    from unisono.engine.plugins.extender import extender_with
+    from unisono.scheduler.extender import call
 
-    return partial(run, monotonic=monotonic)
+    return partial(run, monotonic=monotonic, plugins={"extender": extender_with(call)})
