@@ -37,15 +37,32 @@ async def _explain(where: Where, what: tuple[str, ...], output: str) -> None:
             raise UnisonoError(f"A {kind} does not wait for a place: explain a job, a podgroup, a pod or a queue.")
         item = await request_json(client, "GET", target.resource.path(namespace, target.name))
         verdicts = await verdicts_of(client, kind, item)
-        state = _state(kind, item)
+        state, containers = _state(kind, item), _waiting(kind, item)
     if output == "json":
-        print_json({"kind": kind, "name": target.name, "state": state, "verdicts": verdicts})
+        print_json(
+            {"kind": kind, "name": target.name, "state": state, "verdicts": verdicts, "waiting_containers": containers}
+        )
         return
-    if not verdicts:
-        click.echo(f"{target.resource.singular}/{target.name} does not wait: {state}.")
+    if containers or not verdicts:
+        does = "waits on its node" if containers else "does not wait"
+        click.echo(f"{target.resource.singular}/{target.name} {does}: {state}.")
     for verdict in verdicts:
         for line in verdict_lines(verdict):
             click.echo(line)
+
+
+def _waiting(kind: str, item: dict[str, Any]) -> list[dict[str, str]]:
+    """Containers of a bound pod that wait to be started: name, and reason and message as its node reports them."""
+    if kind != "Pod" or not (item.get("spec") or {}).get("nodeName"):
+        return []
+    status = item.get("status") or {}
+    found = []
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting is not None:
+            words = {key: waiting.get(key) or "" for key in ("reason", "message")}
+            found.append({"name": container.get("name") or "", **words})
+    return found
 
 
 def _state(kind: str, item: dict[str, Any]) -> str:
@@ -58,5 +75,11 @@ def _state(kind: str, item: dict[str, Any]) -> str:
         return f"it is {status.get('state') or 'not opened yet'}, with {counts} PodGroups"
     if kind == "Pod":
         node = (item.get("spec") or {}).get("nodeName")
-        return f"its phase is {status.get('phase', 'Pending')}" + (f" on node {node}" if node else ", not bound yet")
+        phase = f"its phase is {status.get('phase', 'Pending')}" + (f" on node {node}" if node else ", not bound yet")
+        return "; ".join([phase, *map(_container_state, _waiting(kind, item))])
     return f"its phase is {status.get('phase') or 'Pending, the next cycle decides'}"
+
+
+def _container_state(container: dict[str, str]) -> str:
+    words = ": ".join(filter(None, (container["reason"], container["message"])))
+    return f"container {container['name']} waits" + (f": {words}" if words else "")

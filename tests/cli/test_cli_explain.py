@@ -1,0 +1,104 @@
+"""What explain says of a pod that has its node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from unisono.cli import connection, resources, verdicts
+from unisono.cli.commands.explain import _state, command
+from unisono.cli.resources import Resource, ResourceMap
+
+PORT = "port 18765 is taken by pod default/first; it starts when that pod ends"
+
+
+def pod(
+    *containers: dict[str, Any], node: str | None = "here", phase: str = "Pending", **status: Any
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "second", "namespace": "default"},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase, "containerStatuses": list(containers), **status},
+    }
+
+
+def waiting(name: str = "main", **state: str) -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": state}}
+
+
+RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        (pod(RUNNING, phase="Running"), "its phase is Running on node here"),
+        (pod(node=None), "its phase is Pending, not bound yet"),
+        (
+            pod(waiting(reason="PortTaken", message=PORT)),
+            f"its phase is Pending on node here; container main waits: PortTaken: {PORT}",
+        ),
+        (
+            pod(
+                RUNNING,
+                waiting("side", reason="CrashLoopBackOff", message="back-off 10s restarting failed container"),
+                phase="Running",
+            ),
+            "its phase is Running on node here; container side waits: CrashLoopBackOff: "
+            "back-off 10s restarting failed container",
+        ),
+        (
+            pod(
+                waiting(reason="PodInitializing"),
+                initContainerStatuses=[waiting("init", reason="CreateContainerError")],
+            ),
+            "its phase is Pending on node here; container init waits: CreateContainerError; "
+            "container main waits: PodInitializing",
+        ),
+        (pod(waiting()), "its phase is Pending on node here; container main waits"),
+        (pod(waiting(reason="X"), node=None), "its phase is Pending, not bound yet"),
+    ],
+)
+def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
+    assert _state("Pod", item) == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "line"),
+    [
+        (pod(RUNNING, phase="Running"), "pod/second does not wait: its phase is Running on node here.\n"),
+        (
+            pod(waiting(reason="PortTaken", message=PORT)),
+            "pod/second waits on its node: its phase is Pending on node here; container main waits: "
+            f"PortTaken: {PORT}.\n",
+        ),
+    ],
+)
+def test_explain_pod(monkeypatch: pytest.MonkeyPatch, item: dict[str, Any], line: str) -> None:
+    @asynccontextmanager
+    async def connect(_: object) -> AsyncIterator[None]:
+        yield None
+
+    async def discover(_: object) -> Any:
+        return ResourceMap([Resource("", "v1", "Pod", "pods", "pod", True)])
+
+    async def request_json(*_: object) -> dict[str, Any]:
+        return item
+
+    async def verdicts_of(*_: object) -> list[dict[str, Any]]:
+        return []
+
+    monkeypatch.setattr(connection, "connect", connect)
+    monkeypatch.setattr(connection, "namespace_of", lambda _: "default")
+    monkeypatch.setattr(resources, "discover", discover)
+    monkeypatch.setattr(resources, "request_json", request_json)
+    monkeypatch.setattr(verdicts, "verdicts_of", verdicts_of)
+    assert CliRunner().invoke(command, ["pod/second"], catch_exceptions=False).output == line
+    found = json.loads(CliRunner().invoke(command, ["pod/second", "-o", "json"], catch_exceptions=False).output)
+    told = [c["reason"] for c in found["waiting_containers"]]
+    assert told == (["PortTaken"] if "PortTaken" in line else [])
