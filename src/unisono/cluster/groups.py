@@ -48,6 +48,15 @@ class SubGroupPolicy:
         self.minimum = spec.min_sub_groups or 0
         self.wish = wish_of(spec.network_topology)
 
+    def allowing(self, tier: int) -> SubGroupPolicy:
+        """The same policy with another highest tier, unless its own is as high."""
+        other = SubGroupPolicy(SubGroupPolicySpec())
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        if self.wish is not None and (self.wish.tier is None or self.wish.tier < tier):
+            other.wish = TopologyWish(True, tier, "")
+        return other
+
     def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
         """Values that name a pod's sub-group; None when the policy does not cover it."""
         if not self.keys or (self.selector is not None and not selects(self.selector, labels)):

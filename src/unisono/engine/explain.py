@@ -14,6 +14,8 @@ from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.reports import JobReport, by_importance
 from unisono.engine.suggest import holders_of, suggest_for_fit, suggest_for_refusal
+from unisono.engine.topology.advice import Advice
+from unisono.engine.topology.place import advice_of
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
@@ -97,6 +99,9 @@ class Explainer:
             return self._waits_for_release(job)
         if report.quota is not None:
             return self._cluster_is_the_limit(job, report, report.quota) or self._refused(job, report, report.quota)
+        advice = advice_of(self.cycle).get(job.key)
+        if advice is not None:
+            return self._no_domain(job, advice)
         if report.fit is not None and report.task is not None:
             return self._no_node(job, report, report.task)
         if self._gated(job):
@@ -231,6 +236,21 @@ class Explainer:
             holders=self._holders(need),
             suggestion=suggest_for_fit(self.cycle, job, task, cause, placeable, empty),
             task=task.key,
+            queue=job.queue.name,
+        )
+
+    def _no_domain(self, job: JobState, advice: Advice) -> Verdict:
+        """The cluster could hold the tasks, but no domain that the job's topology allows."""
+        return Verdict(
+            job.key,
+            Cause.TOPOLOGY,
+            advice.message,
+            need={"pods": advice.needed},
+            have={"pods": advice.holds},
+            tasks_placeable=job.ready_count + min(advice.holds, advice.needed),
+            tasks_needed=job.min_member,
+            suggestion=advice.suggestion,
+            task=advice.task.key,
             queue=job.queue.name,
         )
 

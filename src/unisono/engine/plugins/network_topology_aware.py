@@ -16,7 +16,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.domain_amounts import DomainAmounts
-from unisono.engine.topology.groups import groups_of, is_grouped, limit_of
+from unisono.engine.topology.groups import groups_of, is_grouped
 from unisono.engine.view import NodeView
 
 if TYPE_CHECKING:
@@ -85,10 +85,11 @@ class NetworkTopologyAwarePlugin(Plugin):
 
         With evictions from above, and only so many as configured.
         """
-        limit = limit_of(job, self.tree) if group is None else group.limit
+        groups = groups_of(self.session, job)
+        limit = groups.limit if group is None else group.limit
         if limit is None:
             return [[top]]
-        at = self._place_of(job) if group is None else group.at
+        at = groups.at if group is None else group.at
         root = top
         if at != NOWHERE:
             allowed = self.tree.highest(at, limit)
@@ -108,12 +109,6 @@ class NetworkTopologyAwarePlugin(Plugin):
             by_tier.setdefault(int(self.tree.tiers[each]), []).append(each)
         gradients = [by_tier[tier] for tier in sorted(by_tier)]
         return self._widest(gradients) if evict else gradients
-
-    def _place_of(self, job: JobState) -> int:
-        at = NOWHERE
-        for group in groups_of(self.session, job):
-            at = self.tree.common(at, group.at)
-        return at
 
     def _minimum(self, job: JobState, group: SubGroup | None) -> Vector | None:
         if group is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
@@ -146,27 +147,64 @@ def limit_of(job: JobState, tree: HyperNodeTree) -> int | None:
     return effective(job.record.topology, tree)
 
 
-def groups_of(session: Session, job: JobState) -> list[SubGroup]:
+class Groups(list[SubGroup]):
+    """The groups of one job.
+
+    Attributes:
+        limit: highest tier that may join the tasks of the whole job, None for no bound.
+
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        super().__init__()
+        self.limit = limit
+
+    @property
+    def at(self) -> int:
+        """Lowest HyperNode that holds every task that has a place; -1 when none has."""
+        found = NOWHERE
+        for group in self:
+            found = group.tree.common(found, group.at)
+        return found
+
+
+def groups_of(session: Session, job: JobState) -> Groups:
     """The groups of a job, in order of their policies and of their values; made once per session."""
-    known: dict[str, list[SubGroup]] = session.shared.setdefault(_SHARED, {})
+    known: dict[str, Groups] = session.shared.setdefault(_SHARED, {})
     found = known.get(job.key)
     if found is None:
-        found = known[job.key] = _make(session, job)
+        found = known[job.key] = _make(session, job, job.record.topology, job.record.sub_groups)
     return found
 
 
-def _make(session: Session, job: JobState) -> list[SubGroup]:
-    tree, policies = session.snapshot.hyper_nodes, job.record.sub_groups
+@contextmanager
+def swapped(
+    session: Session, job: JobState, topology: TopologyWish | None, policies: tuple[SubGroupPolicy, ...]
+) -> Iterator[None]:
+    """While inside, the job has these bounds instead of its own: to try out what would help."""
+    known: dict[str, Groups] = session.shared.setdefault(_SHARED, {})
+    own = groups_of(session, job)
+    known[job.key] = _make(session, job, topology, policies)
+    try:
+        yield
+    finally:
+        known[job.key] = own
+
+
+def _make(
+    session: Session, job: JobState, topology: TopologyWish | None, policies: tuple[SubGroupPolicy, ...]
+) -> Groups:
+    tree = session.snapshot.hyper_nodes
     tasks = [task for _, task in sorted(job.record.tasks.items())]
     members: dict[tuple[int, tuple[str, ...]], list[Task]] = {}
     for task in tasks:
         members.setdefault(_membership(task, policies), []).append(task)
-    groups: list[SubGroup] = []
+    groups = Groups(effective(topology, tree))
     for (policy, values), own in sorted(members.items(), key=lambda item: (item[0][0], _by_value(item[0][1]))):
         key = f"{job.key}/{policies[policy].name}-{'-'.join(values)}" if policy >= 0 else job.key
         group = SubGroup(job, tree, key, policy, len(groups))
         group.tasks = own
-        _describe(group, policies)
+        _describe(group, policies, groups.limit, wanted=topology is not None)
         group.locate(session)
         groups.append(group)
     return groups
@@ -185,17 +223,15 @@ def _by_value(values: tuple[str, ...]) -> tuple[tuple[bool, int, str], ...]:
     return tuple((not value.isdecimal(), int(value) if value.isdecimal() else 0, value) for value in values)
 
 
-def _describe(group: SubGroup, policies: tuple[SubGroupPolicy, ...]) -> None:
-    job, tree = group.job, group.tree
-    whole = limit_of(job, tree)
+def _describe(group: SubGroup, policies: tuple[SubGroupPolicy, ...], whole: int | None, *, wanted: bool) -> None:
     if group.policy < 0:
-        group.limit, group.wants_topology = whole, job.record.topology is not None
-        group.minimum = 1 if policies else job.min_member
+        group.limit, group.wants_topology = whole, wanted
+        group.minimum = 1 if policies else group.job.min_member
         return
     policy = policies[group.policy]
     group.name = policy.name
     group.minimum = policy.size
-    group.limit = effective(policy.wish, tree, whole)
+    group.limit = effective(policy.wish, group.tree, whole)
     group.wants_topology = policy.wish is not None
 
 

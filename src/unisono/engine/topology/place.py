@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unisono.engine.topology.advice import Advice, advise
 from unisono.engine.topology.solve import GroupSheet, Solver
 
 if TYPE_CHECKING:
-    from unisono.cluster.records import Task
     from unisono.engine.cycle import Cycle
     from unisono.engine.job_state import JobState
 
-_SHARED = "engine.topology.failures"
+ADVISED = 100
+"""Jobs per cycle for which it is tried out what would help: trials cost as much as placing."""
+_SHARED = "engine.topology.advice"
 
 
-@dataclass(slots=True)
-class Failure:
-    """No domain took the job.
-
-    Attributes:
-        tasks: pending tasks at that moment.
-        missing: how many of them must be placed.
-        sheet: the same tasks by sub-group.
-
-    """
-
-    tasks: list[Task]
-    missing: int
-    sheet: GroupSheet
-
-
-def failures_of(cycle: Cycle) -> dict[str, Failure]:
-    """Jobs that no domain took, by key."""
-    found: dict[str, Failure] = cycle.session.shared.setdefault(_SHARED, {})
+def advice_of(cycle: Cycle) -> dict[str, Advice]:
+    """Jobs that no allowed domain took although the cluster could, by key."""
+    found: dict[str, Advice] = cycle.session.shared.setdefault(_SHARED, {})
     return found
 
 
@@ -59,15 +44,20 @@ def place_grouped(cycle: Cycle, job: JobState, sheet: GroupSheet) -> bool:
     if not cycle.hooks.ready(job):
         return False
     cycle.commit(start, job)
-    failures_of(cycle).pop(job.key, None)
     return True
 
 
 def _remember(cycle: Cycle, job: JobState, solver: Solver) -> None:
-    """Note the failure, with the reasons of the nodes where the search came to its end."""
+    """Note the failure: reasons of the nodes, and of the domains."""
     tasks = [task for key in solver.groups for task in solver.given.tasks(key)]
-    failures_of(cycle)[job.key] = Failure(tasks, max(cycle.hooks.missing(job), 1), solver.given.copy())
     report = cycle.report(job)
-    if report.fit is None:
+    if report.fit is None and tasks:
         stuck = solver.stuck[0] if solver.stuck is not None else tasks[0]
         report.task, report.fit = stuck, cycle.fits.errors(stuck.pod_class)
+    quota = report.quota
+    advised = advice_of(cycle)
+    if quota is None and len(advised) < ADVISED:
+        advice = advise(solver, max(cycle.hooks.missing(job), 1))
+        if advice is not None:
+            advised[job.key] = advice
+        report.quota = quota  # trials may have met a quota that the job itself has not reached

@@ -64,7 +64,8 @@ class Solver:
         self.search: Search = search_of(cycle)
         self.hooks = cycle.hooks
         self.given = sheet
-        self.groups = {group.key: group for group in groups_of(cycle.session, job) if group.key in sheet.sheets}
+        self.all_groups = groups_of(cycle.session, job)
+        self.groups = {group.key: group for group in self.all_groups if group.key in sheet.sheets}
         self.many = bool(job.record.sub_groups)
         self.stuck: tuple[Task, int] | None = None
 

@@ -1,0 +1,182 @@
+"""Why no allowed domain took a job, in numbers, and the cheapest change with which one would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.cluster.groups import SubGroupPolicy, TopologyWish
+from unisono.cluster.records import Task
+from unisono.engine.topology.groups import limit_of, swapped
+from unisono.engine.topology.search import Search
+from unisono.engine.topology.solve import GroupSheet, Solver
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the verdict says.
+
+    Attributes:
+        message: which domain comes closest, and how close.
+        suggestion: what would help, tried out where it is a change of the job; ``""`` for nothing known.
+        holds, needed: tasks that the closest domain could hold, and that have to be placed.
+        task: one of these tasks.
+
+    """
+
+    message: str
+    suggestion: str
+    holds: int
+    needed: int
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is bound to a domain: the whole job, or the sub-groups of one policy."""
+
+    name: str
+    limit: int
+    tasks: list[Task]
+    needed: int
+    inside: int
+
+
+def advise(solver: Solver, missing: int) -> Advice | None:
+    """Asked right after the solver found nothing; None where the cluster as a whole could not hold the tasks either."""
+    search, tasks = solver.search, [task for key in solver.groups for task in solver.given.tasks(key)]
+    if not tasks or int(search.rooms.held(tasks, [search.tree.root])[0]) < missing:
+        return None
+    for subject in _subjects(solver, tasks, missing):
+        domain, holds = _closest(search, subject)
+        if holds < subject.needed:
+            return _too_small(solver, subject, domain, holds)
+    bounded = list(_subjects(solver, tasks, missing))
+    if not bounded:
+        return None
+    subject = bounded[0]
+    holds = _closest(search, subject)[1]
+    text = "no domain of an allowed tier takes the sub-groups together" if solver.many else _nothing(subject)
+    return Advice(text, _raise_tier(solver), min(holds, subject.needed), subject.needed, tasks[0])
+
+
+def _nothing(subject: _Subject) -> str:
+    return f"no HyperNode of tier {subject.limit} or lower takes the tasks"
+
+
+def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subject]:
+    tree, job = solver.search.tree, solver.job
+    limit = limit_of(job, tree)
+    if limit is not None and limit < tree.top_tier:
+        at = solver.all_groups.at
+        allowed = tree.highest(at, limit) if at >= 0 else tree.root
+        yield _Subject("", limit, tasks, missing, allowed if allowed >= 0 else at)
+    seen: set[int] = set()
+    for group in solver.groups.values():
+        if group.policy < 0 or group.policy in seen or group.limit is None or group.limit >= tree.top_tier:
+            continue
+        needed = group.minimum - group.ready_count
+        if needed > 0:
+            seen.add(group.policy)
+            allowed = tree.highest(group.at, group.limit) if group.at >= 0 else tree.root
+            own = solver.given.tasks(group.key)
+            yield _Subject(group.key, group.limit, own, needed, allowed if allowed >= 0 else group.at)
+
+
+def _closest(search: Search, subject: _Subject) -> tuple[int, int]:
+    """The allowed domain that could hold most of the tasks (-1: no domain is allowed), and how many."""
+    tree = search.tree
+    domains = [at for at in tree.below(subject.inside) if tree.tiers[at] <= subject.limit]
+    if not domains:
+        return -1, 0
+    held = search.rooms.held(subject.tasks, domains)
+    best = int(held.argmax())
+    return domains[best], int(held[best])
+
+
+def _too_small(solver: Solver, subject: _Subject, domain: int, holds: int) -> Advice:
+    tree = solver.search.tree
+    who = f" of sub-group {subject.name}" if subject.name else ""
+    if domain < 0:
+        text = f"there is no HyperNode of tier {subject.limit} or lower"
+    else:
+        text = (
+            f"{holds} of {subject.needed} tasks{who} fit into the largest allowed domain: "
+            f"HyperNode {tree.names[domain]} (tier {int(tree.tiers[domain])})"
+        )
+    if tree.problems:
+        name, problem = min(tree.problems.items())
+        text += f"; HyperNode {name} is left out: {problem}"
+    suggestion = " or ".join(part for part in (_raise_tier(solver), _free_nodes(solver.search, subject)) if part)
+    return Advice(text, suggestion, holds, subject.needed, subject.tasks[0])
+
+
+# ---- what would help
+
+
+def _raise_tier(solver: Solver) -> str:
+    """The lowest tier with which the job would start now, tried out."""
+    record, levels = solver.job.record, solver.search.tree.levels
+    whole = limit_of(solver.job, solver.search.tree)
+    for tier in levels:
+        wish = record.topology
+        if wish is not None and whole is not None and tier > whole:
+            changed = TopologyWish(True, tier, "")
+            if _would_start(solver, changed, record.sub_groups):
+                return f"set highestTierAllowed to {tier}"
+    bounded = [policy for policy in record.sub_groups if policy.wish is not None and policy.wish.hard]
+    for tier in levels if bounded else ():
+        policies = tuple(policy.allowing(tier) if policy in bounded else policy for policy in record.sub_groups)
+        if policies == record.sub_groups:
+            continue
+        outer = record.topology
+        if whole is not None and tier > whole and outer is not None:
+            outer = TopologyWish(True, tier, "")
+        if _would_start(solver, outer, policies):
+            names = ", ".join(policy.name for policy in bounded)
+            own = f"set highestTierAllowed of subGroupPolicy {names} to {tier}"
+            return own if outer == record.topology else f"{own}, and that of the job as well"
+    return ""
+
+
+def _would_start(solver: Solver, topology: TopologyWish | None, policies: Sequence[SubGroupPolicy]) -> bool:
+    cycle, job = solver.cycle, solver.job
+    tasks = [task for key in solver.groups for task in solver.given.tasks(key)]
+    with swapped(cycle.session, job, topology, tuple(policies)):
+        trial = Solver(cycle, job, GroupSheet.of(cycle, job, tasks))
+        mark = trial.mark()
+        try:
+            return trial.solve() is not None and cycle.hooks.ready(job)
+        finally:
+            trial.undo(mark)
+
+
+def _free_nodes(search: Search, subject: _Subject) -> str:
+    """The fewest nodes of one allowed domain that would have to be empty; for equal tasks only."""
+    classes = {task.pod_class.id: task.pod_class for task in subject.tasks}
+    if len(classes) != 1:
+        return ""
+    (pod_class,) = classes.values()
+    tree = search.tree
+    now, empty = search.rooms.slots(pod_class), search.rooms.slots(pod_class, empty=True)
+    best: tuple[int, int, list[int]] | None = None
+    for at in tree.below(subject.inside):
+        columns = tree.columns[at]
+        short = subject.needed - int(now[columns].sum())
+        if tree.tiers[at] > subject.limit or int(empty[columns].sum()) < subject.needed or short <= 0:
+            continue
+        gain = empty[columns] - now[columns]
+        order = np.argsort(-gain, kind="stable")
+        number = int(np.searchsorted(np.cumsum(gain[order]), short)) + 1
+        if best is None or number < best[0]:
+            best = number, at, columns[order[:number]].tolist()
+    if best is None:
+        return ""
+    number, at, chosen = best
+    table = search.session.nodes.table
+    names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
+    return f"free {number} {'node' if number == 1 else 'nodes'} of HyperNode {tree.names[at]} ({names})"
