@@ -1,7 +1,8 @@
 """``python -m benchmarks.openb FOLDER``: the filling experiment of "Beware of Fragmentation" (USENIX ATC 2023).
 
-FOLDER holds Alibaba's openb trace. Pods arrive one after the other in a random order until they ask for 1.3 times the cluster's GPUs; what does not fit is
-dropped, nothing ever leaves. Read is the share of GPUs that is not allocated when all of them have been asked for.
+FOLDER holds Alibaba's openb trace. Pods arrive one after the other in a random order until they ask for 1.3 times the
+cluster's GPUs; what does not fit is dropped, nothing ever leaves. Read is the share of GPUs that is not allocated when
+all of them have been asked for.
 """
 
 from __future__ import annotations
@@ -135,10 +136,10 @@ def configuration(*plugins: str) -> SchedulerConfig:
 def cluster(nodes: Sequence[OpenNode], order: Sequence[OpenPod], seed: int) -> ClusterState:
     """Nodes named in a random order, because ties go to the first name; pods in the order of their arrival."""
     state = ClusterState()
-    names = list(range(len(nodes)))
-    random.Random(seed).shuffle(names)
-    for name, node in zip(names, nodes, strict=True):
-        state.apply("ADDED", kinds.NODES, _node(f"node-{name:05}", node))
+    numbers = list(range(len(nodes)))
+    random.Random(seed).shuffle(numbers)
+    for position, node in zip(numbers, nodes, strict=True):
+        state.apply("ADDED", kinds.NODES, _node(f"node-{position:05}", node))
     queue = Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1), status=QueueStatus(state="Open"))
     state.apply("ADDED", kinds.QUEUES, queue)
     for number, pod in enumerate(order):

@@ -19,8 +19,10 @@ from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
+from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fragmentation import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
+from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
 from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
@@ -54,6 +56,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         NetworkTopologyAwarePlugin,
         DeviceSharePlugin,
         FragmentationPlugin,
+        GpuAwarePlugin,
         SlaPlugin,
         ResourceQuotaPlugin,
         PdbPlugin,
@@ -62,6 +65,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         TdmPlugin,
         UsagePlugin,
         ResourceStrategyFitPlugin,
+        ExtenderPlugin,
     )
 }
 
