@@ -47,6 +47,8 @@ class Cause(StrEnum):
     """The decision broke an invariant and was dropped."""
     NO_NODES = "NoNodes"
     """The cluster has no node."""
+    EXTENDER = "Extender"
+    """A service that plug-in extender asks says no, or cannot be asked."""
     NOT_TRIED = "NotTried"
     """The cycle ended, or the queue was passed over, before the job's turn."""
 

@@ -20,6 +20,7 @@ from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
+from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fragmentation import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
@@ -65,6 +66,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         TdmPlugin,
         UsagePlugin,
         ResourceStrategyFitPlugin,
+        ExtenderPlugin,
         ExtenderPlugin,
     )
 }
