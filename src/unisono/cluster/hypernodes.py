@@ -155,7 +155,8 @@ class HyperNodeBook:
         for name in sorted(sound):
             if sound[name].tier_name:
                 tiers[sound[name].tier_name] = sound[name].tier
-        return HyperNodeTree(domains, table.index, tiers, problems)
+        highest = max((record.tier for record in self._records.values()), default=0)
+        return HyperNodeTree(domains, table.index, tiers, problems, highest)
 
     def _resolve(
         self, name: str, sound: dict[str, _Record], parents: dict[str, str], domains: dict[str, Domain]

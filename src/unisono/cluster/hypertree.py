@@ -52,12 +52,15 @@ class HyperNodeTree:
         node_index: Mapping[str, int],
         tier_names: Mapping[str, int],
         problems: Mapping[str, str],
+        highest: int = 0,
     ) -> None:
+        """``highest`` is the highest tier of all, those that are left out included: the root stands above it."""
         self.names = [*sorted(domains), ROOT]
         self.index = {name: at for at, name in enumerate(self.names)}
         self.root = len(self.names) - 1
         ordered = [domains[name] for name in self.names[:-1]]
-        top = max((domain.tier for domain in ordered), default=0) + 1
+        top = max((domain.tier for domain in ordered), default=0)
+        top = max(top, highest) + 1
         self.tiers = np.array([*(domain.tier for domain in ordered), top], dtype=np.int64)
         self.parents = [self.index.get(domain.parent, self.root) for domain in ordered] + [NOWHERE]
         self.columns: list[Index] = [_positions(domain.nodes, node_index) for domain in ordered]

@@ -83,7 +83,8 @@ class NetworkTopologyAwarePlugin(Plugin):
     ) -> Sequence[Sequence[int]] | None:
         """HyperNodes below ``top`` and within the limit that may hold what is needed, tier by tier from below.
 
-        With evictions from above, and only so many as configured.
+        A job needs its minResources. A sub-group had better have all its pending tasks in one domain; where none is
+        large enough, its minimum will do. With evictions from above, and only so many domains as configured.
         """
         groups = groups_of(self.session, job)
         limit = groups.limit if group is None else group.limit
@@ -103,7 +104,8 @@ class NetworkTopologyAwarePlugin(Plugin):
                 return []
         domains = [each for each in self.tree.below(root) if self.tree.tiers[each] <= limit]
         if at == NOWHERE:
-            domains = self._large_enough(domains, self._minimum(job, group), evict=evict)
+            able = self._large_enough(domains, self._minimum(job, group), evict=evict)
+            domains = able if able or group is None else domains
         by_tier: dict[int, list[int]] = {}
         for each in domains:
             by_tier.setdefault(int(self.tree.tiers[each]), []).append(each)
