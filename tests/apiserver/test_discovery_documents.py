@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
-from unisono.apiserver.http_accept import Form, negotiate
-from unisono.apiserver.http_path import ResourcePath, parse, split
+from unisono.apiserver.http.accept import Form, negotiate
+from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.errors import ApiError
 
 AGGREGATED = (

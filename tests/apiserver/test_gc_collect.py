@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.backends import DELETE, OPTIONS, config_map, job_body, names, opened, owner, pod_body, read, settle, value
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS, QUEUES
-from unisono.apiserver.owners import OwnerIndex
+from unisono.apiserver.housekeeping.owners import OwnerIndex
 from unisono.apiserver.types import DeleteOptions
 
 FOREGROUND = DeleteOptions(propagation_policy="Foreground")

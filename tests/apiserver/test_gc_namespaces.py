@@ -23,7 +23,7 @@ from support.backends import (
 )
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.expiry import EVENT_SECONDS, EventExpiry
+from unisono.apiserver.housekeeping.expiry import EVENT_SECONDS, EventExpiry
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.serving import ScriptedService, WebClient, serving
-from unisono.apiserver.protobuf import MEDIA_TYPE, decode
-from unisono.apiserver.protobuf_fields import MESSAGES, TOP_LEVEL
+from unisono.apiserver.http.protobuf import MEDIA_TYPE, decode
+from unisono.apiserver.http.protobuf_fields import MESSAGES, TOP_LEVEL
 from unisono.errors import ApiError
 
 

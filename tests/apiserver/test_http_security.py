@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from support.serving import ScriptedService, WebClient, serving, token_of, trusting
-from unisono.apiserver.files import write_private
-from unisono.apiserver.http_body import Limits
-from unisono.apiserver.pki import Authority, utc_now
+from unisono.apiserver.access.files import write_private
+from unisono.apiserver.access.pki import Authority, utc_now
+from unisono.apiserver.http.body import Limits
 from unisono.apiserver.server import ApiServer
 from unisono.errors import ConfigError
 

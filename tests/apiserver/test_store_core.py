@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from support.backends import drop, put
-from unisono.apiserver.database import Database
-from unisono.apiserver.store import StaleWriteError, Store
+from unisono.apiserver.storage.database import Database
+from unisono.apiserver.storage.store import StaleWriteError, Store
 from unisono.errors import Unavailable
 
 KEY = ("things", "ns", "a")

@@ -8,10 +8,10 @@ import stat
 import pytest
 
 from support.backends import drop, put
-from unisono.apiserver.database import APPLICATION_ID, Database, StoreError
-from unisono.apiserver.entry import Entry, Event
-from unisono.apiserver.history import Retention
-from unisono.apiserver.store import Store
+from unisono.apiserver.storage.database import APPLICATION_ID, Database, StoreError
+from unisono.apiserver.storage.entry import Entry, Event
+from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.store import Store
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.apiserver.entry import Entry, Event
-from unisono.apiserver.history import History, Retention
+from unisono.apiserver.storage.entry import Entry, Event
+from unisono.apiserver.storage.history import History, Retention
 
 
 def event(revision: int, at: float = 0.0, size: int = 10) -> Event:

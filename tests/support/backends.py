@@ -12,7 +12,7 @@ import msgspec
 
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.service import ObjectService
-from unisono.apiserver.store import Change
+from unisono.apiserver.storage.store import Change
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 
 OPTIONS = WriteOptions()

@@ -9,14 +9,14 @@ from pathlib import Path
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.bootstrap import bootstrap
 from unisono.apiserver.context import random_suffix, random_uid
-from unisono.apiserver.database import MEMORY
-from unisono.apiserver.expiry import EventExpiry
-from unisono.apiserver.gc import GarbageCollector
-from unisono.apiserver.history import Retention
+from unisono.apiserver.housekeeping.expiry import EventExpiry
+from unisono.apiserver.housekeeping.gc import GarbageCollector
+from unisono.apiserver.housekeeping.namespaces import NamespaceController
 from unisono.apiserver.local import LocalClient
-from unisono.apiserver.namespace_controller import NamespaceController
 from unisono.apiserver.service import ObjectService
-from unisono.apiserver.store import Store
+from unisono.apiserver.storage.database import MEMORY
+from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.store import Store
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 

@@ -17,7 +17,7 @@ from unisono.api.scheduling import Queue, QueueSpec
 from unisono.apiserver import codec, metadata, strategy
 from unisono.apiserver.admission.priority import SYSTEM
 from unisono.apiserver.context import Context
-from unisono.apiserver.store import Change
+from unisono.apiserver.storage.store import Change
 
 DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 

@@ -15,9 +15,9 @@ from unisono.api.kinds import ALL_KINDS
 from unisono.api.times import rfc3339
 from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
-from unisono.apiserver.entry import Entry, Key
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
-from unisono.apiserver.store import Change, StaleWriteError, Store
+from unisono.apiserver.storage.entry import Entry, Key
+from unisono.apiserver.storage.store import Change, StaleWriteError, Store
 from unisono.errors import NotFound
 
 T = TypeVar("T", bound=Object)

@@ -10,7 +10,7 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec, deletion, failures
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
-from unisono.apiserver.entry import Entry
+from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import Deleted, DeleteOptions
 from unisono.errors import NotFound
 

@@ -17,9 +17,9 @@ import msgspec
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
-from unisono.apiserver.entry import Entry
-from unisono.apiserver.field_selector import parse_field_selector, selected_name
-from unisono.apiserver.label_selector import parse_label_selector
+from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
+from unisono.apiserver.selectors.labels import parse_label_selector
+from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import Page
 
 Selector = Callable[[Entry], bool]

@@ -19,18 +19,18 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
-from unisono.apiserver.auth import ADMIN, Authenticator
+from unisono.apiserver.access.auth import ADMIN, Authenticator
+from unisono.apiserver.access.kubeconfig import write_kubeconfig
+from unisono.apiserver.access.pki import LOOPBACK_NAMES, Authority, utc_now
 from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.http_app import App
-from unisono.apiserver.http_body import Limits
-from unisono.apiserver.http_logs import LogHandler
-from unisono.apiserver.http_meta import MetaHandlers, Readiness
-from unisono.apiserver.http_metrics import RequestMetrics
-from unisono.apiserver.http_objects import ObjectHandlers
-from unisono.apiserver.http_watch import WatchHandler
-from unisono.apiserver.kubeconfig import write_kubeconfig
+from unisono.apiserver.http.app import App
+from unisono.apiserver.http.body import Limits
+from unisono.apiserver.http.logs import LogHandler
+from unisono.apiserver.http.meta import MetaHandlers, Readiness
+from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.http.objects import ObjectHandlers
+from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
-from unisono.apiserver.pki import LOOPBACK_NAMES, Authority, utc_now
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:

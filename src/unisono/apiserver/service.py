@@ -10,7 +10,7 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec, deletes, failures, pod_actions, reads, writes
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.context import Context, random_suffix, random_uid
-from unisono.apiserver.store import Store
+from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
 from unisono.apiserver.types import (
     Deleted,

@@ -14,8 +14,8 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
-from unisono.apiserver.entry import Entry, Event
 from unisono.apiserver.reads import Selector
+from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
 
 BOOKMARK_SECONDS = 60.0

@@ -13,8 +13,8 @@ from unisono.apiserver import codec, failures, metadata, strategy
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
 from unisono.apiserver.deletion import removable
-from unisono.apiserver.entry import Entry
 from unisono.apiserver.patches import apply_patch
+from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import NotFound
 

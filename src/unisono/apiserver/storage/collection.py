@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from unisono.apiserver.entry import Entry, Key
-from unisono.apiserver.history import History
+from unisono.apiserver.storage.entry import Entry, Key
+from unisono.apiserver.storage.history import History
 
 
 class Collection:

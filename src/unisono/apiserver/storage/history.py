@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unisono.apiserver.entry import Event
+from unisono.apiserver.storage.entry import Event
 
 
 @dataclass(frozen=True, slots=True)

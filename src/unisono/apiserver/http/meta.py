@@ -12,11 +12,11 @@ import msgspec
 from aiohttp import web
 
 from unisono import __version__
-from unisono.apiserver import discovery
 from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.http_exchange import JSON, Exchange
-from unisono.apiserver.http_metrics import CONTENT_TYPE, RequestMetrics
-from unisono.apiserver.openapi import V2_PROTOBUF, OpenApi, v2_without_definitions
+from unisono.apiserver.http import discovery
+from unisono.apiserver.http.exchange import JSON, Exchange
+from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
+from unisono.apiserver.http.openapi import V2_PROTOBUF, OpenApi, v2_without_definitions
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.

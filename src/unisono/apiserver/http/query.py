@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from unisono.apiserver.http_status import bad_request
+from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.tables import IncludeObject
 from unisono.apiserver.types import DeleteOptions, FieldValidation, WriteOptions
 from unisono.errors import ApiError, Invalid

@@ -14,10 +14,10 @@ from unisono.api.kinds import find
 from unisono.apiserver import codec, deletes
 from unisono.apiserver.context import Context
 from unisono.apiserver.deletion import FOREGROUND, ORPHAN, removable
-from unisono.apiserver.entry import Event, Key
-from unisono.apiserver.housekeeper import Housekeeper
-from unisono.apiserver.owners import OwnerIndex
+from unisono.apiserver.housekeeping.housekeeper import Housekeeper
+from unisono.apiserver.housekeeping.owners import OwnerIndex
 from unisono.apiserver.partial import Meta, read_meta
+from unisono.apiserver.storage.entry import Event, Key
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import NotFound
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from unisono.apiserver.database import Loaded
-from unisono.apiserver.entry import Event
+from unisono.apiserver.storage.database import Loaded
+from unisono.apiserver.storage.entry import Event
 
 MAX_BATCH = 2_000
 COMPACT_EVERY = 2_000

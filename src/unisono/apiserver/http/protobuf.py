@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.http_status import BODY_TYPES, bad_request, unsupported_media_type
-from unisono.apiserver.protobuf_fields import MESSAGES, TOP_LEVEL, Field
+from unisono.apiserver.http.protobuf_fields import MESSAGES, TOP_LEVEL, Field
+from unisono.apiserver.http.status import BODY_TYPES, bad_request, unsupported_media_type
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

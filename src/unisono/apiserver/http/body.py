@@ -11,8 +11,8 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.yaml import load_all
-from unisono.apiserver import protobuf
-from unisono.apiserver.http_status import (
+from unisono.apiserver.http import protobuf
+from unisono.apiserver.http.status import (
     BODY_TYPES,
     PATCH_TYPES,
     bad_request,

@@ -6,9 +6,9 @@ from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec, deletes
 from unisono.apiserver.context import Context
 from unisono.apiserver.deletion import removable
-from unisono.apiserver.entry import Entry, Event, Key
-from unisono.apiserver.housekeeper import Housekeeper
+from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.partial import read_meta
+from unisono.apiserver.storage.entry import Entry, Event, Key
 from unisono.apiserver.strategy import NAMESPACE_FINALIZER
 from unisono.apiserver.types import DeleteOptions
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

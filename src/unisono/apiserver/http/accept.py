@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from unisono.apiserver.http_status import not_acceptable
+from unisono.apiserver.http.status import not_acceptable
 
 Media = Literal["json", "yaml"]
 OFFERED = ("application/json", "application/yaml")

@@ -10,10 +10,10 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
-from unisono.apiserver.http_exchange import Exchange
-from unisono.apiserver.http_path import ResourcePath
-from unisono.apiserver.http_query import Query, flag, include_object, watch_seconds
-from unisono.apiserver.http_status import encode_failure
+from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.query import Query, flag, include_object, watch_seconds
+from unisono.apiserver.http.status import encode_failure
 from unisono.apiserver.tables import TableWriter, partial_metadata
 from unisono.apiserver.types import StoreEvent
 from unisono.errors import ApiError

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from unisono.apiserver.entry import Entry
 from unisono.apiserver.failures import bad_request
+from unisono.apiserver.storage.entry import Entry
 
 EntryMatcher = Callable[[Entry], bool]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.base import OwnerReference
-from unisono.apiserver.entry import Key
+from unisono.apiserver.storage.entry import Key
 
 _NONE: frozenset[Key] = frozenset()
 

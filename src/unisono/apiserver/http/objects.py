@@ -10,17 +10,17 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
-from unisono.apiserver.http_body import Body, content_type, decode_json, decode_object, decode_yaml, patch_type
-from unisono.apiserver.http_exchange import Exchange
-from unisono.apiserver.http_path import ResourcePath
-from unisono.apiserver.http_query import (
+from unisono.apiserver.http.body import Body, content_type, decode_json, decode_object, decode_yaml, patch_type
+from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.openapi import is_core
+from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.query import (
     delete_options,
     include_object,
     integer,
     write_options,
 )
-from unisono.apiserver.http_status import bad_request, success
-from unisono.apiserver.openapi import is_core
+from unisono.apiserver.http.status import bad_request, success
 from unisono.apiserver.tables import TableWriter, partial_metadata
 from unisono.apiserver.types import Page, WriteOptions, Written
 from unisono.errors import ApiError

@@ -13,10 +13,10 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from unisono.apiserver.auth import User
-from unisono.apiserver.http_accept import Form, accepts_gzip
-from unisono.apiserver.http_body import Limits, read_body
-from unisono.apiserver.http_status import encode_failure, retry_after
+from unisono.apiserver.access.auth import User
+from unisono.apiserver.http.accept import Form, accepts_gzip
+from unisono.apiserver.http.body import Limits, read_body
+from unisono.apiserver.http.status import encode_failure, retry_after
 from unisono.errors import ApiError
 
 JSON = "application/json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.apiserver.catalog import VERBS, Catalog, Served, Subresource
-from unisono.apiserver.http_accept import clauses
+from unisono.apiserver.http.accept import clauses
 
 Document = dict[str, Any]
 _AGGREGATED_GROUP = "apidiscovery.k8s.io"

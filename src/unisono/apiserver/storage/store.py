@@ -20,11 +20,11 @@ from pathlib import Path
 import structlog
 
 from unisono.apiserver import failures
-from unisono.apiserver.collection import Collection
-from unisono.apiserver.database import MEMORY, Database, Loaded
-from unisono.apiserver.entry import Entry, Event, Key
-from unisono.apiserver.history import History, Retention
-from unisono.apiserver.writer import Commit, Disk, Writer
+from unisono.apiserver.storage.collection import Collection
+from unisono.apiserver.storage.database import MEMORY, Database, Loaded
+from unisono.apiserver.storage.entry import Entry, Event, Key
+from unisono.apiserver.storage.history import History, Retention
+from unisono.apiserver.storage.writer import Commit, Disk, Writer
 from unisono.errors import UnisonoError
 
 _log = structlog.get_logger(__name__)

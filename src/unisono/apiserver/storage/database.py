@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unisono.apiserver.entry import Entry, Event
+from unisono.apiserver.storage.entry import Entry, Event
 from unisono.errors import UnisonoError
 
 MEMORY = ":memory:"

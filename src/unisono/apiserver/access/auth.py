@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.apiserver.http_status import unauthorized
+from unisono.apiserver.http.status import unauthorized
 from unisono.errors import ApiError
 
 MASTERS = "system:masters"

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from unisono.api.kinds import PODS
 from unisono.api.times import parse_time
-from unisono.apiserver.http_exchange import Exchange
-from unisono.apiserver.http_path import ResourcePath
-from unisono.apiserver.http_query import Query, flag, integer
-from unisono.apiserver.http_status import bad_request
+from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.query import Query, flag, integer
+from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.logs import LogSource
 from unisono.apiserver.tables.values import get, items
 from unisono.errors import ApiError, Invalid, UnisonoError

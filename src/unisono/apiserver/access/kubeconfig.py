@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from unisono.apiserver.files import write_private
+from unisono.apiserver.access.files import write_private
 
 
 def write_kubeconfig(

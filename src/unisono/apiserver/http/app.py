@@ -11,19 +11,19 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from unisono.apiserver.auth import ANONYMOUS, Action, Authenticator, authorize
+from unisono.apiserver.access.auth import ANONYMOUS, Action, Authenticator, authorize
 from unisono.apiserver.catalog import Catalog, Served
-from unisono.apiserver.http_accept import Form, negotiate
-from unisono.apiserver.http_body import Limits
-from unisono.apiserver.http_exchange import Exchange
-from unisono.apiserver.http_logs import LogHandler
-from unisono.apiserver.http_meta import MetaHandlers
-from unisono.apiserver.http_metrics import RequestMetrics
-from unisono.apiserver.http_objects import ObjectHandlers
-from unisono.apiserver.http_path import ResourcePath, parse, split
-from unisono.apiserver.http_query import flag
-from unisono.apiserver.http_status import internal_error, method_not_allowed, too_many_requests
-from unisono.apiserver.http_watch import WatchHandler
+from unisono.apiserver.http.accept import Form, negotiate
+from unisono.apiserver.http.body import Limits
+from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.logs import LogHandler
+from unisono.apiserver.http.meta import MetaHandlers
+from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.http.objects import ObjectHandlers
+from unisono.apiserver.http.path import ResourcePath, parse, split
+from unisono.apiserver.http.query import flag
+from unisono.apiserver.http.status import internal_error, method_not_allowed, too_many_requests
+from unisono.apiserver.http.watch import WatchHandler
 from unisono.errors import ApiError, Unavailable
 
 log = structlog.get_logger(__name__)

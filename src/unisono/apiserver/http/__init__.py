@@ -1,0 +1,1 @@
+"""The HTTP surface: from the request line to the answer, and the documents that clients ask for."""
