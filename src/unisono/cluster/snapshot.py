@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,7 @@ class Snapshot:
     tasks: Mapping[str, Task]
     tasks_on: Mapping[str, Mapping[str, Task]]
     jobs: Mapping[str, Job]
-    active: Iterable[str]
+    active: Collection[str]
     queues: Mapping[str, Queue]
     priorities: Mapping[str, int]
     default_priority: int

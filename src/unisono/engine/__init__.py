@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from unisono.engine.config import SchedulerConfig
     from unisono.engine.decisions import Decisions
     from unisono.engine.plugin import Plugin
+    from unisono.engine.stopwatch import Stopwatch
 
 __all__ = ["run"]
 
@@ -38,16 +39,29 @@ def run(
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
 
     """
+    from unisono.engine.quiet import collector_paused
+    from unisono.engine.stopwatch import Stopwatch
+
+    with collector_paused():
+        return _decide(snapshot, config, now, seed, plugins or {}, Stopwatch(monotonic, config.plugin_time_limit))
+
+
+def _decide(
+    snapshot: Snapshot,
+    config: SchedulerConfig,
+    now: float,
+    seed: int,
+    plugins: Mapping[str, type[Plugin]],
+    watch: Stopwatch,
+) -> Decisions:
     from unisono.engine.close import close
     from unisono.engine.cycle import Cycle
     from unisono.engine.explain import explain
     from unisono.engine.hooks import lookup_with
     from unisono.engine.invariants import enforce
-    from unisono.engine.stopwatch import Stopwatch
 
-    watch = Stopwatch(monotonic, config.plugin_time_limit)
     with watch.stage("open"):
-        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins or {}), watch)
+        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch)
     for name in config.actions:
         cycle.run_action(name)
     cycle.hooks.close(cycle.session)

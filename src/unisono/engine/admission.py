@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.engine.answers import Refusal
+from unisono.engine.heap import Heap
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState
 
@@ -41,6 +42,16 @@ class Admission:
         self._first = job
         self._admit(job)
         return None
+
+    def admit_like(self, job: JobState, jobs: Heap[JobState]) -> int:
+        """Admit those jobs behind ``job`` in the order that pass unasked because it did; how many that were."""
+        if self._left <= 0 or job is not self._first:
+            return 0
+        passed = jobs.ahead(lambda other: other.shape == job.shape, self._left)
+        for other in passed:
+            self._admit(other)
+            other.phase = "Inqueue"
+        return len(passed)
 
     def _admit(self, job: JobState) -> None:
         self._left -= 1

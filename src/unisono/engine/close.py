@@ -13,6 +13,7 @@ from unisono.engine.job_state import JobState
 from unisono.engine.reports import JobReport
 from unisono.engine.verdict import Cause, Verdict
 
+Status = tuple[str, int, int, int, tuple[Condition, ...], tuple[tuple[str, str, str], ...]] | None
 Held = list[tuple[Task, TaskStatus, int]]
 _WAITING_PHASES = ("Pending", "Inqueue", "Unknown")
 _TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
@@ -21,10 +22,11 @@ _TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
     """Fill everything of the decisions that follows from the placements."""
     held = cycle.held_back()
+    known: dict[tuple[object, ...], Status] = {}
     for job in cycle.jobs:
         report = cycle.reports.get(job.key)
         try:
-            _close_job(cycle, job, report, verdicts.get(job.key))
+            _close_job(cycle, job, report, verdicts.get(job.key), known)
             if job.counts[TaskStatus.PENDING] or job.key in held:
                 _close_pods(cycle, job, report, held.get(job.key, []))
         except Exception as error:  # one job's status keeps nobody else's from being written
@@ -35,7 +37,27 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
 # ---- PodGroups
 
 
-def _close_job(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verdict | None) -> None:
+def _close_job(
+    cycle: Cycle,
+    job: JobState,
+    report: JobReport | None,
+    verdict: Verdict | None,
+    known: dict[tuple[object, ...], Status],
+) -> None:
+    """Write the status of a PodGroup; jobs of one shape that fared well and alike have the same."""
+    if not job.shape or report is not None or verdict is not None:
+        status = _status(cycle, job, report, verdict)
+    else:
+        key = (job.shape, job.phase, *job.counts)
+        if key not in known:
+            known[key] = _status(cycle, job, None, None)
+        status = known[key]
+    if status is not None:
+        cycle.decisions.pod_groups.append(PodGroupUpdate(job.namespace, job.name, job.uid, *status))
+
+
+def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verdict | None) -> Status:
+    """Phase, totals, conditions and events to write; None when the PodGroup says so already."""
     record = job.record
     judged = cycle.hooks.has("ready")
     unschedulable = judged and job.size > 0 and not job.is_ready and not _only_terminating(job)
@@ -43,24 +65,13 @@ def _close_job(cycle: Cycle, job: JobState, report: JobReport | None, verdict: V
     conditions = _conditions(job, report, verdict, judged=judged, unschedulable=unschedulable)
     totals = totals_of(job.counts)
     if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
-        return
+        return None
     events = (
         _events(job, phase, report, verdict) if conditions != record.conditions or not record.reported_phase else ()
     )
     running, succeeded, failed = totals
-    cycle.decisions.pod_groups.append(
-        PodGroupUpdate(
-            job.namespace,
-            job.name,
-            job.uid,
-            phase,
-            running,
-            succeeded,
-            failed,
-            tuple(Condition(kind, *rest) for kind, rest in conditions.items()),
-            events,
-        )
-    )
+    stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
+    return phase, running, succeeded, failed, stated, events
 
 
 def _releasing(job: JobState) -> int:

@@ -24,6 +24,13 @@ from unisono.engine.transaction import Placement, Transaction
 _UNKNOWN = object()
 
 
+def _strays(session: Session) -> list[Job]:
+    """PodGroups that wait for a queue that does not exist."""
+    keys = sorted(key for key in session.snapshot.active if session.job(key) is None)
+    records = (session.snapshot.jobs.get(key) for key in keys)
+    return [record for record in records if record is not None and record.known]
+
+
 class Cycle:
     """Everything that actions work with.
 
@@ -67,14 +74,8 @@ class Cycle:
         self.action = ""
         self.bound: list[Placement] = []
         self.evicted: list[tuple[Placement, str]] = []
-        self.jobs: list[JobState] = []
-        self.strays: list[Job] = []
-        for key in sorted(snapshot.active):
-            job = self.session.job(key)
-            if job is not None:
-                self.jobs.append(job)
-            elif (record := snapshot.jobs.get(key)) is not None and record.known:
-                self.strays.append(record)
+        self.jobs = self.session.active
+        self.strays = [] if len(self.jobs) == len(snapshot.active) else _strays(self.session)
         self._valid: dict[str | int, Any] = {}
 
     def report(self, job: JobState) -> JobReport:

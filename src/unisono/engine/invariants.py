@@ -101,6 +101,8 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
         jobs[placement.job.key] = placement.job
     for key, number in numbers.items():
         record = jobs[key].record
+        if number >= record.min_member:
+            continue
         reached = sum(record.counts[status] for status in _HELD) + number + record.pending_best_effort
         if reached < record.min_member:
             broken[key] = f"{number} pods would be bound, which leaves the gang below minMember {record.min_member}"

@@ -137,10 +137,10 @@ class Session:
         """All jobs. With many running jobs this is long; sums over them are kept in `QueueState.record`."""
         return (state for key in self.snapshot.jobs if (state := self.job(key)) is not None)
 
-    @property
-    def active(self) -> Iterator[JobState]:
-        """Jobs with pending tasks or not yet running, in no particular order."""
-        return (state for key in self.snapshot.active if (state := self.job(key)) is not None)
+    @cached_property
+    def active(self) -> list[JobState]:
+        """Jobs with pending tasks or not yet running, in order of their keys."""
+        return [state for key in sorted(self.snapshot.active) if (state := self.job(key)) is not None]
 
     def opened(self) -> Mapping[str, JobState]:
         """Jobs that somebody has asked for in this session."""

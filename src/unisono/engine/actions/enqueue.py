@@ -26,7 +26,10 @@ def run(cycle: Cycle) -> None:
         queue = queues.pop()
         jobs = heaps[queue.name]
         while len(jobs):
-            _ask(cycle, gate, jobs.pop())
+            job = jobs.pop()
+            _ask(cycle, gate, job)
+            if not len(queues):
+                jobs.drop(gate.admit_like(job, jobs))
             if len(queues) and not queues.leads(queue):
                 break
         if len(jobs):
