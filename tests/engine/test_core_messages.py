@@ -44,14 +44,14 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             [nodes(2, cpu=4), gang("j", 1, cpu=16)],
             Cause.TOO_LARGE,
             "no node takes it: 0/2 nodes are unavailable: 2 Insufficient cpu.",
-            "request at most cpu 4 per pod (the largest node), or add a larger node",
+            "request at most cpu 4 per pod",
             id="a pod larger than any node",
         ),
         pytest.param(
             [nodes(2, cpu=4), gang("j", 1, gpu=1)],
             Cause.TOO_LARGE,
             "no node takes it: 0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu.",
-            "no node offers nvidia.com/gpu; add one that does, or request none",
+            "request no nvidia.com/gpu, which no node offers",
             id="nobody has such a device",
         ),
         pytest.param(
@@ -59,7 +59,7 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             Cause.FILTERS,
             "no node takes it: 0/2 nodes are unavailable: "
             "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.",
-            "",
+            "uncordon b, or let its pods tolerate the taint t:NoSchedule",
             id="filters",
         ),
         pytest.param(
@@ -116,7 +116,7 @@ def test_a_share_is_named_when_it_is_the_limit() -> None:
     verdict = verdict_of(decisions, "one2")
     assert verdict.cause is Cause.OVER_SHARE
     assert "queue one may hold cpu 4 and holds cpu 4" in verdict.message
-    assert verdict.suggestion == "wait for other jobs of queue one, or raise its share of cpu by 2"
+    assert verdict.suggestion == "wait for other jobs of queue one, or add 1 node like n000"
 
 
 def test_a_capability_is_named_when_it_is_the_limit() -> None:

@@ -264,20 +264,7 @@ class JobBook:
             queue.sums[:, : share.shape[1]] -= share
 
     def _contribute(self, job: Job) -> None:
-        share = np.zeros((len(_SUM_NAMES), len(self.registry)), dtype=np.int64)
-        share[0] = job.allocated
-        share[1] = job.request
-        held = count(job.counts, ALLOCATED_STATES)
-        minimum = job.min_resources
-        if minimum is None:
-            share[4] = job.allocated
-        else:
-            np.maximum(job.allocated - minimum, 0, out=share[4])
-            holds_minimum = job.phase == "Running" and held >= job.min_member
-            if job.phase == "Inqueue" or holds_minimum:
-                rest = np.maximum(minimum - job.allocated, 0)
-                share[2] = np.maximum(rest - job.gated_request, 0)
-                share[3] = minimum if job.phase == "Inqueue" else rest
+        share = shares_of(job, len(self.registry))
         self._withdraw(job.key)
         self.queues[job.queue].sums += share
         self._share[job.key] = (job.queue, share)
@@ -295,3 +282,22 @@ class JobBook:
             job.gated_request = fitted(job.gated_request, width)
             if job.min_resources is not None:
                 job.min_resources = fitted(job.min_resources, width)
+
+
+def shares_of(job: Job, width: int) -> Sums:
+    """``[5, R]`` what a job adds to the sums of its queue: allocated, request, inqueue, promised, elastic."""
+    share = np.zeros((len(_SUM_NAMES), width), dtype=np.int64)
+    share[0] = job.allocated
+    share[1] = job.request
+    held = count(job.counts, ALLOCATED_STATES)
+    minimum = job.min_resources
+    if minimum is None:
+        share[4] = job.allocated
+        return share
+    np.maximum(job.allocated - minimum, 0, out=share[4])
+    holds_minimum = job.phase == "Running" and held >= job.min_member
+    if job.phase == "Inqueue" or holds_minimum:
+        rest = np.maximum(minimum - job.allocated, 0)
+        share[2] = np.maximum(rest - job.gated_request, 0)
+        share[3] = minimum if job.phase == "Inqueue" else rest
+    return share

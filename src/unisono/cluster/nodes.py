@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from sys import intern
 
 import numpy as np
@@ -197,6 +198,25 @@ class NodeTable:
             self.allocatable = np.vstack((self.allocatable, pad))
             self.used = np.vstack((self.used, pad))
             self.releasing = np.vstack((self.releasing, pad))
+
+    def variant(self, changed: Mapping[str, NodeFacts] | None = None) -> NodeTable:
+        """A table with the same pods and with ``changed`` nodes, known or new (and empty); this one is left alone.
+
+        Without changes the static parts are shared, and only what pods occupy is a copy.
+        """
+        if not changed:
+            fork = copy(self)
+            fork.used, fork.releasing, fork.nonzero = self.used.copy(), self.releasing.copy(), self.nonzero.copy()
+            return fork
+        fork = NodeTable(self.registry)
+        for facts in ({facts.name: facts for facts in self.facts} | dict(changed)).values():
+            fork.put(facts)
+        fork.settle(lambda _: None)
+        columns = [fork.index[name] for name in self.names]
+        for name in ("used", "releasing", "nonzero"):
+            mine = getattr(self, name)
+            getattr(fork, name)[: len(mine), columns] = mine
+        return fork
 
     def _fill(self, row: int, facts: NodeFacts, *, moves: bool = True) -> None:
         self.facts[row] = facts

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from unisono.api.resources import to_wire
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
 from unisono.engine.capacity import CapacityOf
 from unisono.engine.cycle import Cycle
+from unisono.engine.holders import holders_of
 from unisono.engine.job_state import JobState
-from unisono.engine.reports import JobReport, by_importance
-from unisono.engine.suggest import holders_of, suggest_for_fit, suggest_for_refusal
+from unisono.engine.reports import JobReport
 from unisono.engine.topology.advice import Advice
 from unisono.engine.topology.place import advice_of
 from unisono.engine.verdict import Cause, Holder, Verdict
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.advise import Draft, advise
+from unisono.engine.verdicts.changes import CreateQueue, WaitFor, amounts_text
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
@@ -25,36 +27,30 @@ _EMPTY = JobReport()
 def explain(cycle: Cycle) -> dict[str, Verdict]:
     """A verdict for every job that waits, by PodGroup key."""
     explainer = Explainer(cycle)
-    verdicts: dict[str, Verdict] = {}
+    drafts: dict[str, Draft] = {}
     for job in cycle.jobs:
         try:
-            verdict = explainer.verdict(job)
+            draft = explainer.draft(job)
         except Exception as error:  # one job that cannot be explained takes no verdict from the others
             cycle.fail(f"explaining PodGroup {job.key}", error)
             continue
-        if verdict is not None:
-            verdicts[job.key] = verdict
+        if draft is not None:
+            drafts[job.key] = draft
     for record in cycle.strays:
         if record.phase != "Completed":
-            verdicts[record.key] = _missing_queue(record)
-    return verdicts
+            drafts[record.key] = _missing_queue(record)
+    return advise(cycle, drafts)
 
 
-def _missing_queue(record: Job) -> Verdict:
-    return Verdict(
+def _missing_queue(record: Job) -> Draft:
+    verdict = Verdict(
         record.key,
         Cause.QUEUE_MISSING,
         f"queue {record.queue} does not exist",
         tasks_needed=record.min_member,
-        suggestion=f"create queue {record.queue}, or name another one in spec.queue",
         queue=record.queue,
     )
-
-
-def amounts_text(amounts: Mapping[str, int]) -> str:
-    """``cpu 2, memory 4Gi``."""
-    wire = to_wire(amounts)
-    return ", ".join(f"{name} {wire[name]}" for name in sorted(wire, key=by_importance))
+    return Draft(verdict, [[CreateQueue(record.queue)]], last="name another one in spec.queue")
 
 
 def _progress(job: JobState, placeable: int) -> str:
@@ -82,7 +78,7 @@ class Explainer:
             found = self._known_holders[names] = holders_of(self.cycle, need)
         return found
 
-    def verdict(self, job: JobState) -> Verdict | None:
+    def draft(self, job: JobState) -> Draft | None:
         """None for jobs that do not wait."""
         report = self.cycle.reports.get(job.key, _EMPTY)
         if report.dropped:
@@ -105,9 +101,8 @@ class Explainer:
         if report.fit is not None and report.task is not None:
             return self._no_node(job, report, report.task)
         if self._gated(job):
-            return self._simple(
-                job, Cause.GATED, f"{pending} pods have scheduling gates", "remove the gates of the pods"
-            )
+            text = f"{pending} pods have scheduling gates"
+            return Draft(self._simple(job, Cause.GATED, text).verdict, candidates.for_gates(job))
         if self.cycle.hooks.failed:
             names = ", ".join(sorted(self.cycle.hooks.failed))
             return self._simple(job, Cause.PLUGIN_FAILED, f"plug-in {names} failed and was off for this cycle")
@@ -115,29 +110,29 @@ class Explainer:
 
     # ---- causes
 
-    def _simple(self, job: JobState, cause: Cause, message: str, suggestion: str = "") -> Verdict:
-        return Verdict(
+    def _simple(self, job: JobState, cause: Cause, message: str, last: str = "") -> Draft:
+        verdict = Verdict(
             job.key,
             cause,
             message,
             tasks_needed=job.min_member,
             tasks_placeable=job.ready_count,
-            suggestion=suggestion,
             queue=job.queue.name,
         )
+        return Draft(verdict, last=last)
 
-    def _short(self, job: JobState, report: JobReport) -> Verdict | None:
+    def _short(self, job: JobState, report: JobReport) -> Draft | None:
         """Nothing is pending; a gang below its minimum has lost pods, or never had enough."""
         if job.phase in ("Running", "Completed") or job.is_ready or report.invalid is None:
             return None
         return self._invalid(job, report)
 
-    def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Verdict:
+    def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft:
         free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
         message = refusal.message
         if refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
             message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
-        return Verdict(
+        verdict = Verdict(
             job.key,
             refusal.cause,
             message,
@@ -146,11 +141,14 @@ class Explainer:
             tasks_placeable=job.ready_count + report.schedulable(),
             tasks_needed=job.min_member,
             holders=self._holders(refusal.need),
-            suggestion=suggest_for_refusal(job, refusal),
             queue=job.queue.name,
         )
+        first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
+        last = "submit to another one" if refusal.cause is Cause.QUEUE_CLOSED else ""
+        ladders = candidates.for_refusal(self.cycle, job, refusal)
+        return Draft(verdict, ladders, first, last, evictions=refusal.cause is Cause.OVER_SHARE)
 
-    def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Verdict | None:
+    def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft | None:
         """A share that is the whole cluster refuses what no other share would allow: speak of nodes, not of queues."""
         if report.refused is None or refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
             return None
@@ -167,7 +165,7 @@ class Explainer:
         cause = Cause.TOO_LARGE if too_large else Cause.NODES_FULL
         need = {name: pod_class.requests.get(name, 0) * missing for name in short}
         free = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
-        return Verdict(
+        verdict = Verdict(
             job.key,
             cause,
             f"{_progress(job, placeable)}: the cluster has {amounts_text(refusal.limit)} and "
@@ -177,19 +175,20 @@ class Explainer:
             tasks_placeable=placeable,
             tasks_needed=job.min_member,
             holders=self._holders(need),
-            suggestion=suggest_for_fit(self.cycle, job, report.refused, cause, placeable, empty),
             task=report.refused.key,
             queue=job.queue.name,
         )
+        ladders = candidates.for_fit(self.cycle, job, report.refused, cause, placeable, empty)
+        return Draft(verdict, ladders, evictions=cause is Cause.NODES_FULL)
 
-    def _invalid(self, job: JobState, report: JobReport) -> Verdict:
+    def _invalid(self, job: JobState, report: JobReport) -> Draft:
         refusal = report.invalid
         if job.size == 0:
             text = f"the PodGroup has no pods yet; {job.min_member} are needed"
             return self._simple(job, Cause.NO_PODS, text, "create pods that name this PodGroup")
         assert refusal is not None
         have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
-        return Verdict(
+        verdict = Verdict(
             job.key,
             refusal.cause,
             refusal.message,
@@ -197,19 +196,21 @@ class Explainer:
             have=dict(refusal.have),
             tasks_placeable=job.valid_count,
             tasks_needed=job.min_member,
-            suggestion=f"create {need - have} more pods, or lower minAvailable to {have}" if need > have else "",
             queue=job.queue.name,
         )
+        return Draft(verdict, candidates.for_too_few(job, have, need))
 
-    def _waits_for_release(self, job: JobState) -> Verdict:
+    def _waits_for_release(self, job: JobState) -> Draft:
         number = job.counts[TaskStatus.PIPELINED]
         text = f"{number} of {job.size} pods have a place on resources that are being released"
         victims = leaving(self.cycle, job)
         if victims:
             text += f"; they start when {names_text(victims)} {'has' if len(victims) == 1 else 'have'} ended"
-        return replace(self._simple(job, Cause.WAITING_FOR_VICTIMS, text), holders=pods_as_holders(victims))
+        verdict = self._simple(job, Cause.WAITING_FOR_VICTIMS, text).verdict
+        keys = tuple(task.key for task in victims)
+        return Draft(replace(verdict, holders=pods_as_holders(victims)), [[WaitFor(keys)]] if keys else [])
 
-    def _no_node(self, job: JobState, report: JobReport, task: Task) -> Verdict:
+    def _no_node(self, job: JobState, report: JobReport, task: Task) -> Draft:
         fit = report.fit
         assert fit is not None
         placeable = job.ready_count + report.schedulable()
@@ -223,7 +224,7 @@ class Explainer:
         idle = self.cycle.session.nodes.idle
         registry = self.cycle.session.registry
         have = {name: max(int(idle[registry.row(name)].clip(min=0).sum()), 0) for name in lacking}
-        return Verdict(
+        verdict = Verdict(
             job.key,
             cause,
             f"{_progress(job, placeable)}: {fit.text}",
@@ -234,25 +235,29 @@ class Explainer:
             reasons=dict(fit.counts),
             nodes=fit.nodes,
             holders=self._holders(need),
-            suggestion=suggest_for_fit(self.cycle, job, task, cause, placeable, empty),
             task=task.key,
             queue=job.queue.name,
         )
+        ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
+        last = "add a node" if cause is Cause.NO_NODES else ""
+        return Draft(verdict, ladders, last=last, evictions=cause is Cause.NODES_FULL)
 
-    def _no_domain(self, job: JobState, advice: Advice) -> Verdict:
+    def _no_domain(self, job: JobState, advice: Advice) -> Draft:
         """The cluster could hold the tasks, but no domain that the job's topology allows."""
-        return Verdict(
+        placeable = job.ready_count + min(advice.holds, advice.needed)
+        verdict = Verdict(
             job.key,
             Cause.TOPOLOGY,
             advice.message,
             need={"pods": advice.needed},
             have={"pods": advice.holds},
-            tasks_placeable=job.ready_count + min(advice.holds, advice.needed),
+            tasks_placeable=placeable,
             tasks_needed=job.min_member,
             suggestion=advice.suggestion,
             task=advice.task.key,
             queue=job.queue.name,
         )
+        return Draft(verdict, candidates.for_topology(self.cycle, job, placeable))
 
     @staticmethod
     def _wanted(job: JobState, task: Task) -> int:

@@ -18,6 +18,7 @@ from unisono.engine.session import Session
 from unisono.engine.static import Bits, StaticResults, collect
 from unisono.engine.transaction import Placement
 from unisono.engine.verdict import Cause
+from unisono.engine.verdicts.changes import by_importance
 from unisono.engine.view import NodeView
 
 
@@ -87,11 +88,6 @@ class JobReport:
 
 
 TOO_MANY_PODS = "node(s) pod number exceeded"
-
-
-def by_importance(resource: str) -> tuple[bool, bool, str]:
-    """Sort key of resource names: cpu, memory, then the others by name; so no text depends on who came first."""
-    return resource != "cpu", resource != "memory", resource
 
 
 class FitReporter:

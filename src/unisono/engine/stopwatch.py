@@ -48,7 +48,7 @@ class Stopwatch:
             Built-in plug-ins have no limit: without ``predicates``, for one, pods would go where they must not.
 
     Attributes:
-        seconds: ``actions/NAME``, ``plugins/NAME/open``, ``plugins/NAME/close``, ``plugins/NAME/hooks`` and other stages.
+        seconds: by stage: ``actions/NAME``, ``plugins/NAME/open``, ``plugins/NAME/hooks``, ``plugins/NAME/close``, ...
 
     """
 

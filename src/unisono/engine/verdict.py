@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from unisono.engine.verdicts.changes import Change
+
 
 class Cause(StrEnum):
     """First cause that keeps a job waiting. The list is closed: tools may switch on it."""
@@ -75,7 +77,11 @@ class Verdict:
         reasons: nodes by refusal text, ``{"Insufficient nvidia.com/gpu": 5}``, for the first task that found no node.
         nodes: number of nodes looked at.
         holders: who holds it, largest first, at most a few.
-        suggestion: the cheapest change that would help, or ``""``.
+        suggestion: what would start it, in words, or ``""``.
+        changes: the same for programs, cheapest first; each was tried: after it, the next cycle starts the job.
+        would_run_after: ``namespace/name`` of pods of lower priority, or of queues above their share, without which the
+            next cycle would start it; tried as well.
+        plugins_off: plug-ins that were switched off in this cycle; the job may wait because of one.
         task: ``namespace/name`` of the task that ``reasons`` speak of, or ``""``.
         queue: the job's queue.
 
@@ -94,3 +100,11 @@ class Verdict:
     suggestion: str = ""
     task: str = ""
     queue: str = ""
+    changes: tuple[Change, ...] = ()
+    would_run_after: tuple[str, ...] = ()
+    plugins_off: tuple[str, ...] = ()
+
+    @property
+    def change(self) -> Change | None:
+        """The cheapest change that would start the job, None where none is known."""
+        return self.changes[0] if self.changes else None

@@ -1,0 +1,251 @@
+"""Which changes might start a waiting job: ladders of them, the first step of each that works is taken.
+
+Nothing here needs to be certain, because every step is tried before it is said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray, Refusal
+from unisono.engine.capacity import EmptyFit, counts
+from unisono.engine.cycle import Cycle
+from unisono.engine.job_state import JobState
+from unisono.engine.verdict import Cause
+from unisono.engine.verdicts.changes import (
+    AddLabels,
+    AddNodes,
+    AddToleration,
+    AllowTier,
+    Change,
+    CreatePods,
+    LowerMinAvailable,
+    OpenQueue,
+    RaiseCapability,
+    RaiseDeserved,
+    RaiseWeight,
+    ReleasePort,
+    RemoveGates,
+    RequestAtMost,
+    Uncordon,
+)
+
+Ladders = list[list[Change]]
+_REPELLING = ("NoSchedule", "NoExecute")
+_TAINTS_TRIED = 2
+_TIERS_TRIED = 4
+
+
+def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
+    """Against a closed queue, a limit or a share."""
+    queue = job.queue
+    if refusal.cause is Cause.QUEUE_CLOSED:
+        return [[OpenQueue(queue.name)]]
+    short = {
+        name: refusal.need[name] + refusal.have.get(name, 0) - limit
+        for name, limit in refusal.limit.items()
+        if name in refusal.need and refusal.need[name] + refusal.have.get(name, 0) > limit
+    }
+    if not short:
+        return []
+    if refusal.cause is Cause.OVER_SHARE:
+        return [_larger_share(job, short), _nodes_with(cycle, short)]
+    smaller = _smaller_gang(job, refusal, short)
+    if refusal.cause is Cause.OVER_CAPABILITY:
+        raised: list[Change] = [RaiseCapability(queue.name, short), _for_whole_gang(job, queue.name, refusal)]
+        return [smaller, raised, _nodes_with(cycle, short)]
+    if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
+        return [smaller, _nodes_with(cycle, short)]
+    return [smaller]
+
+
+def _larger_share(job: JobState, short: Mapping[str, int]) -> list[Change]:
+    record = job.queue.record
+    if record.deserved is not None:
+        return [RaiseDeserved(job.queue.name, short)]
+    return [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in (2, 4, 16)]
+
+
+def _for_whole_gang(job: JobState, queue: str, refusal: Refusal) -> Change:
+    """The refusal speaks of one task where it came from allocate: ask for all that are missing."""
+    missing = max(job.min_member - job.ready_count, 1)
+    return RaiseCapability(queue, {name: amount * missing for name, amount in refusal.need.items()})
+
+
+def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> list[Change]:
+    """The largest gang of equal tasks that would be admitted."""
+    if job.min_member <= 1 or any(refusal.need[name] <= 0 for name in short):
+        return []
+    left = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
+    if job.phase == "Pending":  # admission looks at all that the gang needs
+        fits = min(job.min_member * left[name] // refusal.need[name] for name in short)
+    else:
+        fits = job.ready_count + min(left[name] // refusal.need[name] for name in short)
+    return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
+
+
+def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
+    """Enough nodes for what is short, like the one that has most of it."""
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    if not nodes.size:
+        return []
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    need = np.array([[amount] for amount in short.values()], dtype=np.float64)
+    has = nodes.allocatable[[registry.row(name) for name in short]] * usable
+    worth = (has / need).min(axis=0)
+    best = int(worth.argmax())
+    if worth[best] <= 0:
+        return []
+    number = max(int(np.ceil(1 / worth[best])), 1)
+    return [AddNodes(nodes.table.names[best], number * factor) for factor in (1, 2, 4)]
+
+
+# ---- nodes
+
+
+def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> Ladders:
+    """Against nodes that are full, too small, or refuse the pod."""
+    missing = max(job.min_member - placeable, 1)
+    if cause is Cause.PORT_TAKEN:
+        return [_ports(cycle, task, missing), _smaller(job, placeable)]
+    if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
+        if empty.per_node == 0:
+            return [_smaller_pods(cycle, task, empty, missing)]
+        return [_smaller(job, placeable), _more_nodes(empty, missing)]
+    if cause is Cause.FILTERS:
+        return [_smaller(job, placeable), *_unblocked(cycle, task, missing), _more_nodes(empty, missing)]
+    return [_smaller(job, placeable)]
+
+
+def _smaller(job: JobState, placeable: int) -> list[Change]:
+    return [LowerMinAvailable(placeable)] if 0 < placeable < job.min_member else []
+
+
+def _more_nodes(empty: EmptyFit, missing: int) -> list[Change]:
+    """First what the job itself lacks; then more, for jobs that come before it would take some."""
+    if not empty.per_node:
+        return []
+    number = -(-missing // empty.per_node)
+    return [AddNodes(empty.best, number * factor) for factor in (1, 2, 4)]
+
+
+def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:
+    """Pods as small as the largest node, then as small as what is free now."""
+    registry, nodes = cycle.session.registry, cycle.session.nodes
+    requests = task.pod_class.requests
+    largest = {name: int(empty.largest[registry.row(name)]) for name in requests}
+    over = [name for name, amount in requests.items() if amount > largest[name]]
+    if not over or not empty.allowed:
+        return []
+    ladder: list[Change] = [RequestAtMost({name: largest[name] for name in over})]
+    others = [row for row in task.pod_class.rows.tolist() if registry.names[row] not in over]
+    idle = np.maximum(nodes.idle, 0)
+    need = task.pod_class.vector[others][:, None]
+    roomy = (idle[others] >= need).all(axis=0)
+    if int(roomy.sum()) >= missing:
+        free = {name: int(np.sort(idle[registry.row(name)][roomy])[-missing]) for name in over}
+        if all(free[name] or not largest[name] for name in over):
+            ladder.append(RequestAtMost(free))
+    return ladder
+
+
+def _ports(cycle: Cycle, task: Task, missing: int) -> list[Change]:
+    """End the holders of the port on as many nodes as are needed, those first that have fewest."""
+    session = cycle.session
+    held = {name: dict(pods) for name, pods in session.snapshot.port_holders.items() if pods}
+    names = session.nodes.table.names
+    for placement in cycle.bound:
+        for other, column in zip(placement.tasks, placement.columns, strict=True):
+            if placement.pod_class.host_ports:
+                held.setdefault(names[column], {})[other.key] = placement.pod_class
+    wanted = {(protocol, port) for protocol, _, port in task.pod_class.host_ports}
+    found: list[tuple[int, str, tuple[str, ...], int]] = []
+    for name in sorted(held.keys() & session.nodes.table.index.keys()):
+        taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
+        pods = tuple(sorted(key for key, port in taken.items() if port))
+        if pods and _fits_without(cycle, task.pod_class, name, [held[name][key] for key in pods]):
+            found.append((len(pods), name, pods, taken[pods[0]]))
+    chosen = sorted(found)[:missing]
+    if len(chosen) < missing:
+        return []
+    pods = tuple(sorted({pod for _, _, pods, _ in chosen for pod in pods}))
+    return [ReleasePort(chosen[0][3], pods, tuple(sorted(name for _, name, _, _ in chosen)))]
+
+
+def _shared(pod_class: PodClass, wanted: set[tuple[str, int]]) -> int:
+    return next((port for protocol, _, port in pod_class.host_ports if (protocol, port) in wanted), 0)
+
+
+def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[PodClass]) -> bool:
+    nodes = cycle.session.nodes
+    column = nodes.table.index[node]
+    free = nodes.idle[:, [column]].copy()
+    for holder in holders:
+        free[: len(holder.vector), 0] += holder.vector
+    return bool(counts(free, pod_class)[0] > 0)
+
+
+def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
+    """Cordons, taints and labels on nodes that have room."""
+    nodes, pod_class = cycle.session.nodes, task.pod_class
+    room = counts(np.maximum(nodes.idle, 0), pod_class)
+    facts = nodes.table.facts
+    cordoned = _enough(nodes.table.unschedulable, room, missing)
+    ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
+    tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
+    taints = Counter(
+        (taint.key or "", taint.value or "", taint.effect or "")
+        for at in np.flatnonzero(room > 0).tolist()
+        for taint in facts[at].taints
+        if taint.effect in _REPELLING
+    )
+    common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
+    ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
+    labels = dict(pod_class.node_selector)
+    if labels:
+        lacking = np.array([any(one.labels.get(k) != v for k, v in labels.items()) for one in facts], dtype=np.bool_)
+        chosen = _enough(lacking & ~nodes.table.unschedulable & nodes.table.ready, room, missing)
+        if chosen:
+            ladders.append([AddLabels(tuple(nodes.table.names[at] for at in chosen), labels)])
+    return ladders
+
+
+def _enough(allowed: BoolArray, room: np.ndarray[tuple[int, ...], np.dtype[np.int64]], missing: int) -> list[int]:
+    """Columns of the roomiest allowed nodes that together hold ``missing`` pods; none when they cannot."""
+    order = [at for at in np.argsort(-room, kind="stable").tolist() if allowed[at] and room[at] > 0]
+    chosen: list[int] = []
+    for at in order:
+        if missing <= 0:
+            break
+        chosen.append(at)
+        missing -= int(room[at])
+    return sorted(chosen) if missing <= 0 else []
+
+
+# ---- the job's own pods
+
+
+def for_too_few(job: JobState, have: int, need: int) -> Ladders:
+    """More pods, or a smaller gang."""
+    if not job.size or need <= have:
+        return []
+    smaller: list[Change] = [LowerMinAvailable(have)] if 0 < have < job.min_member else []
+    return [[] if job.min_task_member else [CreatePods(need - have)], smaller]
+
+
+def for_gates(job: JobState) -> Ladders:
+    """Without their gates."""
+    gated = sorted(key for key, task in job.record.pending.items() if task.gated)
+    return [[RemoveGates(tuple(gated))]] if job.counts[TaskStatus.PENDING] else []
+
+
+def for_topology(cycle: Cycle, job: JobState, placeable: int) -> Ladders:
+    """Wider domains, the narrowest first."""
+    levels = cycle.session.snapshot.hyper_nodes.levels
+    return [[AllowTier(tier) for tier in levels[:_TIERS_TRIED]], _smaller(job, placeable)]

@@ -1,0 +1,264 @@
+"""Changes that would start a waiting job: a closed list, for people (`text`) and for programs (the fields).
+
+Amounts are in engine units by resource name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from unisono.api.resources import to_wire
+
+_MOST_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LowerMinAvailable:
+    """Let the gang start with fewer members (its minResources shrink in proportion)."""
+
+    to: int
+
+    def text(self) -> str:
+        """For people."""
+        return f"lower minAvailable to {self.to}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddNodes:
+    """Add empty nodes like one that exists: same labels (but the host name), taints and amounts."""
+
+    like: str
+    count: int
+
+    def text(self) -> str:
+        """For people."""
+        return f"add {self.count} {'node' if self.count == 1 else 'nodes'} like {self.like}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAtMost:
+    """Let each pod of the job request no more than ``amounts`` of these resources; 0: do not request it."""
+
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        none = sorted(name for name, amount in self.amounts.items() if amount == 0)
+        some = {name: amount for name, amount in self.amounts.items() if amount}
+        parts = [f"request at most {amounts_text(some)} per pod"] if some else []
+        parts += [f"request no {' and no '.join(none)}, which no node offers"] if none else []
+        return " and ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseCapability:
+    """Raise ``spec.capability`` of a queue by ``amounts``."""
+
+    queue: str
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        return f"raise the capability of queue {self.queue}: {_by(self.amounts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseDeserved:
+    """Raise ``spec.deserved`` of a queue by ``amounts``."""
+
+    queue: str
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        return f"raise what queue {self.queue} deserves: {_by(self.amounts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseWeight:
+    """Give a queue another ``spec.weight``, and so a larger share of the cluster."""
+
+    queue: str
+    weight: int
+
+    def text(self) -> str:
+        """For people."""
+        return f"raise the weight of queue {self.queue} to {self.weight}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQueue:
+    """Open a closed queue."""
+
+    queue: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"open queue {self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQueue:
+    """Create a queue (weight 1, no limits), and open it."""
+
+    queue: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"create queue {self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create more pods like those that the job has."""
+
+    count: int
+
+    def text(self) -> str:
+        """For people."""
+        return f"create {self.count} more {'pod' if self.count == 1 else 'pods'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveGates:
+    """Remove the scheduling gates of pods of the job (``namespace/name``)."""
+
+    pods: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        return f"remove the scheduling gates of {listed(self.pods)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Let nodes take pods again."""
+
+    nodes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        return f"uncordon {listed(self.nodes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddLabels:
+    """Put labels on nodes."""
+
+    nodes: tuple[str, ...]
+    labels: Mapping[str, str]
+
+    def text(self) -> str:
+        """For people."""
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        return f"label {listed(self.nodes)} with {labels}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddToleration:
+    """Let the job's pods tolerate a taint (operator Equal)."""
+
+    key: str
+    value: str
+    effect: str
+
+    def text(self) -> str:
+        """For people."""
+        taint = f"{self.key}={self.value}" if self.value else self.key
+        return f"let its pods tolerate the taint {taint}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllowTier:
+    """Raise the highest HyperNode tier that the job, and its sub-groups where they are bounded, may span."""
+
+    tier: int
+
+    def text(self) -> str:
+        """For people."""
+        return f"set highestTierAllowed to {self.tier}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePort:
+    """End the pods that hold a host port where the job could run."""
+
+    port: int
+    pods: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        taken = f"port {self.port} is taken on {_noun('node', self.nodes)} by {_noun('pod', self.pods)}"
+        return f"{taken}; wait for {'it' if len(self.pods) == 1 else 'them'}, or use another port"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Nothing needs to change: the job starts when these pods have ended."""
+
+    pods: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        return f"wait until {listed(self.pods)} {'has' if len(self.pods) == 1 else 'have'} ended"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPods:
+    """End these pods; they do not come back before the job has started."""
+
+    pods: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        return f"end {listed(self.pods)}"
+
+
+Change = (
+    LowerMinAvailable
+    | AddNodes
+    | RequestAtMost
+    | RaiseCapability
+    | RaiseDeserved
+    | RaiseWeight
+    | OpenQueue
+    | CreateQueue
+    | CreatePods
+    | RemoveGates
+    | Uncordon
+    | AddLabels
+    | AddToleration
+    | AllowTier
+    | ReleasePort
+    | WaitFor
+    | EvictPods
+)
+
+
+def by_importance(resource: str) -> tuple[bool, bool, str]:
+    """Sort key of resource names: cpu, memory, then the others by name; so no text depends on who came first."""
+    return resource != "cpu", resource != "memory", resource
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """``cpu 2, memory 4Gi``."""
+    wire = to_wire(amounts)
+    return ", ".join(f"{name} {wire[name]}" for name in sorted(wire, key=by_importance))
+
+
+def _by(amounts: Mapping[str, int]) -> str:
+    wire = to_wire(amounts)
+    return ", ".join(f"{name} by {wire[name]}" for name in sorted(wire, key=by_importance))
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """``a, b, c and 5 more``."""
+    if len(names) <= _MOST_NAMES + 1:
+        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "nothing"
+    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
+
+
+def _noun(word: str, names: tuple[str, ...]) -> str:
+    return f"{word if len(names) == 1 else word + 's'} {listed(names)}"

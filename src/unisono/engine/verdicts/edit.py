@@ -1,0 +1,183 @@
+"""A snapshot with some things different; the one that it was made from is left alone.
+
+Records are copied when they are first changed, and sums over a job and its queue are made anew from its pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from unisono.cluster.jobs import JobBook, shares_of
+from unisono.cluster.nodes import NodeFacts, NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job, Queue, Task
+from unisono.cluster.resources import fitted
+from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+
+Move = tuple[PodClass, str, int]
+"""A pod of a class came to a node (1) or left it (-1)."""
+
+
+class Edit:
+    """Changes to one snapshot.
+
+    Attributes:
+        moves: pods that came to nodes or left them: what `unisono.engine.domains.Domains` has to follow.
+
+    """
+
+    def __init__(self, snapshot: Snapshot, moves: Iterable[Move] = ()) -> None:
+        self.origin = snapshot
+        self.moves: list[Move] = list(moves)
+        self._jobs: dict[str, Job] = {}
+        self._before: dict[str, Job] = {}
+        self._tasks: dict[str, Task | None] = {}
+        self._queues: dict[str, Queue] = {}
+        self._occupied: NodeTable | None = None
+        self._facts: dict[str, NodeFacts] = {}
+        self._classes: dict[tuple[int, str], PodClass] = {}
+
+    # ---- records
+
+    def job(self, key: str) -> Job:
+        """A job's record, to be changed."""
+        record = self._jobs.get(key)
+        if record is None:
+            self._before[key] = before = self.origin.jobs[key]
+            record = self._jobs[key] = copy(before)
+            record.tasks = dict(before.tasks)
+        return record
+
+    def queue(self, name: str) -> Queue:
+        """A queue's record, to be changed; new when there was none."""
+        record = self._queues.get(name)
+        if record is None:
+            known = self.origin.queues.get(name)
+            record = copy(known) if known is not None else Queue(name, len(self.origin.registry))
+            record.take_sums(record.sums.copy())
+            self._queues[name] = record
+        return record
+
+    def task(self, key: str) -> Task:
+        """A pod's record, to be changed by `put`."""
+        changed = self._tasks.get(key)
+        return copy(changed if changed is not None else self.origin.tasks[key])
+
+    def put(self, task: Task) -> None:
+        """Take over a pod, new or changed."""
+        self.drop(task.key)
+        self._tasks[task.key] = task
+        if task.job:
+            self.job(task.job).tasks[task.key] = task
+        self._occupy(task, 1)
+
+    def drop(self, key: str) -> None:
+        """A pod is gone."""
+        old = self._tasks[key] if key in self._tasks else self.origin.tasks.get(key)
+        if old is None:
+            return
+        if old.job in self.origin.jobs:
+            self.job(old.job).tasks.pop(key, None)
+        self._tasks[key] = None
+        self._occupy(old, -1)
+
+    def _occupy(self, task: Task, sign: int) -> None:
+        if not task.node or task.status not in ON_NODE_STATES:
+            return
+        if self._occupied is None:
+            self._occupied = self.origin.nodes.variant()
+        self._occupied.occupy(task.node, task.pod_class, sign, releasing=task.status is TaskStatus.RELEASING)
+        if task.pod_class.base is not task.pod_class:
+            self.moves.append((task.pod_class, task.node, sign))
+
+    # ---- nodes and classes
+
+    def node(self, facts: NodeFacts) -> None:
+        """Add or change a node."""
+        self._facts[facts.name] = facts
+
+    def pod_class(self, old: PodClass, what: str, **changed: Any) -> PodClass:
+        """A class like ``old`` but for some attributes; one for each ``what``."""
+        fresh = self._classes.get((old.id, what))
+        if fresh is None:
+            fresh = copy(old)
+            fresh.id = len(self.origin.classes) + len(self._classes)
+            for name, value in changed.items():
+                setattr(fresh, name, value)
+            if old.base is old:
+                fresh.base = fresh
+            self._classes[old.id, what] = fresh
+        return fresh
+
+    # ---- the result
+
+    def snapshot(self) -> Snapshot:
+        """The changed snapshot; everything that was not touched is shared."""
+        origin = self.origin
+        for key, record in self._jobs.items():
+            self._count(key, record)
+        nodes = self._occupied or origin.nodes
+        if self._facts:
+            nodes = nodes.variant(self._facts)
+        tasks_on, holders = self._places()
+        memo: dict[Hashable, Any] = {} if self._facts or self._classes else origin.memo
+        return replace(
+            origin,
+            nodes=nodes,
+            classes=[*origin.classes, *self._classes.values()],
+            tasks=_laid_over(origin.tasks, self._tasks),
+            tasks_on=tasks_on,
+            jobs=_laid_over(origin.jobs, self._jobs),
+            queues=_laid_over(origin.queues, self._queues),
+            port_holders=holders,
+            memo=memo,
+        )
+
+    def _count(self, key: str, record: Job) -> None:
+        """Bring a job's counts and its queue's sums up to date."""
+        width = len(self.origin.registry)
+        book = JobBook(self.origin.registry, "")
+        counted = book.jobs[key] = Job(record.namespace, record.name, width)
+        counted.known = True
+        for task in record.tasks.values():
+            book.add_task(task)
+        for name in ("counts", "role_counts", "pending", "pending_best_effort", "releasing_on_node"):
+            setattr(record, name, getattr(counted, name))
+        for name in ("allocated", "request", "gated_request"):
+            setattr(record, name, fitted(getattr(counted, name), width))
+        queue = self.queue(record.queue)
+        before = self._before[key]
+        queue.sums[:, :width] += shares_of(record, width) - shares_of(before, width)
+
+    def _places(self) -> tuple[Mapping[str, Mapping[str, Task]], Mapping[str, Mapping[str, PodClass]]]:
+        """Pods, and holders of host ports, by node."""
+        origin = self.origin
+        if self._occupied is None:
+            return origin.tasks_on, origin.port_holders
+        changed = [(key, origin.tasks.get(key), task) for key, task in self._tasks.items()]
+        names = {task.node for _, *both in changed for task in both if task is not None and task.node}
+        tasks_on = {name: dict(origin.tasks_on.get(name, {})) for name in names}
+        holders = {name: dict(origin.port_holders.get(name, {})) for name in names}
+        for key, old, task in changed:
+            if old is not None and old.node:
+                tasks_on[old.node].pop(key, None)
+                holders[old.node].pop(key, None)
+            if task is not None and task.node and task.status in ON_NODE_STATES:
+                tasks_on[task.node][key] = task
+                if task.pod_class.host_ports:
+                    holders[task.node][key] = task.pod_class
+        return {**origin.tasks_on, **tasks_on}, {**origin.port_holders, **holders}
+
+
+def _laid_over(origin: Mapping[str, Any], changed: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not changed:
+        return origin
+    merged = dict(origin) | dict(changed)
+    for key, value in changed.items():
+        if value is None:
+            del merged[key]
+    return merged

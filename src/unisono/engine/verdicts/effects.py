@@ -1,0 +1,207 @@
+"""What each change does to a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from functools import singledispatch
+
+from unisono.api.core import Toleration
+from unisono.cluster.groups import TopologyWish
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.resources import PODS, ResourceRegistry
+from unisono.cluster.status import TaskStatus
+from unisono.engine.verdicts.changes import (
+    AddLabels,
+    AddNodes,
+    AddToleration,
+    AllowTier,
+    Change,
+    CreatePods,
+    CreateQueue,
+    EvictPods,
+    LowerMinAvailable,
+    OpenQueue,
+    RaiseCapability,
+    RaiseDeserved,
+    RaiseWeight,
+    ReleasePort,
+    RemoveGates,
+    RequestAtMost,
+    Uncordon,
+    WaitFor,
+)
+from unisono.engine.verdicts.edit import Edit
+
+HOST_NAME = "kubernetes.io/hostname"
+
+
+@singledispatch
+def apply(change: Change, edit: Edit, job: str) -> None:
+    """Make the change; ``job`` is the key of the PodGroup that it is for."""
+    raise TypeError(f"unknown change {change!r}")
+
+
+@apply.register
+def _lower(change: LowerMinAvailable, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    if record.min_resources is not None and record.min_member:
+        record.min_resources = -(-record.min_resources * change.to // record.min_member)
+        record.min_amounts = edit.origin.registry.amounts(record.min_resources)
+    record.min_member = change.to
+
+
+@apply.register
+def _add_nodes(change: AddNodes, edit: Edit, job: str) -> None:
+    table = edit.origin.nodes
+    like = table.facts[table.index[change.like]]
+    for number in range(change.count):
+        facts = copy(like)
+        facts.name = f"{like.name}-added-{number}"
+        facts.labels = {**like.labels, HOST_NAME: facts.name}
+        edit.node(facts)
+
+
+@apply.register
+def _raise_capability(change: RaiseCapability, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    record.capability = _raised(record.capability, change.amounts)
+
+
+@apply.register
+def _raise_deserved(change: RaiseDeserved, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    record.deserved = _raised(record.deserved, change.amounts)
+
+
+def _raised(limits: Mapping[str, int] | None, by: Mapping[str, int]) -> dict[str, int]:
+    return dict(limits or {}) | {name: (limits or {}).get(name, 0) + amount for name, amount in by.items()}
+
+
+@apply.register
+def _raise_weight(change: RaiseWeight, edit: Edit, job: str) -> None:
+    edit.queue(change.queue).weight = change.weight
+
+
+@apply.register
+def _open(change: OpenQueue, edit: Edit, job: str) -> None:
+    edit.queue(change.queue).state = "Open"
+
+
+@apply.register
+def _create_queue(change: CreateQueue, edit: Edit, job: str) -> None:
+    record = edit.queue(change.queue)
+    record.known, record.state = True, "Open"
+
+
+@apply.register
+def _uncordon(change: Uncordon, edit: Edit, job: str) -> None:
+    table = edit.origin.nodes
+    for name in change.nodes:
+        facts = copy(table.facts[table.index[name]])
+        facts.unschedulable = False
+        edit.node(facts)
+
+
+@apply.register
+def _label(change: AddLabels, edit: Edit, job: str) -> None:
+    table = edit.origin.nodes
+    for name in change.nodes:
+        facts = copy(table.facts[table.index[name]])
+        facts.labels = {**facts.labels, **change.labels}
+        edit.node(facts)
+
+
+@apply.register
+def _allow(change: AllowTier, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    if record.topology is not None and record.topology.hard:
+        record.topology = TopologyWish(True, change.tier, "")
+    record.sub_groups = tuple(
+        policy.allowing(change.tier) if policy.wish is not None and policy.wish.hard else policy
+        for policy in record.sub_groups
+    )
+
+
+# ---- the job's pods
+
+
+def _waiting(edit: Edit, job: str) -> list[Task]:
+    tasks = edit.job(job).tasks.values()
+    return [task for task in tasks if task.status is TaskStatus.PENDING]
+
+
+@apply.register
+def _remove_gates(change: RemoveGates, edit: Edit, job: str) -> None:
+    for key in change.pods:
+        task = edit.task(key)
+        task.gated = False
+        edit.put(task)
+
+
+@apply.register
+def _request(change: RequestAtMost, edit: Edit, job: str) -> None:
+    for old in _waiting(edit, job):
+        task = edit.task(old.key)
+        requests = {
+            name: min(amount, change.amounts.get(name, amount)) for name, amount in old.pod_class.requests.items()
+        }
+        task.pod_class = smaller(edit, old.pod_class, {name: amount for name, amount in requests.items() if amount})
+        edit.put(task)
+
+
+def smaller(edit: Edit, old: PodClass, requests: dict[str, int]) -> PodClass:
+    """The class with other requests."""
+    registry: ResourceRegistry = edit.origin.registry
+    vector = registry.vector(requests)
+    vector[PODS] = 1
+    nonzero = old.nonzero.copy()
+    for row, name in enumerate(("cpu", "memory")):
+        if old.requests.get(name) is not None:
+            nonzero[row] -= old.requests[name] - requests.get(name, 0)
+    rows = vector.nonzero()[0]
+    return edit.pod_class(
+        old,
+        f"requests {sorted(requests.items())}",
+        requests=requests,
+        vector=vector,
+        rows=rows,
+        amounts=vector[rows],
+        nonzero=nonzero,
+        best_effort=not requests,
+    )
+
+
+@apply.register
+def _tolerate(change: AddToleration, edit: Edit, job: str) -> None:
+    more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
+    for old in _waiting(edit, job):
+        task = edit.task(old.key)
+        task.pod_class = edit.pod_class(
+            old.pod_class, f"tolerates {change}", tolerations=(*old.pod_class.tolerations, more)
+        )
+        edit.put(task)
+
+
+@apply.register
+def _create(change: CreatePods, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    like = max(record.tasks.values(), key=lambda task: (task.status is TaskStatus.PENDING, task.ordinal, task.key))
+    for number in range(change.count):
+        task = copy(like)
+        task.name = f"{like.name}-added-{number}"
+        task.key, task.uid = f"{task.namespace}/{task.name}", f"{like.uid}-added-{number}"
+        task.status, task.node, task.nominated_node = TaskStatus.PENDING, "", ""
+        edit.put(task)
+
+
+# ---- other pods
+
+
+@apply.register(WaitFor)
+@apply.register(EvictPods)
+@apply.register(ReleasePort)
+def _end(change: WaitFor | EvictPods | ReleasePort, edit: Edit, job: str) -> None:
+    for key in change.pods:
+        edit.drop(key)
