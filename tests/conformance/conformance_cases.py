@@ -26,7 +26,21 @@ VARIABLE = "UNISONO_CONFORMANCE_CASES"
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 NOW = 1_767_312_000.0  # 2026-01-02T00:00:00Z, when the differential clusters were made
 
-KIND_ORDER = ("Namespace", "PriorityClass", "Queue", "Node", "HyperNode", "PodGroup", "Pod")
+KIND_ORDER = (
+    "Namespace",
+    "PriorityClass",
+    "StorageClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "DeviceClass",
+    "ResourceSlice",
+    "ResourceClaim",
+    "Queue",
+    "HyperNode",
+    "Node",
+    "PodGroup",
+    "Pod",
+)
 
 KNOWN_DIFFERENCES: dict[str, str] = {
     "scheduler_plugins_drf-001": "its test compares what jobs hold, which agrees, and records no binds",

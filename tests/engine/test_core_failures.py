@@ -21,6 +21,9 @@ from unisono.engine.view import NodeView
 EVICTION_HOOKS = {"starving", "preemptive", "shuffled"} | {hook for hook in HOOK_FLAGS if hook.startswith("victim")}
 """Asked by actions that this cycle does not run."""
 
+CLAIM_HOOKS = {"preparations"}
+"""Asked only about pods with claims for volumes or devices."""
+
 SHORTCUTS = {"admissible", "underused"}
 """Asked only in support of another hook that the same plug-in answers."""
 
@@ -38,7 +41,7 @@ def test_a_plugin_that_raises_is_switched_off_and_the_cycle_goes_on(hook: str) -
     state = cluster(nodes(2, cpu=2), gang("a", 2, phase="Pending", min_resources=True), gang("b", 9), gang("c", 1))
     decisions = schedule(state, settings, plugins={"broken": raising(hook)})
     assert bound_per_job(decisions) == {"a": 2, "c": 1}
-    asked = hook not in EVICTION_HOOKS | SHORTCUTS
+    asked = hook not in EVICTION_HOOKS | SHORTCUTS | CLAIM_HOOKS
     assert [v.subject for v in decisions.violations] == (["plug-in broken"] if asked else [])
 
 

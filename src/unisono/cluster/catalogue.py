@@ -1,4 +1,4 @@
-"""Objects that scheduling reads as they are: volumes and their classes, device claims, slices and classes."""
+"""Objects that scheduling reads as they are: volumes, device claims, their classes, and the NUMA nodes of nodes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from unisono.api.core import (
     ResourceSlice,
     StorageClass,
 )
+from unisono.api.nodeinfo import Numatopology
 
 T = TypeVar("T", bound=Object)
 
@@ -62,6 +63,7 @@ class Catalogue(msgspec.Struct):
     device_claims: Shelf[ResourceClaim] = msgspec.field(default_factory=Shelf)
     device_slices: Shelf[ResourceSlice] = msgspec.field(default_factory=Shelf)
     device_classes: Shelf[DeviceClass] = msgspec.field(default_factory=Shelf)
+    numa_topologies: Shelf[Numatopology] = msgspec.field(default_factory=Shelf)
 
     def shelves(self) -> dict[str, Shelf[Any]]:
         """Shelves by the kind that stands on them."""
@@ -73,4 +75,5 @@ class Catalogue(msgspec.Struct):
             "ResourceClaim": self.device_claims,
             "ResourceSlice": self.device_slices,
             "DeviceClass": self.device_classes,
+            "Numatopology": self.numa_topologies,
         }

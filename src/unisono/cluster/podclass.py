@@ -159,6 +159,11 @@ class PodClass:
         return fresh
 
     @property
+    def claims(self) -> bool:
+        """Whether its pods have claims for volumes or devices."""
+        return bool(self.volumes or self.devices)
+
+    @property
     def ties(self) -> Ties:
         """What it has beyond its base."""
         return Ties(self.terms, self.matched, self.volumes, self.devices)

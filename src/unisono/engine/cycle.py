@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
 from typing import Any
 
 from unisono.cluster.records import Job, Task
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config import SchedulerConfig
-from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Violation
+from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
 from unisono.engine.hooks import Hooks, Lookup
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Orders
@@ -122,18 +121,31 @@ class Cycle:
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""
         names = self.session.nodes.table.names
-        binds = self.decisions.binds
+        binds: list[Bind] = []
+        broken: set[str] = set()
         for placement in self.bound:
             key = placement.job.key
             for task, column in zip(placement.tasks, placement.columns, strict=True):
                 notes = self._annotations(task, column) if self.hooks.has("annotations") else NO_ANNOTATIONS
-                binds.append(Bind(task.namespace, task.name, task.uid, names[column], key, notes))
+                needs: tuple[Preparation, ...] = ()
+                if task.pod_class.claims:
+                    try:
+                        needs = self._preparations(task, column)
+                    except Exception as error:  # without its claims the pod could not run, nor could its gang
+                        broken.add(key)
+                        self.fail(f"claims of pod {task.key}", error)
+                binds.append(Bind(task.namespace, task.name, task.uid, names[column], key, notes, needs))
+        self.decisions.binds += [bind for bind in binds if bind.job not in broken]
         for placement, beneficiary in self.evicted:
             reason = placement.reason
             self.decisions.evictions.extend(
                 Eviction(task.namespace, task.name, task.uid, names[column], reason, beneficiary)
                 for task, column in zip(placement.tasks, placement.columns, strict=True)
             )
+
+    def _preparations(self, task: Task, column: int) -> tuple[Preparation, ...]:
+        """What must be written before a pod with claims is bound."""
+        return tuple(need for _, method in self.hooks.flat["preparations"] for need in method(task, column))
 
     def _annotations(self, task: Task, column: int) -> Mapping[str, str]:
         """What the plug-ins tell a pod with its bind."""

@@ -7,15 +7,52 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from unisono.api.core import AllocationResult
 from unisono.engine.verdict import Verdict
 
 NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
+class VolumeBind(msgspec.Struct, frozen=True):
+    """Before a pod can run on ``node``, its claim needs a volume.
+
+    Attributes:
+        namespace, claim, uid: the PersistentVolumeClaim.
+        volume: PersistentVolume that it gets; empty: one is to be made for the node.
+        version: resourceVersion of the volume on which the decision rests.
+        node: node of the pod.
+        timeout: seconds to wait for the volume.
+
+    """
+
+    namespace: str
+    claim: str
+    uid: str
+    volume: str
+    version: str
+    node: str
+    timeout: float
+
+
+class ClaimAllocation(msgspec.Struct, frozen=True):
+    """Before a pod can run, it must be among the users of its ResourceClaim.
+
+    ``allocation`` are the devices that the claim gets now; None when it has some already.
+    """
+
+    namespace: str
+    claim: str
+    uid: str
+    allocation: AllocationResult | None = None
+
+
+Preparation = VolumeBind | ClaimAllocation
+
+
 class Bind(msgspec.Struct, frozen=True):
     """Run ``pod`` on ``node``. The binds of one job stand together and leave together.
 
-    ``annotations`` are set on the pod with the bind: its cards, its CPUs.
+    ``annotations`` are set on the pod with the bind: its cards, its CPUs. ``preparations`` are written before it.
     """
 
     namespace: str
@@ -24,6 +61,7 @@ class Bind(msgspec.Struct, frozen=True):
     node: str
     job: str
     annotations: Mapping[str, str] = NO_ANNOTATIONS
+    preparations: tuple[Preparation, ...] = ()
 
 
 class Eviction(msgspec.Struct, frozen=True):

@@ -44,6 +44,7 @@ group_score           node_order                                             sum
 placed, removed       (always on)                                            all called, in order
 moved                 (always on)                                            all called, in order
 annotations           (always on)                                            merged, later plug-ins win
+preparations          predicate                                              all, in order
 open, close           (always on)                                            all called
 ====================  =====================================================  =========================================
 
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from unisono.cluster.records import Task
     from unisono.cluster.status import TaskStatus
     from unisono.engine.config import PluginConfig
+    from unisono.engine.decisions import Preparation
     from unisono.engine.session import JobState, QueueState, Session
     from unisono.engine.topology.groups import SubGroup
     from unisono.engine.victims import VictimJobs
@@ -403,6 +405,13 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def preparations(self, task: Task, node: int) -> Sequence[Preparation]:
+        """What must be written before ``task``, which has claims, is bound to ``node``.
+
+        Asked after the last action; when it raises, the pod's job is not bound in this cycle.
+        """
+        raise NotImplementedError
+
     def annotations(self, task: Task, node: int) -> Mapping[str, str] | None:
         """What the pod is told with its bind to ``node``, such as its cards; None: nothing."""
         raise NotImplementedError
@@ -448,6 +457,7 @@ HOOK_FLAGS: dict[str, str] = {
     "removed": "",
     "moved": "",
     "annotations": "",
+    "preparations": "predicate",
 }
 """Hook to the attribute of ``Flags`` that switches it; ``""`` is always on."""
 

@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS
 from unisono.engine.answers import Reason, Veto
 from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.domains import Source
+from unisono.engine.decisions import Preparation
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.interpod import InterPodFilter
 from unisono.engine.plugins.node_selectors import match_pod, required_of
 from unisono.engine.plugins.spread import SpreadFilter
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
-from unisono.engine.session import Session
+from unisono.engine.plugins.volumes import VolumeFilter, VolumeLedger
+from unisono.engine.session import JobState, Session
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 
@@ -36,12 +38,17 @@ _POD_AFFINITY = Argument("predicate.PodAffinityEnable", "bool", True, "required 
 _SPREAD = Argument("predicate.PodTopologySpreadEnable", "bool", True, "topology spread with DoNotSchedule")
 _TAINTS = Argument("predicate.TaintTolerationEnable", "bool", True, "taints NoSchedule and NoExecute")
 
+_VOLUME_LIMITS = Argument("predicate.NodeVolumeLimitsEnable", "bool", True, "limits of CSI drivers per node")
+_VOLUME_ZONE = Argument("predicate.VolumeZoneEnable", "bool", True, "zones of volumes")
+_VOLUME_BINDING = Argument("predicate.VolumeBindingEnable", "bool", True, "choosing volumes for claims")
+_BIND_TIMEOUT = Argument("volumebinding.bindTimeoutSeconds", "int", 600, "seconds that a claim may take to be bound")
+
 
 def _ignored(key: str, kind: str, default: object, meaning: str) -> Argument:
     return Argument(key, kind, default, meaning, effective=False)
 
 
-FEATURES = frozenset(("inter-pod affinity", "topology spread"))
+FEATURES = frozenset(("inter-pod affinity", "topology spread", "volumes"))
 """What the conformance cases may ask for."""
 
 
@@ -54,17 +61,17 @@ class PredicatesPlugin(Plugin):
         _NODE_PORTS,
         _TAINTS,
         _POD_AFFINITY,
-        _ignored("predicate.NodeVolumeLimitsEnable", "bool", True, "CSI volume limits"),
-        _ignored("predicate.VolumeZoneEnable", "bool", True, "zones of volumes"),
+        _VOLUME_LIMITS,
+        _VOLUME_ZONE,
         _SPREAD,
-        _ignored("predicate.VolumeBindingEnable", "bool", True, "volume binding"),
+        _VOLUME_BINDING,
         _ignored("predicate.CacheEnable", "bool", False, "filter results are always kept per pod class"),
         _ignored("predicate.DynamicResourceAllocationEnable", "bool", True, "resource claims"),
         _ignored("predicate.GPUSharingEnable", "bool", False, "of Volcano before 1.8"),
         _ignored("predicate.GPUNumberEnable", "bool", False, "of Volcano before 1.8"),
-        _ignored("volumebinding.bindTimeoutSeconds", "int", 600, "volume binding"),
-        _ignored("volumebinding.weight", "int", 1, "volume binding"),
-        _ignored("volumebinding.shape", "list", None, "volume binding"),
+        _BIND_TIMEOUT,
+        _ignored("volumebinding.weight", "int", 1, "score by storage capacity, which Volcano leaves off"),
+        _ignored("volumebinding.shape", "list", None, "score by storage capacity, which Volcano leaves off"),
         _ignored("dynamicresources.filterTimeoutSeconds", "int", 10, "resource claims"),
     )
 
@@ -72,6 +79,7 @@ class PredicatesPlugin(Plugin):
         """Nothing is computed before it is asked for."""
         self.session = session
         self._checks: dict[int, list[DomainCheck]] = {}
+        self._volumes: VolumeLedger | None = None
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Unschedulable, not ready, node selector and affinity, taints."""
@@ -111,10 +119,43 @@ class PredicatesPlugin(Plugin):
             between = InterPodFilter.of(pod_class, domains, table)
             if between is not None:
                 yield between
+        ledger = self._ledger(pod_class)
+        if ledger is not None:
+            yield VolumeFilter(pod_class, ledger)
         if argument_value(_SPREAD, self.arguments):
             spread = SpreadFilter.of(pod_class, self.session)
             if spread is not None:
                 yield spread
+
+    def _ledger(self, pod_class: PodClass) -> VolumeLedger | None:
+        """The books of volumes; None for pods without claims, and where nothing looks at them."""
+        if not pod_class.volumes:
+            return None
+        if self._volumes is None:
+            limits, zones, binding = (
+                argument_value(argument, self.arguments) for argument in (_VOLUME_LIMITS, _VOLUME_ZONE, _VOLUME_BINDING)
+            )
+            timeout = float(argument_value(_BIND_TIMEOUT, self.arguments))
+            self._volumes = VolumeLedger(self.session, limits=limits, zones=zones, binding=binding, timeout=timeout)
+        ledger = self._volumes
+        return ledger if ledger.limits or ledger.zones or ledger.binding else None
+
+    def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """Choose volumes for claims that wait for their first pod."""
+        ledger = self._ledger(pod_class)
+        if ledger is not None:
+            ledger.placed(pod_class, nodes)
+
+    def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """Give them back."""
+        ledger = self._ledger(pod_class)
+        if ledger is not None:
+            ledger.removed(pod_class, nodes)
+
+    def preparations(self, task: Task, node: int) -> Sequence[Preparation]:
+        """Volumes to bind."""
+        ledger = self._ledger(task.pod_class)
+        return ledger.binds(task.pod_class, node) if ledger is not None and ledger.binding else ()
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """How often what the class depends on has changed."""
@@ -126,21 +167,30 @@ class PredicatesPlugin(Plugin):
         return any(check.self_affecting for check in self._checks_of(pod_class))
 
     def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
-        """Inter-pod affinity and topology spread."""
+        """Inter-pod affinity, volumes and topology spread."""
         return [veto for check in self._checks_of(pod_class) for veto in check.vetoes()]
+
+
+class Versioned(Protocol):
+    """Something whose ``version`` moves when it changes."""
+
+    version: int
 
 
 class DomainCheck(Protocol):
     """One filter for one class over all nodes.
 
     Attributes:
-        sources: what the answer depends on.
         self_affecting: one pod of the class matters to the next one.
 
     """
 
-    sources: list[Source]
     self_affecting: bool
+
+    @property
+    def sources(self) -> Sequence[Versioned]:
+        """What the answer depends on."""
+        ...
 
     def vetoes(self) -> list[Veto]:
         """Over all nodes of the session."""
