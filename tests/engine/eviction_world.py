@@ -25,16 +25,18 @@ PLUGINS = """
   - name: overcommit
   - name: drf{drf}
   - name: predicates
-  - name: proportion
+  - name: {quota}
   - name: nodeorder
   - name: binpack
 """
 OFF = "\n    enablePreemptable: false"
 
 
-def settings(actions: str, *, gang: str = "", drf: str = "", more: str = "") -> SchedulerConfig:
+def settings(
+    actions: str, *, gang: str = "", drf: str = "", more: str = "", quota: str = "proportion"
+) -> SchedulerConfig:
     """Volcano's two tiers; ``gang`` and ``drf`` are further lines of those plug-ins."""
-    return load_config(f'actions: "{actions}"\ntiers:{PLUGINS.format(gang=gang, drf=drf)}{more}')
+    return load_config(f'actions: "{actions}"\ntiers:{PLUGINS.format(gang=gang, drf=drf, quota=quota)}{more}')
 
 
 RECLAIM = settings("enqueue, allocate, reclaim, backfill", gang=OFF, drf=OFF)
@@ -107,6 +109,12 @@ class Plane:
             self.leaving["Pod", victim.key] = self.grace
             self.put(victim)
         self.evicted.append(sorted(jobs))
+        for told in decisions.pod_conditions:
+            if told.nominated_node:
+                waiting = self.objects["Pod", f"{told.namespace}/{told.pod}"]
+                assert isinstance(waiting, Pod)
+                waiting.status.nominated_node_name = told.nominated_node
+                self.put(waiting)
         for bind in decisions.binds:
             bound = self.objects["Pod", f"{bind.namespace}/{bind.pod}"]
             assert isinstance(bound, Pod)
@@ -125,7 +133,7 @@ class Plane:
         self.made += 1
         old.metadata.uid = f"{old.metadata.uid}-again"
         old.metadata.deletion_timestamp = None
-        old.spec.node_name, old.status.phase = None, "Pending"
+        old.spec.node_name, old.status.phase, old.status.nominated_node_name = None, "Pending", None
         self.put(old)
 
 

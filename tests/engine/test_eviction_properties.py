@@ -20,6 +20,8 @@ CONFIGS = {
     "no gang, no drf": settings("enqueue, allocate, preempt, reclaim, backfill", gang=OFF, drf=OFF),
     "drf decides": settings("allocate, preempt, reclaim, backfill", gang=OFF),
     "evict first": settings("enqueue, preempt, reclaim, allocate, backfill"),
+    "capacity": settings("enqueue, allocate, preempt, reclaim, backfill", quota="capacity"),
+    "capacity, evict first": settings("enqueue, reclaim, allocate", gang=OFF, drf=OFF, quota="capacity"),
     "topology-aware": settings(
         "enqueue, allocate, preempt, backfill",
         gang=OFF,
@@ -31,7 +33,7 @@ CONFIGS = {
 node_lists = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=4)
 job_lists = st.lists(
     st.tuples(
-        st.integers(0, 2),  # queue
+        st.integers(0, 3),  # queue
         st.sampled_from(["", "low", "high"]),
         st.integers(0, 4),  # minimum
         st.lists(st.tuples(st.sampled_from([0, 1, 1, 2]), st.sampled_from([0, 0, 1]), st.integers(-1, 3)), max_size=5),
@@ -43,7 +45,12 @@ job_lists = st.lists(
 
 
 def build(nodes: list[tuple[int, int]], jobs: list[Any]) -> list[Object]:
-    objects: list[Any] = [queue("q0", 1), queue("q1", 2), queue("q2", 1, reclaimable=False)]
+    objects: list[Any] = [
+        queue("q0", 1, deserved={"cpu": 2}),
+        queue("q1", 2, deserved={"cpu": 3, "gpu": 1}),
+        queue("q2", 1, deserved={"cpu": 1, "gpu": 2}, reclaimable=False),
+        queue("q3", 1, deserved={"gpu": 2}),
+    ]
     objects += [priority_class("low", 10), priority_class("high", 100)]
     objects += [node(f"n{i}", cpu=cpu, gpu=gpu) for i, (cpu, gpu) in enumerate(nodes)]
     free = {f"n{i}": [cpu, gpu] for i, (cpu, gpu) in enumerate(nodes)}

@@ -8,6 +8,7 @@ from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Heap
 from unisono.engine.placing import Worksheet, place_job
+from unisono.engine.promised import promised
 from unisono.engine.topology.groups import is_grouped
 from unisono.engine.topology.place import place_grouped
 from unisono.engine.topology.solve import GroupSheet
@@ -19,10 +20,16 @@ def run(cycle: Cycle) -> None:
     """Serve the best job of the best queue until nothing is left or nothing fits.
 
     A queue that holds all it may is dropped for the rest of the action. A job is served again only after a commit that
-    left tasks over.
+    left tasks over. Jobs for which others were evicted come first.
     """
-    heaps = _prepare(cycle)
+    waiting = _prepare(cycle)
     sheets: dict[str, Sheet] = {}
+    for job in promised(cycle, waiting):
+        if cycle.hooks.overused(job.queue) is None:
+            sheet = sheets[job.key] = _sheet(cycle, job)
+            if not (_place(cycle, job, sheet) and sheet):
+                waiting[job.queue.name].remove(job)
+    heaps = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items() if jobs}
     alike = Alike(cycle)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
     while len(queues):
@@ -65,7 +72,7 @@ def _sheet(cycle: Cycle, job: JobState) -> Sheet:
     return Worksheet(tasks)
 
 
-def _prepare(cycle: Cycle) -> dict[str, Heap[JobState]]:
+def _prepare(cycle: Cycle) -> dict[str, list[JobState]]:
     """Jobs to serve, by queue."""
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
@@ -79,7 +86,7 @@ def _prepare(cycle: Cycle) -> dict[str, Heap[JobState]]:
             continue
         if job.shape or cycle.pending(job, best_effort=False):
             by_queue.setdefault(job.queue.name, []).append(job)
-    return {name: cycle.orders.jobs(jobs) for name, jobs in by_queue.items()}
+    return by_queue
 
 
 def _may_run(cycle: Cycle, job: JobState, *, admits_all: bool) -> bool:
