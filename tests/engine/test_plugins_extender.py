@@ -19,6 +19,7 @@ from unisono.engine.session import Session
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError
 
+
 class Service:
     """Answers by verb; an exception is raised. ``calls`` keeps what was asked."""
 

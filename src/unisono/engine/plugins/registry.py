@@ -35,6 +35,7 @@ from unisono.engine.plugins.proportion import ProportionPlugin
 from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
+from unisono.engine.plugins.task_topology import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
 from unisono.engine.plugins.usage import UsagePlugin
 from unisono.errors import ConfigError
@@ -67,6 +68,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         UsagePlugin,
         ResourceStrategyFitPlugin,
         ExtenderPlugin,
+        TaskTopologyPlugin,
         ExtenderPlugin,
     )
 }
