@@ -1,0 +1,149 @@
+"""preempt and shuffle: who takes from whom, on which node, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from eviction_world import PREEMPT, Plane, running_pods, settings
+
+from support.build import cluster, config, gang, group, node, pod, priority_class, queue, schedule
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray
+from unisono.engine.plugin import Plugin
+from unisono.engine.verdict import Cause
+
+RANKS = [priority_class("low", 10), priority_class("high", 100)]
+TOPOLOGY = settings(
+    "enqueue, allocate, preempt, backfill",
+    gang="\n    enablePreemptable: false",
+    drf="\n    enablePreemptable: false",
+    more="configurations:\n- name: preempt\n  arguments: {enableTopologyAwarePreemption: true, "
+    "minCandidateNodesPercentage: 100}\n",
+)
+
+
+def holder(name: str, nodes: Sequence[str], *, rank: str = "low", minimum: int = 1, **options: Any) -> list[Any]:
+    created = options.get("created", 0.0)
+    return [
+        group(name, minimum, phase="Running", priority_class=rank, created=created),
+        *running_pods(name, nodes, **options),
+    ]
+
+
+def evicted(plane: Plane) -> list[str]:
+    return sorted(eviction.pod for eviction in plane.cycle().evictions)
+
+
+def test_a_gang_of_higher_priority_takes_all_its_places_and_keeps_them() -> None:
+    plane = Plane(PREEMPT, RANKS, node("n1", cpu=4), node("n2", cpu=4), holder("low", ["n1"] * 4 + ["n2"] * 4))
+    for thing in gang("g", 6, priority_class="high"):
+        plane.put(thing)
+    decisions = plane.cycle()
+    assert len(decisions.evictions) == 6
+    assert {(e.reason, e.beneficiary) for e in decisions.evictions} == {("preempt", "ns/g")}
+    assert len(decisions.pipelined) == 6
+    verdict = decisions.verdicts["ns/g"]
+    assert verdict.cause is Cause.WAITING_FOR_VICTIMS
+    assert "and 3 more have ended" in verdict.message
+    plane.settle()
+    assert plane.running() == {"g": 6, "low": 2}
+    assert sum(len(jobs) for jobs in plane.evicted) == 6
+
+
+@pytest.mark.parametrize(
+    ("rank", "queue_name", "size", "victims"),
+    [
+        ("high", "default", 2, 2),
+        ("low", "default", 2, 0),  # the same priority
+        ("high", "other", 2, 0),  # another queue is for reclaim
+        ("high", "default", 5, 0),  # would not start even then
+    ],
+)
+def test_who_may_take(rank: str, queue_name: str, size: int, victims: int) -> None:
+    things = [*RANKS, queue("default"), queue("other"), node("n1", cpu=4), holder("low", ["n1"] * 4)]
+    plane = Plane(PREEMPT, *things, gang("g", size, priority_class=rank, queue=queue_name))
+    assert len(plane.cycle().evictions) == victims
+
+
+def test_the_lowest_task_of_the_lowest_job_goes_first() -> None:
+    things = [*RANKS, priority_class("mid", 50), node("n1", cpu=3)]
+    things += holder("mid", ["n1"], rank="mid") + holder("low", ["n1", "n1"], minimum=0)
+    plane = Plane(PREEMPT, *things, gang("g", 1, priority_class="high"))
+    assert evicted(plane) == ["low-w-1"]
+
+
+def test_a_place_that_is_being_released_is_not_taken_twice() -> None:
+    things = [*RANKS, node("n1", cpu=2), group("low", 1, phase="Running", priority_class="low")]
+    things += [pod("low-0", "low", node="n1", cpu=1, deleting=True), pod("low-1", "low", node="n1", cpu=1)]
+    plane = Plane(PREEMPT, *things, gang("g", 1, priority_class="high"))
+    decisions = plane.cycle()
+    assert decisions.evictions == []
+    assert [p.pod for p in decisions.pipelined] == ["g-w-0"]
+    assert "ns/low-0" in decisions.verdicts["ns/g"].message
+
+
+def test_a_place_in_the_number_of_pods_is_made_too() -> None:
+    full = Plane(PREEMPT, RANKS, node("n1", cpu=8, pods=1), holder("low", ["n1"]), gang("g", 1, priority_class="high"))
+    assert evicted(full) == ["low-w-0"]
+
+
+def test_within_a_job_better_tasks_take_the_places_of_lesser_ones() -> None:
+    things = [node("n1", cpu=2), group("j", 2, phase="Running")]
+    things += [pod(f"j-w-{i}", "j", node="n1", cpu=1, priority=1, role="w") for i in range(2)]
+    things += [pod("j-m-0", "j", cpu=1, priority=9, role="m")]
+    on = config(("priority",), ("predicates",), actions="allocate, preempt")
+    decisions = schedule(cluster(things), on)
+    assert [(e.pod, e.beneficiary) for e in decisions.evictions] == [("j-w-1", "ns/j")]
+    assert [p.pod for p in decisions.pipelined] == ["j-m-0"]
+
+
+def test_topology_aware_mode_takes_the_node_that_loses_least() -> None:
+    things = [*RANKS, *(node(f"n{i}", cpu=2) for i in range(4))]
+    jobs = [
+        holder("a", ["n0", "n0"], minimum=0, priority=5),
+        holder("b", ["n1"], minimum=0, cpu=2, priority=5),
+        holder("c", ["n2"], minimum=0, cpu=2, priority=3, created=1),
+        holder("d", ["n3"], minimum=0, cpu=2, priority=3, created=9),
+    ]
+    plane = Plane(TOPOLOGY, things, jobs, gang("g", 1, priority_class="high", cpu=2))
+    assert evicted(plane) == ["d-w-0"]
+    without = Plane(TOPOLOGY, things, jobs[:2], holder("x", ["n2", "n3"], rank="high", cpu=2), plane_gang())
+    assert evicted(without) == ["b-w-0"]
+
+
+def plane_gang() -> list[Any]:
+    return list(gang("g", 1, priority_class="high", cpu=2))
+
+
+class Leave(Plugin):
+    """Wants the pods of one node to leave."""
+
+    name = "leave"
+
+    def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
+        assert all(task.status is TaskStatus.RUNNING for task in candidates)
+        return np.array([task.node == "n1" for task in candidates], dtype=np.bool_)
+
+
+def test_shuffle_evicts_what_plugins_name_for_nobodys_sake() -> None:
+    things = [node("n1", cpu=4), node("n2", cpu=4), group("j", 4, phase="Running")]
+    things += running_pods("j", ["n1", "n1", "n2", "n2"])
+    things += [pod("fixed", "j", node="n1", cpu=1, annotations={"volcano.sh/preemptable": "false"})]
+    decisions = schedule(
+        cluster(things), config(("gang", "leave"), ("predicates",), actions="shuffle"), plugins={"leave": Leave}
+    )
+    assert decisions.violations == []
+    assert [(e.pod, e.reason, e.beneficiary) for e in decisions.evictions] == [
+        ("j-w-0", "shuffle", ""),
+        ("j-w-1", "shuffle", ""),
+    ]
+
+
+def test_an_empty_cluster_or_nobody_to_evict_is_no_error() -> None:
+    everything = settings("enqueue, allocate, preempt, reclaim, shuffle, backfill")
+    assert Plane(everything, gang("g", 1)).cycle().evictions == []
+    assert Plane(everything, node("n1", cpu=1), gang("g", 2, minimum=2)).cycle().evictions == []
