@@ -11,6 +11,7 @@ from unisono.engine.eviction import Evictions
 from unisono.engine.freeable import Rule
 from unisono.engine.job_state import JobState
 from unisono.engine.standing import Standing
+from unisono.engine.topology.groups import is_bounded
 
 
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
@@ -35,6 +36,8 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
 
     """
     hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
+    if hooks.has("domain_gradients") and is_bounded(cycle.session, job):
+        return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
     standing = Standing.of(cycle, job)
     hopeless: set[tuple[int, str]] = set()
     for task in tasks:

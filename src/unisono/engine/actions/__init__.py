@@ -17,6 +17,8 @@ _MODULES = {
     "backfill": "unisono.engine.actions.backfill",
     "preempt": "unisono.engine.actions.preempt",
     "reclaim": "unisono.engine.actions.reclaim",
+    "gangpreempt": "unisono.engine.actions.gangpreempt",
+    "gangreclaim": "unisono.engine.actions.gangreclaim",
     "shuffle": "unisono.engine.actions.shuffle",
 }
 

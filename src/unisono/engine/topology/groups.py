@@ -142,6 +142,16 @@ def is_grouped(job: JobState, tree: HyperNodeTree) -> bool:
     return bool(record.sub_groups) or (record.topology is not None and effective(record.topology, tree) is not None)
 
 
+def is_bounded(session: Session, job: JobState) -> bool:
+    """Whether a bound of the job, or of one of its sub-groups, leaves nodes out."""
+    tree = session.snapshot.hyper_nodes
+    if not is_grouped(job, tree):
+        return False
+    groups = groups_of(session, job)
+    limits = [groups.limit, *(group.limit for group in groups)]
+    return any(limit is not None and limit < tree.top_tier for limit in limits)
+
+
 def limit_of(job: JobState, tree: HyperNodeTree) -> int | None:
     """Highest tier that may join the tasks of the whole job, None for no bound."""
     return effective(job.record.topology, tree)

@@ -54,11 +54,12 @@ class Solver:
     """Places one job; every trial starts from the sheet as it was given.
 
     Attributes:
+        promise: places are only promised, on resources that are or will be free: room is being made by evictions.
         stuck: the first task that found no node in the last trial, and the domain.
 
     """
 
-    def __init__(self, cycle: Cycle, job: JobState, sheet: GroupSheet) -> None:
+    def __init__(self, cycle: Cycle, job: JobState, sheet: GroupSheet, *, promise: bool = False) -> None:
         self.cycle = cycle
         self.job = job
         self.search: Search = search_of(cycle)
@@ -67,6 +68,7 @@ class Solver:
         self.all_groups = groups_of(cycle.session, job)
         self.groups = {group.key: group for group in self.all_groups if group.key in sheet.sheets}
         self.many = bool(job.record.sub_groups)
+        self.promise = promise
         self.stuck: tuple[Task, int] | None = None
 
     # ---- the whole job
@@ -85,6 +87,10 @@ class Solver:
             if left is not None:
                 return left
         return None
+
+    def solve_in(self, domain: int) -> bool:
+        """Place the job in one domain; the caller undoes what stands when it does not work."""
+        return bool(self._large_enough([domain])) and self._try(domain)[0] is not None
 
     def _gradients(self, root: int) -> Iterator[Sequence[int]]:
         yield from self.search.gradients(self.job, None, root)
@@ -147,7 +153,7 @@ class Solver:
         own = sheet.sheets[group.key]
         missing = self._missing(group)
         nominated = self._nominated(group, top, own)
-        gradients = self.search.gradients(self.job, group, top)
+        gradients = self.search.gradients(self.job, group, top, evict=self.promise)
         for gradient in [[nominated], *gradients] if nominated is not None else gradients:
             held = self.search.rooms.held(own.left(), gradient).tolist()
             able = [at for at, number in zip(gradient, held, strict=True) if number >= max(missing, 1)]
@@ -218,7 +224,7 @@ class Solver:
             report = self.cycle.report(self.job)
             report.task, report.fit = report.task or first, report.fit or self.cycle.fits.refused(reason)
             return 0, 0
-        futures = (False, True) if self.cycle.session.releasing else (False,)
+        futures = (True,) if self.promise else (False, True) if self.cycle.session.releasing else (False,)
         if first.nominated_node:
             column = self.cycle.session.nodes.table.index.get(first.nominated_node, -1)
             if column >= 0 and column in self.search.tree.columns[domain]:

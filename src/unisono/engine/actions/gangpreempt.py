@@ -1,0 +1,28 @@
+"""gangpreempt: a gang takes the room that it needs in one domain from jobs of lower priority in its queue."""
+
+from __future__ import annotations
+
+from unisono.engine.answers import Purpose
+from unisono.engine.config_arguments import argument_value
+from unisono.engine.config_names import ACTION_ARGUMENTS
+from unisono.engine.cycle import Cycle
+from unisono.engine.starving import starving_jobs
+from unisono.engine.topology.gang_eviction import GangRule, serve
+
+
+def rule_of(cycle: Cycle, action: str, purpose: Purpose) -> GangRule:
+    """The action's arguments."""
+    given = cycle.config.arguments_of(action)
+    values = {argument.key: argument_value(argument, given) for argument in ACTION_ARGUMENTS[action]}
+    return GangRule(purpose, values["maxDomains"], values["allowWholeBundle"])
+
+
+def run(cycle: Cycle) -> None:
+    """Queue by queue, the first of the starving jobs first."""
+    rule = rule_of(cycle, "gangpreempt", Purpose.GANG_PREEMPT)
+    by_queue = starving_jobs(cycle)
+    queues = cycle.orders.queues(cycle.session.queues[name] for name in by_queue)
+    while len(queues):
+        jobs = cycle.orders.jobs(by_queue[queues.pop().name])
+        while len(jobs):
+            serve(cycle, jobs.pop(), rule)

@@ -1,0 +1,142 @@
+"""gangpreempt and gangreclaim: room for whole gangs, in one domain, at the least cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from topology_world import job, racks, spine, wish, world
+
+from support.build import confirm, priority_class, queue, schedule
+from unisono.engine.config import SchedulerConfig, load_config
+from unisono.engine.decisions import Decisions
+
+
+def settings(action: str, more: str = "") -> SchedulerConfig:
+    return load_config(f"""
+actions: "enqueue, allocate, {action}, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: predicates
+  - name: capacity
+  - name: network-topology-aware
+{more}""")
+
+
+PREEMPT, RECLAIM = settings("gangpreempt"), settings("gangreclaim")
+CLASSES = [priority_class("low", 1), priority_class("high", 10)]
+FOUR = [racks({"a": 2, "b": 2}), spine("s", "a", "b"), CLASSES]
+
+
+def ranked(name: str, size: int, rank: str, **given: Any) -> list[Any]:
+    """A job of a priority class; ``queue`` names its queue."""
+    where = given.pop("queue", "default")
+    things = job(name, size, given.pop("topology", None), **given)
+    things[0].spec.priority_class_name = rank
+    things[0].spec.queue = where
+    things[0].status.phase = "Running" if given.get("running") else "Inqueue"
+    return things
+
+
+def full(*, minimum: int = 1, **given: Any) -> list[Any]:
+    """Two jobs of low priority that fill racks a and b."""
+    first = ranked("va", 2, "low", minimum=minimum, running={0: "a-0", 1: "a-1"}, **given)
+    second = ranked("vb", 2, "low", minimum=minimum, running={0: "b-0", 1: "b-1"}, created=1, **given)
+    return [first, second]
+
+
+def evicted(decisions: Decisions) -> list[str]:
+    assert not decisions.violations
+    return sorted(eviction.pod for eviction in decisions.evictions)
+
+
+@pytest.mark.parametrize(
+    ("things", "expected"),
+    [
+        ([full(minimum=2), ranked("j", 2, "high", topology=wish(1))], ["va-w-0", "va-w-1"]),
+        ([full(minimum=1), ranked("j", 1, "high", topology=wish(1))], ["va-w-0"]),
+        ([full(minimum=1), ranked("j", 2, "high", topology=wish(2))], ["va-w-0", "vb-w-0"]),
+        ([full(minimum=2), ranked("j", 3, "high", topology=wish(1))], []),
+        ([full(minimum=2), ranked("j", 2, "low", topology=wish(1))], []),
+        ([full(minimum=2), ranked("j", 1, "high")], ["vb-w-0", "vb-w-1"]),
+        ([ranked("va", 1, "low", running={0: "a-0"}), ranked("j", 2, "high", topology=wish(1))], []),
+    ],
+    ids=[
+        "a whole gang in the first rack that works",
+        "one spare pod",
+        "spare pods of both in the spine",
+        "no rack is that large",
+        "not from equals",
+        "jobs without topology as well",
+        "nothing where there is room",
+    ],
+)
+def test_gangpreempt(things: list[Any], expected: list[str]) -> None:
+    assert evicted(schedule(world(FOUR, *things), PREEMPT)) == expected
+
+
+def test_the_gang_gets_the_room_in_the_next_cycles() -> None:
+    state = world(FOUR, full(minimum=2), ranked("j", 2, "high", topology=wish(1)))
+    decisions = schedule(state, PREEMPT)
+    assert {entry.node for entry in decisions.pipelined} == {"a-0", "a-1"}
+    assert {condition.nominated_node for condition in decisions.pod_conditions if condition.pod.startswith("j")} == {
+        "a-0",
+        "a-1",
+    }
+    from unisono.api.kinds import PODS
+
+    for eviction in decisions.evictions:
+        gone = next(pod for pod in full(minimum=2)[0][1:] if pod.metadata.name == eviction.pod)
+        state.apply("DELETED", PODS, gone)
+    after = schedule(state, PREEMPT)
+    assert not after.evictions
+    assert {bind.node for bind in after.binds} == {"a-0", "a-1"}
+    confirm(state, after)
+    assert not schedule(state, PREEMPT).evictions
+
+
+def test_gangs_that_must_not_be_preempted_and_whole_gangs() -> None:
+    victims = full(minimum=2)
+    for things in victims:
+        things[0].metadata.annotations = {"volcano.sh/preemptable": "false"}
+    beneficiary = ranked("j", 2, "high", topology=wish(1))
+    assert evicted(schedule(world(FOUR, victims, beneficiary), PREEMPT)) == []
+    only_spare = settings(
+        "gangpreempt", "configurations:\n- name: gangpreempt\n  arguments: {allowWholeBundle: false}\n"
+    )
+    assert evicted(schedule(world(FOUR, full(minimum=2), beneficiary), only_spare)) == []
+
+
+def test_pods_that_never_preempt() -> None:
+    things = ranked("j", 2, "high", topology=wish(1))
+    for each in things[1:]:
+        each.spec.preemption_policy = "Never"
+    assert evicted(schedule(world(FOUR, full(minimum=2), things), PREEMPT)) == []
+
+
+QUEUES = [queue("mine", deserved={"cpu": 8, "mem": "128Gi"}), queue("theirs", deserved={"cpu": 8, "mem": "128Gi"})]
+
+
+@pytest.mark.parametrize(
+    ("things", "expected"),
+    [
+        ([full(queue="theirs"), ranked("j", 2, "low", topology=wish(1), queue="mine")], 2),
+        ([full(queue="theirs"), ranked("j", 3, "low", topology=wish(2), queue="mine")], 0),
+        ([full(queue="theirs"), ranked("j", 2, "low", queue="mine")], 2),
+    ],
+    ids=["up to the share, in one rack", "not beyond the share", "without topology"],
+)
+def test_gangreclaim(things: list[Any], expected: int) -> None:
+    decisions = schedule(world(FOUR, QUEUES, *things), RECLAIM)
+    assert len(evicted(decisions)) == expected
+    if expected and "topology" in str(things[1][0].spec.network_topology):
+        assert len({eviction.node[0] for eviction in decisions.evictions}) == 1
+
+
+def test_preempt_and_reclaim_leave_bounded_jobs_alone() -> None:
+    legacy = settings("preempt")
+    assert evicted(schedule(world(FOUR, full(minimum=1), ranked("j", 2, "high", topology=wish(1))), legacy)) == []
