@@ -189,6 +189,7 @@ def test_crds_are_volcanos() -> None:
         "queues.scheduling.volcano.sh": ("Cluster", ["q", "queue-v1beta1"], [("v1beta1", True)], True),
         "commands.bus.volcano.sh": ("Namespaced", [], [("v1alpha1", True)], False),
         "hypernodes.topology.volcano.sh": ("Cluster", ["hn"], [("v1alpha1", True)], True),
+        "numatopologies.nodeinfo.volcano.sh": ("Cluster", ["numatopo"], [("v1alpha1", True)], False),
     }
 
 

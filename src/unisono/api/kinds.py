@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import batch, bus, core, scheduling, topology
+from unisono.api import batch, bus, core, nodeinfo, scheduling, topology
 from unisono.api.kind import Kind
 
 NAMESPACES: Kind[core.Namespace] = Kind(
@@ -135,6 +135,15 @@ HYPER_NODES: Kind[topology.HyperNode] = Kind(
     short_names=("hn",),
     status_subresource=True,
 )
+NUMATOPOLOGIES: Kind[nodeinfo.Numatopology] = Kind(
+    "nodeinfo.volcano.sh",
+    "v1alpha1",
+    "Numatopology",
+    "numatopologies",
+    nodeinfo.Numatopology,
+    False,
+    short_names=("numatopo",),
+)
 
 # Built-in groups first: discovery keeps this order, and it decides which group an ambiguous plural means.
 ALL_KINDS: tuple[Kind[Any], ...] = (
@@ -163,8 +172,9 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     QUEUES,
     COMMANDS,
     HYPER_NODES,
+    NUMATOPOLOGIES,
 )
-CUSTOM_KINDS: tuple[Kind[Any], ...] = (JOBS, POD_GROUPS, QUEUES, COMMANDS, HYPER_NODES)
+CUSTOM_KINDS: tuple[Kind[Any], ...] = (JOBS, POD_GROUPS, QUEUES, COMMANDS, HYPER_NODES, NUMATOPOLOGIES)
 
 _BY_KIND: dict[tuple[str, str], Kind[Any]] = {}
 _BY_RESOURCE: dict[tuple[str, str, str], Kind[Any]] = {}

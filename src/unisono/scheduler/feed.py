@@ -20,6 +20,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import (
     HYPER_NODES,
     NODES,
+    NUMATOPOLOGIES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
@@ -36,6 +37,7 @@ from unisono.kube.reflector import Sink
 KINDS: tuple[Kind[Any], ...] = (
     NODES,
     HYPER_NODES,
+    NUMATOPOLOGIES,
     PRIORITY_CLASSES,
     QUEUES,
     RESOURCE_QUOTAS,
@@ -45,7 +47,7 @@ KINDS: tuple[Kind[Any], ...] = (
 )
 """What scheduling reads."""
 
-OPTIONAL: dict[Kind[Any], float] = {HYPER_NODES: 60.0}
+OPTIONAL: dict[Kind[Any], float] = {HYPER_NODES: 60.0, NUMATOPOLOGIES: 60.0}
 """Kinds that a cluster may not have, and seconds after which they are looked for again."""
 
 

@@ -20,13 +20,13 @@ from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
-from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fragmentation import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
 from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodegroup import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
+from unisono.engine.plugins.numa_aware import NumaAwarePlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
@@ -59,6 +59,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         DeviceSharePlugin,
         FragmentationPlugin,
         GpuAwarePlugin,
+        NumaAwarePlugin,
         SlaPlugin,
         ResourceQuotaPlugin,
         PdbPlugin,
@@ -69,7 +70,6 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ResourceStrategyFitPlugin,
         ExtenderPlugin,
         TaskTopologyPlugin,
-        ExtenderPlugin,
     )
 }
 
