@@ -24,7 +24,7 @@ from unisono.cluster.pods import same_task, task_of
 from unisono.cluster.records import Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
 
@@ -75,6 +75,7 @@ class ClusterState:
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
         self._assumed: dict[str, _Assumed] = {}
+        self._released: dict[str, tuple[str, TaskStatus]] = {}
         self._handlers: dict[str, _Handler] = {
             "Pod": (self._put_pod, self._remove_pod, lambda: list(self.tasks)),
             "Node": (self._put_node, self._remove_node, self.nodes.wanted),
@@ -151,6 +152,7 @@ class ClusterState:
         if not task.owned and not task.node:
             return self._remove_pod(task.key)
         self._keep_assumption(task)
+        self._keep_release(task)
         old = self.tasks.get(task.key)
         if old is not None:
             if same_task(old, task):
@@ -174,6 +176,7 @@ class ClusterState:
 
     def _remove_pod(self, key: str) -> bool:
         self._assumed.pop(key, None)
+        self._released.pop(key, None)
         old = self.tasks.get(key)
         if old is None:
             return False
@@ -225,6 +228,37 @@ class ClusterState:
         task = self.tasks.get(pod_key)
         if assumed is not None and task is not None and task.status is TaskStatus.BINDING:
             self._restate(task, TaskStatus.PENDING, "", assumed.before)
+
+    # ---- evictions on their way
+
+    def release(self, pod_key: str) -> None:
+        """An eviction was decided: the task counts as being released until an event or `keep` says otherwise.
+
+        Unknown pods and pods that hold no place are left alone.
+        """
+        task = self.tasks.get(pod_key)
+        if task is None or task.status not in PREEMPTABLE_STATES:
+            return
+        self._released[pod_key] = (task.uid, task.status)
+        self._restate(task, TaskStatus.RELEASING, task.node, task.annotations)
+
+    def keep(self, pod_key: str) -> None:
+        """The eviction failed: the task holds its place again."""
+        uid, status = self._released.pop(pod_key, ("", TaskStatus.UNKNOWN))
+        task = self.tasks.get(pod_key)
+        if task is not None and task.uid == uid and task.status is TaskStatus.RELEASING:
+            self._restate(task, status, task.node, task.annotations)
+
+    def _keep_release(self, task: Task) -> None:
+        """A decided eviction holds until an event shows the deletion, the end of the pod, or another of that name."""
+        released = self._released.get(task.key)
+        if released is None:
+            return
+        if task.uid == released[0] and task.status in PREEMPTABLE_STATES:
+            self._released[task.key] = (task.uid, task.status)
+            task.status = TaskStatus.RELEASING
+        else:
+            del self._released[task.key]
 
     def _restate(self, task: Task, status: TaskStatus, node: str, annotations: Mapping[str, str]) -> None:
         self._take_out(task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 import structlog
@@ -15,6 +16,7 @@ from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
+from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
@@ -27,9 +29,18 @@ class Evictor:
     """Marks pods as disrupted, then deletes exactly that incarnation."""
 
     def __init__(
-        self, client: Client, events: EventRecorder, metrics: Metrics, clock: Clock, *, concurrency: int = 16
+        self,
+        client: Client,
+        events: EventRecorder,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        feed: Feed | None = None,
+        concurrency: int = 16,
     ) -> None:
+        """Make an evictor; with ``feed`` the state counts victims as being released from the moment of the decision."""
         self._client, self._events, self._metrics, self._clock = client, events, metrics, clock
+        self._feed = feed
         self._slots = asyncio.Semaphore(concurrency)
         self._sent: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,6 +63,8 @@ class Evictor:
             if uid in self._sent:
                 continue
             self._sent[uid] = now + _REPEAT_SECONDS
+            if self._feed is not None:
+                self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}"))
             task = asyncio.get_running_loop().create_task(self._evict(namespace, name, uid, action, why))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -82,6 +95,8 @@ class Evictor:
             except (UnisonoError, OSError, TimeoutError) as error:
                 # The victim still stands: a later cycle decides again.
                 self._sent.pop(uid, None)
+                if self._feed is not None:
+                    self._feed.do(partial(self._feed.state.keep, f"{namespace}/{name}"))
                 _log.warning("evict.failed", pod=f"{namespace}/{name}", error=str(error))
                 return
         self._metrics.evicted(action)

@@ -140,7 +140,7 @@ class Scheduler:
         state = ClusterState(scheduler_names, default_queue)
         self.feed = Feed(state, self._wake.set)
         self._binder = Binder(client, self.feed, self.events, self.metrics, clock, concurrency=bind_concurrency)
-        self._evictor = Evictor(client, self.events, self.metrics, clock)
+        self._evictor = Evictor(client, self.events, self.metrics, clock, feed=self.feed)
         self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock)
         self._gangs = PartialGangs(gang_patience)
         self._reflectors: list[Reflector[Any]] = [
@@ -294,7 +294,7 @@ class Scheduler:
             victim = (eviction.namespace, eviction.pod, eviction.uid)
             groups[eviction.reason, eviction.beneficiary].append(victim)
         for (reason, beneficiary), victims in groups.items():
-            self._evictor.submit(victims, reason, f"{reason} for {beneficiary}")
+            self._evictor.submit(victims, reason, f"{reason} for {beneficiary}" if beneficiary else reason)
 
     def _release_gangs(self) -> None:
         state = self.feed.state

@@ -1,0 +1,141 @@
+"""Evictions end to end: the real engine, the real controllers, an API server in memory, and hands that play kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+from scheduler_world import World, node, queue, world
+
+from support.memory import MemoryClient
+from unisono.api.batch import Job
+from unisono.api.core import Pod
+from unisono.api.kinds import EVENTS, JOBS, NODES, PODS, QUEUES
+from unisono.controllers.registry import all_controllers
+from unisono.engine import run
+from unisono.engine.config import DEFAULT_TEXT, load_config
+from unisono.errors import ApiError
+from unisono.kube.controller import Manager
+from unisono.scheduler.settings import FixedConfig
+
+RECLAIM = load_config(DEFAULT_TEXT.replace("allocate, backfill", "allocate, reclaim, backfill"))
+
+
+def job(name: str, queue_name: str) -> Job:
+    """Mission example 06's job."""
+    requests = {"cpu": "500m", "memory": "100Mi"}
+    container = {"name": "eater", "image": "busybox", "resources": {"requests": requests}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    spec: dict[str, Any] = {
+        "schedulerName": "volcano",
+        "queue": queue_name,
+        "minAvailable": 1,
+        "tasks": [{"name": "main", "replicas": 1, "template": template}],
+        "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
+    }
+    return msgspec.convert({"metadata": {"name": name, "namespace": "default"}, "spec": spec}, Job)
+
+
+class Recorder:
+    def event(self, *_: object) -> None:
+        """Events of controllers are not looked at here."""
+
+
+async def kubelet(client: MemoryClient) -> None:
+    """One look: bound pods run, pods whose grace is over are gone."""
+    for pod in client.objects(PODS):
+        if not pod.spec.node_name:
+            continue
+        if pod.metadata.deletion_timestamp:
+            client.remove(PODS, pod.key)
+        elif pod.status.phase in (None, "", "Pending"):
+            patch = {"status": {"phase": "Running"}}
+            await client.patch(
+                PODS, pod.metadata.name, patch, namespace=pod.metadata.namespace or "", subresource="status"
+            )
+
+
+async def live(it: World, seconds: int) -> None:
+    for _ in range(seconds):
+        await it.run(1.0)
+        await kubelet(it.client)
+
+
+@contextlib.asynccontextmanager
+async def plane(client: MemoryClient) -> Any:
+    manager = Manager(client, clock=client.clock)
+    running = asyncio.create_task(manager.run(all_controllers(Recorder())))  # type: ignore[arg-type]
+    async with world(client, run, config=FixedConfig(RECLAIM)) as it:
+        yield it
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def holders(client: MemoryClient) -> Counter[str]:
+    """Pods with a node that are not leaving, by queue."""
+    pods: list[Pod] = client.objects(PODS)
+    held = (p for p in pods if p.spec.node_name and not p.metadata.deletion_timestamp)
+    return Counter(p.metadata.name.split("-")[1] for p in held)
+
+
+async def fill(it: World) -> None:
+    """queue-a's six jobs take the whole node."""
+    client = it.client
+    client.put(NODES, node("n1", cpu="3"))
+    for name, weight in (("queue-a", 1), ("queue-b", 2)):
+        made = queue(name)
+        made.spec.weight = weight
+        client.put(QUEUES, made)
+    for number in range(6):
+        await client.create(JOBS, job(f"job-a-{number}", "queue-a"))
+    await live(it, 20)
+    assert holders(client) == {"a": 6}
+
+
+async def test_a_queue_reclaims_its_share_and_the_evicted_pods_wait() -> None:
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it)
+        for number in range(6):
+            await client.create(JOBS, job(f"job-b-{number}", "queue-b"))
+        await live(it, 60)
+        assert holders(client) == {"a": 2, "b": 4}
+        evictions = {write.key for write in it.writes("delete", "pods")}
+        assert len(evictions) == 4
+        assert all("job-a" in key for key in evictions)
+        waiting = [p for p in client.objects(PODS) if p.metadata.name.startswith("job-a") and not p.spec.node_name]
+        assert waiting, "evicted pods are made again and wait"
+        said = [event.message or "" for event in client.objects(EVENTS) if event.reason == "Evict"]
+        assert len(said) == 4 and all("reclaim for default/job-b" in text for text in said)
+        before = len(it.writes("delete", "pods"))
+        await live(it, 60)
+        assert holders(client) == {"a": 2, "b": 4}
+        assert len(it.writes("delete", "pods")) == before
+
+
+async def test_a_victim_is_chosen_once_while_its_eviction_is_on_the_way_and_again_when_it_failed() -> None:
+    client = MemoryClient()
+    async with plane(client) as it:
+        await fill(it)
+        refused: list[str] = []
+
+        def refuse(operation: str, resource: str, namespace: str, name: str) -> None:
+            if (operation, resource) == ("delete", "pods") and len(refused) < 2:
+                refused.append(name)
+                raise ApiError("no", code=500, reason="InternalError")
+
+        client.interceptor = refuse
+        await client.create(JOBS, job("job-b-0", "queue-b"))
+        for _ in range(20):
+            await it.run(0.5)
+            it.nudge()
+        assert len(refused) == 2
+        leaving = [p.metadata.name for p in client.objects(PODS) if p.metadata.deletion_timestamp]
+        assert len(leaving) == 1
+        client.interceptor = None
+        await live(it, 20)
+        assert holders(client) == {"a": 5, "b": 1}
