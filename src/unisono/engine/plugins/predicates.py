@@ -18,6 +18,7 @@ from unisono.engine.decisions import Preparation
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.interpod import InterPodFilter
 from unisono.engine.plugins.node_selectors import match_pod, required_of
+from unisono.engine.plugins.resource_claims import ClaimFilter, ClaimLedger
 from unisono.engine.plugins.spread import SpreadFilter
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
 from unisono.engine.plugins.volumes import VolumeFilter, VolumeLedger
@@ -48,7 +49,7 @@ def _ignored(key: str, kind: str, default: object, meaning: str) -> Argument:
     return Argument(key, kind, default, meaning, effective=False)
 
 
-FEATURES = frozenset(("inter-pod affinity", "topology spread", "volumes"))
+FEATURES = frozenset(("inter-pod affinity", "resource claims", "topology spread", "volumes"))
 """What the conformance cases may ask for."""
 
 
@@ -66,7 +67,7 @@ class PredicatesPlugin(Plugin):
         _SPREAD,
         _VOLUME_BINDING,
         _ignored("predicate.CacheEnable", "bool", False, "filter results are always kept per pod class"),
-        _ignored("predicate.DynamicResourceAllocationEnable", "bool", True, "resource claims"),
+        _ignored("predicate.DynamicResourceAllocationEnable", "bool", True, "resource claims are always looked at"),
         _ignored("predicate.GPUSharingEnable", "bool", False, "of Volcano before 1.8"),
         _ignored("predicate.GPUNumberEnable", "bool", False, "of Volcano before 1.8"),
         _BIND_TIMEOUT,
@@ -80,6 +81,7 @@ class PredicatesPlugin(Plugin):
         self.session = session
         self._checks: dict[int, list[DomainCheck]] = {}
         self._volumes: VolumeLedger | None = None
+        self._devices: ClaimLedger | None = None
 
     def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Unschedulable, not ready, node selector and affinity, taints."""
@@ -126,6 +128,8 @@ class PredicatesPlugin(Plugin):
             spread = SpreadFilter.of(pod_class, self.session)
             if spread is not None:
                 yield spread
+        if pod_class.devices:
+            yield ClaimFilter(pod_class, self._claims())
 
     def _ledger(self, pod_class: PodClass) -> VolumeLedger | None:
         """The books of volumes; None for pods without claims, and where nothing looks at them."""
@@ -140,22 +144,32 @@ class PredicatesPlugin(Plugin):
         ledger = self._volumes
         return ledger if ledger.limits or ledger.zones or ledger.binding else None
 
+    def _claims(self) -> ClaimLedger:
+        if self._devices is None:
+            self._devices = ClaimLedger(self.session)
+        return self._devices
+
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
-        """Choose volumes for claims that wait for their first pod."""
+        """Give volumes and devices to claims that wait for their first pod."""
         ledger = self._ledger(pod_class)
         if ledger is not None:
             ledger.placed(pod_class, nodes)
+        if pod_class.devices:
+            self._claims().placed(pod_class, nodes)
 
     def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
-        """Give them back."""
+        """Take them back."""
         ledger = self._ledger(pod_class)
         if ledger is not None:
             ledger.removed(pod_class, nodes)
+        if pod_class.devices:
+            self._claims().removed(pod_class, nodes)
 
     def preparations(self, task: Task, node: int) -> Sequence[Preparation]:
-        """Volumes to bind."""
+        """Volumes to bind, and devices to give."""
         ledger = self._ledger(task.pod_class)
-        return ledger.binds(task.pod_class, node) if ledger is not None and ledger.binding else ()
+        volumes = ledger.binds(task.pod_class, node) if ledger is not None and ledger.binding else ()
+        return (*volumes, *(self._claims().allocations(task) if task.pod_class.devices else ()))
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """How often what the class depends on has changed."""
@@ -167,7 +181,7 @@ class PredicatesPlugin(Plugin):
         return any(check.self_affecting for check in self._checks_of(pod_class))
 
     def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
-        """Inter-pod affinity, volumes and topology spread."""
+        """Inter-pod affinity, volumes, topology spread and device claims."""
         return [veto for check in self._checks_of(pod_class) for veto in check.vetoes()]
 
 
