@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.api.scheduling import QueueAffinity
+from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import STATUS_COUNT, TaskStatus

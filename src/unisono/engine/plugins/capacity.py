@@ -19,6 +19,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
+from unisono.engine.plugins.capacity_devices import DeviceQuotas
 from unisono.engine.plugins.capacity_reclaim import Demand, Reclaim, demand_of, levels
 from unisono.engine.plugins.capacity_tree import Branch, Branches
 from unisono.engine.plugins.shares import publish
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 _LEVEL = Argument(
     "ancestorReclaimLevel", "int", 0, "how many ancestors must be over their share, too, before a queue gives back"
 )
+_DEVICES = Argument(
+    "capacity.DynamicResourceAllocationEnable", "bool", True, "quotas on devices of resource claims (`deviceclass/...`)"
+)
+_CONSUMABLE = Argument(
+    "capacity.DRAConsumableCapacityEnable", "bool", False, "also on what such devices share out (`DIM.deviceclass/...`)"
+)
 _GANG = (Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
 
@@ -38,7 +45,7 @@ class CapacityPlugin(Plugin):
     """Sharing among queues by amounts."""
 
     name = "capacity"
-    known_arguments = (_LEVEL,)
+    known_arguments = (_LEVEL, _DEVICES, _CONSUMABLE)
     hierarchical: ClassVar[bool] = False
 
     def __new__(cls, config: PluginConfig) -> Self:
@@ -59,6 +66,10 @@ class CapacityPlugin(Plugin):
         self.registry = session.registry
         self.branches = Branches(session, hierarchical=self.hierarchical)
         self._demands: dict[int, Demand] = {}
+        self.devices: DeviceQuotas | None = None
+        if argument_value(_DEVICES, self.arguments):
+            consumable = bool(argument_value(_CONSUMABLE, self.arguments))
+            self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
         publish(session, self._room)
 
     def _room(self, queue: QueueState) -> Vector | None:
@@ -96,6 +107,10 @@ class CapacityPlugin(Plugin):
             short = exceeded(taken, request, branch.admission)
             if short:
                 return self._not_admitted(request, taken, branch, short)
+        found = self.devices.not_admitted(job) if self.devices is not None else None
+        if found is not None:
+            text = "queue resource quota insufficient: insufficient dra-resource-exceeded"
+            return Refusal(f"{text} ({found[1]} of queue {found[0].name})", Cause.OVER_CAPABILITY, event=True)
         return Vote.PERMIT
 
     def _not_admitted(self, request: Amounts, taken: Amounts, branch: Branch, short: list[int]) -> Refusal:
@@ -118,6 +133,8 @@ class CapacityPlugin(Plugin):
         for branch in self.branches[job.queue.name].chain():
             for row, amount in enumerate(wanted):
                 branch.promised[row] += max(amount - gated[row], 0)
+        if self.devices is not None:
+            self.devices.promise(job)
 
     # ---- quota
 
@@ -131,7 +148,11 @@ class CapacityPlugin(Plugin):
             refusal = self._over(branch, request)
             if refusal is not None:
                 return refusal
-        return None
+        found = self.devices.over(self.branches[queue.name], pod_class.devices) if self.devices is not None else None
+        if found is None:
+            return None
+        branch, name = found
+        return Refusal(f"queue {branch.name} has no {name} left for the claims of the pod", Cause.OVER_CAPABILITY)
 
     def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
         """Tasks of the class for which the queue and its ancestors have room."""
@@ -141,6 +162,8 @@ class CapacityPlugin(Plugin):
         room = UNLIMITED
         for row, need in self._demand(pod_class):
             room = min(room, *((one.ceiling[row] - one.held[row]) // need for one in branch.chain()))
+        if self.devices is not None and self.devices.concerns(pod_class):
+            room = min(room, int(self.devices.over(branch, pod_class.devices) is None))
         return max(room, 0)
 
     def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
@@ -238,12 +261,14 @@ class CapacityPlugin(Plugin):
 
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
         """The queue and its ancestors hold that much more."""
-        number = len(nodes)
-        amounts = [amount * number for amount in pod_class.amounts.tolist()]
-        self.branches[job.queue.name].move(pod_class.rows.tolist(), amounts)
+        self._book(job, pod_class, len(nodes))
 
     def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
         """And that much less."""
-        number = -len(nodes)
-        amounts = [amount * number for amount in pod_class.amounts.tolist()]
-        self.branches[job.queue.name].move(pod_class.rows.tolist(), amounts)
+        self._book(job, pod_class, -len(nodes))
+
+    def _book(self, job: JobState, pod_class: PodClass, number: int) -> None:
+        branch = self.branches[job.queue.name]
+        branch.move(pod_class.rows.tolist(), [amount * number for amount in pod_class.amounts.tolist()])
+        if self.devices is not None and self.devices.concerns(pod_class):
+            self.devices.use(branch, pod_class.devices, number)
