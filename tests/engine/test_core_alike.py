@@ -169,7 +169,6 @@ def test_what_makes_a_shape(change: dict[str, Any], alike: bool) -> None:
         pytest.param([pod("j-0", "j", cpu=1, gates=["wait"])], id="gated"),
         pytest.param([pod("j-0", "j", cpu=1, nominated="n")], id="nominated"),
         pytest.param([pod("j-0", "j")], id="requests nothing"),
-        pytest.param([], id="no pods"),
     ],
 )
 def test_jobs_that_are_like_no_other(tasks: list[Object]) -> None:

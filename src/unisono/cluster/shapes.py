@@ -26,8 +26,9 @@ class Shapes:
     def of(self, job: Job) -> int:
         """The number of a job's shape; 0 when it counts as unlike any other.
 
-            Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are. Two of the
-        same shape differ in names, ages, labels, annotations and places in the order, and in nothing else.
+        Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are, and jobs
+        without pending pods. Two of the same shape differ in names, ages, labels, annotations, places in the order and
+        nodes, and in nothing else.
         """
         key = _key(job)
         if key is None:
@@ -42,10 +43,29 @@ class Shapes:
 
 
 def _key(job: Job) -> Key | None:
-    pending = job.pending
-    if not pending or len(pending) != len(job.tasks) or job.pending_best_effort:
-        return None
     if job.min_task_member or job.topology is not None or job.sub_groups:
+        return None
+    tasks = _pending_tasks(job) if job.pending else (tuple(job.counts), job.releasing_on_node, job.allocated.tobytes())
+    if tasks is None:
+        return None
+    return (
+        job.namespace,
+        job.queue,
+        job.priority_class,
+        job.min_member,
+        None if job.min_amounts is None else tuple(job.min_amounts.items()),
+        job.phase,
+        job.reported_phase,
+        job.totals,
+        tuple(job.conditions.items()),
+        *tasks,
+    )
+
+
+def _pending_tasks(job: Job) -> Key | None:
+    """What the pods of a job have in common that are all pending; None when they have not."""
+    pending = job.pending
+    if len(pending) != len(job.tasks) or job.pending_best_effort:
         return None
     first = next(iter(pending.values()))
     pod_class, role, priority = first.pod_class, first.role, first.priority
@@ -59,18 +79,4 @@ def _key(job: Job) -> Key | None:
             or not task.owned
         ):
             return None
-    return (
-        job.namespace,
-        job.queue,
-        job.priority_class,
-        job.min_member,
-        None if job.min_amounts is None else tuple(job.min_amounts.items()),
-        job.phase,
-        job.reported_phase,
-        job.totals,
-        tuple(job.conditions.items()),
-        len(pending),
-        pod_class.id,
-        role,
-        priority,
-    )
+    return len(pending), pod_class.id, role, priority

@@ -75,4 +75,5 @@ def _decide(
     cycle.decisions.violations += cycle.hooks.failures
     cycle.decisions.plugins_off = sorted(cycle.hooks.failed)
     cycle.decisions.seconds = watch.seconds
+    cycle.session.end()
     return cycle.decisions

@@ -52,7 +52,7 @@ class Alike:
         """Place the next jobs of ``queue`` together; False when they must be served one by one."""
         cycle, hooks = self.cycle, self.cycle.hooks
         first = next(iter(jobs.ahead(self._fresh, 1)), None)
-        if first is None or not self._shared() or hooks.has("placed") or self._known(first.shape) is not None:
+        if first is None or not self._shared() or self._known(first.shape) is not None:
             return False
         size, sample = first.size, next(iter(first.record.pending.values()))
         if max(hooks.missing(first), 1) < size:  # it would start with a part, and come back for the rest
@@ -65,7 +65,7 @@ class Alike:
             return False
         cycle.session.subject = first
         table = cycle.tables.of(sample.pod_class)
-        if not table.batchable:
+        if not table.batchable or table.layer is not None:
             return False
         columns = table.take(size * len(gangs))
         whole = len(columns) // size

@@ -17,7 +17,7 @@ from unisono.engine.answers import BoolArray, Purpose, Reason, Refusal, Vote
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.plugin import HOOK_FLAGS, VICTIM_FLAGS, Plugin, overrides
+from unisono.engine.plugin import HOOK_FLAGS, VICTIM_FLAGS, Plugin, hooks_of, overrides
 from unisono.engine.session import Session
 from unisono.engine.stopwatch import Stopwatch, TooSlow
 
@@ -67,19 +67,18 @@ class Hooks:
 
     def _resolve(self) -> None:
         """Sort the hooks that are implemented and switched on."""
-        self.by_tier: dict[str, list[Asked]] = {}
-        self.flat: dict[str, Asked] = {}
-        for hook, flag in HOOK_FLAGS.items():
-            tiers: list[Asked] = [
-                [
-                    (plugin, self.stopwatch.watched(plugin, hook))
-                    for plugin in tier
-                    if overrides(plugin, hook) and (not flag or getattr(plugin.config.flags, flag))
-                ]
-                for tier in self.tiers
-            ]
-            self.by_tier[hook] = [tier for tier in tiers if tier]
-            self.flat[hook] = [asked for tier in tiers for asked in tier]
+        self.by_tier: dict[str, list[Asked]] = {hook: [] for hook in HOOK_FLAGS}
+        self.flat: dict[str, Asked] = {hook: [] for hook in HOOK_FLAGS}
+        for tier in self.tiers:
+            asked_here: dict[str, Asked] = {}
+            for plugin in tier:
+                for hook in hooks_of(type(plugin)):
+                    flag = HOOK_FLAGS[hook]
+                    if not flag or getattr(plugin.config.flags, flag):
+                        asked_here.setdefault(hook, []).append((plugin, self.stopwatch.watched(plugin, hook)))
+            for hook, asked in asked_here.items():
+                self.by_tier[hook].append(asked)
+                self.flat[hook] += asked
         together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
         self._heard_singly: Asked = [asked for asked in self.flat["enqueued"] if asked[0] not in together]
         self._shared: dict[tuple[str, ...], bool] = {}

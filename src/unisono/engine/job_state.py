@@ -116,7 +116,8 @@ class JobState:
         self.min_resources = record.min_resources
         self.phase = record.phase
         self.counts = record.counts.copy()
-        self.ready_count = 0 if record.shape else count(self.counts, READY_STATES)
+        fresh = record.shape and record.pending
+        self.ready_count = 0 if fresh else count(self.counts, READY_STATES)
         self.pending_best_effort = record.pending_best_effort
         self.places: dict[str, tuple[TaskStatus, int]] = {}
         self._roles: dict[str, list[int]] | None = None

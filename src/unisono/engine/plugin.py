@@ -63,6 +63,7 @@ A plug-in that raises is switched off for the rest of the cycle and reported; ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -472,4 +473,10 @@ VICTIM_FLAGS: dict[Purpose, str] = {
 
 def overrides(plugin: Plugin, hook: str) -> bool:
     """Whether the plug-in's class implements ``hook``."""
-    return getattr(type(plugin), hook) is not getattr(Plugin, hook)
+    return hook in hooks_of(type(plugin))
+
+
+@lru_cache(maxsize=1024)
+def hooks_of(plugin: type[Plugin]) -> tuple[str, ...]:
+    """The hooks that a class of plug-ins implements; looked up once, because a cycle in which nothing happens asks."""
+    return tuple(hook for hook in HOOK_FLAGS if getattr(plugin, hook) is not getattr(Plugin, hook))

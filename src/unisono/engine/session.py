@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -21,10 +21,20 @@ from unisono.engine.view import NodeView
 __all__ = ["JobState", "QueueState", "Session"]
 
 
-def stack(table: NodeTable) -> Matrix:
-    """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column."""
+_BUFFER = "engine.session.matrix"
+
+
+def stack(table: NodeTable, memo: dict[Hashable, Any]) -> Matrix:
+    """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column.
+
+    The memory of the last session is used again: to fill it costs a fraction of getting it anew.
+    """
     rows = len(table.allocatable)
-    matrix = np.zeros((4 * rows + 2, len(table)), dtype=np.int64)
+    shape = (4 * rows + 2, len(table))
+    matrix: Matrix | None = memo.pop(_BUFFER, None)
+    if matrix is None or matrix.shape != shape:
+        matrix = np.empty(shape, dtype=np.int64)
+    matrix[3 * rows : 4 * rows] = 0
     matrix[:rows] = table.allocatable
     matrix[rows : 2 * rows] = table.used
     matrix[2 * rows : 3 * rows] = table.releasing
@@ -61,7 +71,7 @@ class Session:
         self.registry: ResourceRegistry = snapshot.registry
         self.rows = len(snapshot.registry)
         table = snapshot.nodes
-        self.matrix = stack(table)
+        self.matrix = stack(table, snapshot.memo)
         self.columns: npt.NDArray[np.intp] = np.arange(len(table), dtype=np.intp)
         self.nodes = self.view(self.columns, self.matrix)
         self.ports: dict[int, list[PodClass]] = {}
@@ -75,6 +85,10 @@ class Session:
         }
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
+
+    def end(self) -> None:
+        """Nobody uses the session any more: its largest array is left for the next one."""
+        self.snapshot.memo[_BUFFER] = self.matrix
 
     # ---- nodes
 
@@ -117,6 +131,8 @@ class Session:
         """``[R]`` sum of allocatable over nodes that are ready and not cordoned."""
         table = self.nodes.table
         usable = table.ready & ~table.unschedulable
+        if usable.all():
+            return self.total
         return np.asarray(self.nodes.allocatable[:, usable].sum(axis=1), dtype=np.int64)
 
     # ---- jobs

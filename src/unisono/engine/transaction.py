@@ -118,6 +118,11 @@ class Transaction:
         amounts = pod_class.vector * np.int64(at)
         first.queue.claimed += amounts
         first.queue.allocated += amounts
+        if pod_class.base is not pod_class:
+            self.session.domains.move(pod_class, columns, 1)
+        if self.hooks.flat["placed"]:
+            for placement in bound:
+                self.hooks.each("placed", placement.job, pod_class, placement.columns)
         return bound
 
     def give_back(self, pod_class: PodClass, columns: Sequence[int]) -> None:

@@ -84,7 +84,7 @@ def _prepare(cycle: Cycle) -> dict[str, list[JobState]]:
         if refusal is not None:
             cycle.report(job).gate = refusal
             continue
-        if job.shape or cycle.pending(job, best_effort=False):
+        if job.record.pending and (job.shape or cycle.pending(job, best_effort=False)):
             by_queue.setdefault(job.queue.name, []).append(job)
     return by_queue
 

@@ -40,9 +40,8 @@ class OvercommitPlugin(Plugin):
         self.registry = session.registry
         nodes = session.nodes
         usable = nodes.table.ready & ~nodes.table.unschedulable
-        total = nodes.allocatable[:, usable].sum(axis=1)
-        used = nodes.used[:, usable].sum(axis=1)
-        amounts = zip(total.tolist(), used.tolist(), strict=True)
+        used = (nodes.used if usable.all() else nodes.used[:, usable]).sum(axis=1)
+        amounts = zip(session.usable_total.tolist(), used.tolist(), strict=True)
         self.idle: Amounts = [int(whole * self.factor) - taken for whole, taken in amounts]
         self.session = session
 

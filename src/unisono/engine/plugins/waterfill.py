@@ -39,6 +39,8 @@ def fill(total: int, shares: Sequence[Share]) -> list[int]:
     ``shares``.
     """
     ceilings = [_ceiling(share) for share in shares]
+    if sum(ceilings) <= total and all(share.weight > 0 for share in shares):
+        return ceilings  # enough for everybody
     if any(share.guarantee for share in shares):
         held = _first_round(total, shares, ceilings)
     else:
