@@ -16,7 +16,7 @@ from unisono.agent import bpf, pod_network
 from unisono.agent.bpf import Ins, assemble
 from unisono.agent.cgroups import Cgroups, oom_kills
 from unisono.agent.gpus import Gpu, choose, gpu_labels, visible_devices
-from unisono.agent.launch import base_environment, identity
+from unisono.agent.launch import base_environment, identity, python_folder
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine
 from unisono.agent.node import SHARED_NETWORK, build_node
@@ -45,6 +45,12 @@ async def test_names_give_way_to_addresses_in_the_environment(plain: Node) -> No
     await plain.phase("job-worker-0", "Succeeded")
     ip = master.status.pod_ip
     assert await plain.log("job-worker-0") == f"{ip} http://{ip}:80\n"
+
+
+@pytest.mark.processes
+async def test_a_node_without_namespaces_says_so(plain: Node) -> None:
+    await eventually(lambda: plain.events("NoNamespaces"))
+    assert "no namespaces of their own (switched off)" in plain.events("NoNamespaces")[0].message
 
 
 @pytest.mark.processes
@@ -219,6 +225,20 @@ def test_environment_of_the_agent_is_not_passed_on() -> None:
     assert found["PATH"] == f"{Path(sys.executable).parent}:/bin:/usr/bin"
     assert found["HOSTNAME"] == "job-0"
     assert set(found) == {"PATH", "HOME", "LC_ALL", "HOSTNAME"}
+
+
+def test_python_is_found_where_distributions_have_only_python3(tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "python3").touch()
+    for interpreter in (Path(sys.executable).resolve(), beside / "python3", beside / "python3"):
+        folder = python_folder(tmp_path, interpreter)
+        assert (folder / "python").exists()
+    assert folder == tmp_path / "bin"
+    assert (folder / "python").readlink() == beside / "python3"
+    (beside / "python").touch()
+    assert python_folder(tmp_path, beside / "python3") == beside
+    assert base_environment({"PATH": "/bin"}, "h", folder)["PATH"] == f"{folder}:/bin"
 
 
 @pytest.mark.parametrize(

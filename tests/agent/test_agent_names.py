@@ -78,6 +78,27 @@ def test_names_in_the_environment(text: str, expected: str) -> None:
     assert replace_names(text, table("default", [MASTER, WORKER], [])) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train", "train"),
+        ("--mode=train", "--mode=train"),
+        ("train | sort", "train | sort"),
+        ("train:a", "train:a"),
+        ("train:6379", "127.64.0.1:6379"),
+        ("tcp://train", "tcp://127.64.0.1"),
+        ("http://me@train/x", "http://me@127.64.0.1/x"),
+        ("train.default", "127.64.0.1"),
+        ("retrain:80", "retrain:80"),
+    ],
+)
+def test_names_that_may_be_words(text: str, expected: str) -> None:
+    service = Service(
+        metadata=ObjectMeta(name="train", namespace="default"), spec=ServiceSpec(selector={"app": "job-master"})
+    )
+    assert replace_names(text, table("default", [MASTER], [service])) == expected
+
+
 def test_addresses_are_kept_and_come_back_last(tmp_path: Path) -> None:
     small = ipaddress.IPv4Network("127.64.0.0/29")
     book = AddressBook(tmp_path / "a.json", small)

@@ -34,8 +34,8 @@ def folder() -> Iterator[Path]:
     (path / "vol").mkdir()
     (path / "vol" / "f").write_text("content\n")
     (path / "hosts").write_text("127.64.0.9 peer.job\n")
-    for item in (path, *path.rglob("*")):
-        os.chown(item, _user(), _user())
+    for item in (path, *path.rglob("*")) if os.geteuid() == 0 else ():
+        os.chown(item, NOBODY, NOBODY)
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
@@ -52,7 +52,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             [PYTHON, "-I", "-S", str(folder / SHIM / "__main__.py"), *arguments],
             capture_output=True, text=True, timeout=60, check=False,
             pass_fds=(3,), preexec_fn=lambda: os.dup2(lock.fileno(), 3),
-            user=_user(), group=_user(), extra_groups=[],
+            **({"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}),
         )  # fmt: skip
 
 

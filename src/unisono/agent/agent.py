@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import structlog
 from unisono.agent.addresses import AddressBook
 from unisono.agent.cleanup import end_pod, remove_cgroup
 from unisono.agent.host import Devices, Host, NameRegistry
-from unisono.agent.isolation import Isolation, Level, find_isolation
+from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespaces
+from unisono.agent.launch import python_folder
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine, this_machine
 from unisono.agent.node import NodeRegistration, build_node
@@ -95,9 +97,7 @@ class Agent:
         self._cleared.clear()
         self._layout.create()
         isolation = await asyncio.to_thread(find_isolation, self._layout.root, self._machine.addresses, self._allowed)
-        _log.info(
-            "agent.isolation", level=isolation.level, own_ports=isolation.own_ports, problem=isolation.problem or None
-        )
+        _log.info("agent.isolation", namespaces=isolation.level, own_ports=isolation.own_ports)
         node = build_node(
             self.node_name,
             self._machine,
@@ -143,6 +143,7 @@ class Agent:
             recorder=EventRecorder(self._client, "unisono-agent", clock=self._clock, host=self.node_name),
             allocatable=resource_list(node.status.allocatable),
             working_dir=self._working_dir,
+            python_folder=python_folder(self._layout.root, Path(sys.executable)),
             devices=Devices(self._machine),
             ports=PortBook(self._clock, own_ports=isolation.own_ports),
         )
@@ -154,7 +155,7 @@ class Agent:
         secrets.on_change(self._content_changed)
         self._registration = NodeRegistration(self._client, node, self._clock)
         await self._register(self._registration)
-        self._say_once(node)
+        self._say_once(node, isolation)
         group.create_task(self._registration.run())
         await services.synced.wait()
         pods.on_change(self._pod_changed)
@@ -179,15 +180,20 @@ class Agent:
         await self._stop.wait()
         raise _Stopped
 
-    def _say_once(self, node: Node) -> None:
-        if self._host is not None:
-            self._host.recorder.event(
-                node,
-                "Normal",
-                "ImagesIgnored",
-                "This node runs containers as processes of the machine: images are not pulled, commands find what is "
-                "installed here.",
-            )
+    def _say_once(self, node: Node, isolation: Isolation) -> None:
+        if self._host is None:
+            return
+        self._host.recorder.event(
+            node,
+            "Normal",
+            "ImagesIgnored",
+            "This node runs containers as processes of the machine: images are not pulled, commands find what is "
+            "installed here.",
+        )
+        if isolation.level == "none":
+            message = no_namespaces(isolation.problem)
+            _log.warning("agent.no_namespaces", message=message)
+            self._host.recorder.event(node, "Warning", "NoNamespaces", message)
 
     # --- pods -----------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class Host:
     Attributes:
         allocatable: what the node offers, in engine units.
         working_dir: where containers start that name no directory.
+        python_folder: where containers find ``python``.
     """
 
     client: Client
@@ -50,6 +51,7 @@ class Host:
     recorder: EventRecorder
     allocatable: Mapping[str, int]
     working_dir: Path
+    python_folder: Path
     devices: Devices
     ports: PortBook
 

@@ -50,6 +50,15 @@ def find_isolation(data_dir: Path, machine_ips: tuple[str, ...], allowed: Level 
     return Isolation(level, problem, cgroups, own_ports)
 
 
+def no_namespaces(problem: str) -> str:
+    """What users should know where pods get no namespaces, and why they get none."""
+    return (
+        f"This machine gives pods no namespaces of their own ({problem or 'for an unknown reason'}): names of pods and "
+        "Services and mount paths are replaced in commands and variables, and other files do not know them. "
+        "Allow unprivileged user namespaces, or run the agent as root, for all of it."
+    )
+
+
 def _try_namespaces(data_dir: Path) -> tuple[Level, str]:
     place = data_dir / "probe"
     place.mkdir(parents=True, exist_ok=True)

@@ -35,15 +35,38 @@ class Identity:
     groups: list[int] | None = None
 
 
-def base_environment(agent: Mapping[str, str], hostname: str) -> dict[str, str]:
+def python_folder(data_dir: Path, interpreter: Path) -> Path:
+    """A folder in which ``python`` is the interpreter that runs Unisono: its own, or one of ours that links to it.
+
+    Args:
+        data_dir: where a folder can be made; Pythons of distributions have no ``python`` beside ``python3``.
+        interpreter: the interpreter that runs Unisono.
+    """
+    if (interpreter.parent / "python").exists():
+        return interpreter.parent
+    folder = data_dir / "bin"
+    folder.mkdir(exist_ok=True)
+    link = folder / "python"
+    if not link.is_symlink() or link.readlink() != interpreter:
+        link.unlink(missing_ok=True)
+        link.symlink_to(interpreter)
+    return folder
+
+
+def base_environment(agent: Mapping[str, str], hostname: str, python: Path | None = None) -> dict[str, str]:
     """What a container has before its manifest's variables: a few of the agent's own.
 
     The folder of the Python interpreter that runs Unisono comes first in PATH, so that ``python`` in a manifest has
     the packages that its user installed beside Unisono.
+
+    Args:
+        agent: the agent's environment.
+        hostname: the pod's host name.
+        python: that folder (``python_folder``); None takes the interpreter's.
     """
     found = {name: agent[name] for name in _INHERITED if name in agent}
     found |= {name: value for name, value in agent.items() if name.startswith("LC_")}
-    folders = [str(Path(sys.executable).parent), *agent.get("PATH", os.defpath).split(":")]
+    folders = [str(python or Path(sys.executable).parent), *agent.get("PATH", os.defpath).split(":")]
     found["PATH"] = ":".join(dict.fromkeys(folder for folder in folders if folder))
     found["HOSTNAME"] = hostname
     return found

@@ -105,6 +105,9 @@ def _variants(name: str, own_namespace: str, seen_from: str) -> list[str]:
 def replace_names(text: str, known: Mapping[str, str]) -> str:
     """Put addresses in the place of names, for machines on which pods cannot have a hosts file.
 
+    A name without a dot may as well be an ordinary word (a Service ``train`` and ``--mode train``): it is taken for a
+    name only where a port follows it or a URL has its host: ``train:80``, ``//train``, ``user@train``.
+
     Args:
         text: value of a variable or an argument.
         known: address by name; whole names are replaced, longest first.
@@ -120,9 +123,14 @@ def _replace_word(text: str, word: str, value: str) -> str:
     while (found := text.find(word, index)) >= 0:
         end = found + len(word)
         whole = not _in_name(text[found - 1 : found]) and not _in_name(text[end : end + 1])
-        out.append(text[index:found] + (value if whole else word))
+        meant = "." in word or _is_host(text[:found], text[end : end + 2])
+        out.append(text[index:found] + (value if whole and meant else word))
         index = end
     return "".join(out) + text[index:]
+
+
+def _is_host(before: str, after: str) -> bool:
+    return before.endswith(("//", "@")) or (after[:1] == ":" and after[1:].isdigit())
 
 
 def _in_name(character: str) -> bool:

@@ -67,7 +67,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     hostname = hostname_of(pod)
     devices = host.devices.allocate(pod).get(container.name, [])
     variables = {
-        **base_environment(os.environ, hostname),
+        **base_environment(os.environ, hostname, host.python_folder),
         **visible_devices(devices, bool(host.machine.gpus)),
         **own,
     }
