@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
 from topology_world import job, racks, spine, wish, world
 
 from support.build import confirm, priority_class, queue, schedule
@@ -140,3 +143,61 @@ def test_gangreclaim(things: list[Any], expected: int) -> None:
 def test_preempt_and_reclaim_leave_bounded_jobs_alone() -> None:
     legacy = settings("preempt")
     assert evicted(schedule(world(FOUR, full(minimum=1), ranked("j", 2, "high", topology=wish(1))), legacy)) == []
+
+
+def test_a_placement_outside_of_the_domain_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
+
+    monkeypatch.setattr(NetworkTopologyAwarePlugin, "domain_gradients", lambda self, job, group, top, *, evict: [[top]])
+    decisions = schedule(world(FOUR, ranked("j", 3, "high", topology=wish(1))), PREEMPT)
+    assert not decisions.binds
+    assert "outside of the domain" in decisions.violations[0].message
+
+
+SIZES = st.integers(1, 4)
+
+
+@settings_of(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(SIZES, SIZES, st.sampled_from([1, 2, 4]), st.sampled_from(["low", "high"])), max_size=5),
+    st.lists(st.tuples(SIZES, st.sampled_from([1, 2, 3]), st.sampled_from([2, 4])), min_size=1, max_size=2),
+    st.sampled_from(["gangpreempt", "gangreclaim"]),
+)
+def test_victims_only_for_gangs_that_get_all_their_places(
+    victims: list[tuple[int, int, int, str]], takers: list[tuple[int, int, int]], action: str
+) -> None:
+    tree = [racks({"a": 2, "b": 2, "c": 1}), spine("s", "a", "b"), spine("top", "s", "c", tier=3), CLASSES, QUEUES]
+    free = {f"{rack}-{index}": 4 for rack, size in (("a", 2), ("b", 2), ("c", 1)) for index in range(size)}
+    things: list[Any] = [tree]
+    for number, (size, minimum, cpu, rank) in enumerate(victims):
+        running: dict[int, str] = {}
+        for index in range(size):
+            name = next((name for name, left in free.items() if left >= cpu), "")
+            if name:
+                free[name] -= cpu
+                running[index] = name
+        if running:
+            least = min(minimum, len(running))
+            things.append(
+                ranked(f"v{number}", len(running), rank, minimum=least, running=running, cpu=cpu, queue="theirs")
+            )
+    own = "theirs" if action == "gangpreempt" else "mine"
+    for number, (size, tier, cpu) in enumerate(takers):
+        things.append(ranked(f"j{number}", size, "high", topology=wish(tier), cpu=cpu, queue=own, created=9 + number))
+    state = world(*things)
+    snapshot = state.snapshot()
+    decisions = schedule(state, settings(action))
+    assert not decisions.violations
+    promised: dict[str, list[str]] = {}
+    for entry in decisions.pipelined:
+        promised.setdefault(entry.job, []).append(entry.node)
+    for eviction in decisions.evictions:
+        record = snapshot.jobs[eviction.beneficiary]
+        assert len(promised[eviction.beneficiary]) >= record.min_member
+        loser = snapshot.jobs[snapshot.tasks[f"{eviction.namespace}/{eviction.pod}"].job]
+        if action == "gangpreempt":
+            assert loser.priority_class == "low"
+        else:
+            assert loser.queue != record.queue
+        if record.topology is not None and record.topology.tier == 1:
+            assert len({node[0] for node in promised[eviction.beneficiary]}) == 1

@@ -63,7 +63,7 @@ def tier_over(tree: HyperNodeTree, columns: list[int]) -> int:
     return min(held)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(clusters())
 def test_gangs_stay_in_their_domains_and_are_whole(things: list[Any]) -> None:
     state = world(*things)
@@ -100,7 +100,7 @@ def test_gangs_stay_in_their_domains_and_are_whole(things: list[Any]) -> None:
                 assert tier_over(tree, own) <= each.wish.tier
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(clusters(), st.integers(0, 1000))
 def test_the_order_of_events_does_not_matter(things: list[Any], seed: int) -> None:
     flat: list[Any] = []
@@ -111,7 +111,7 @@ def test_the_order_of_events_does_not_matter(things: list[Any], seed: int) -> No
     assert shown(schedule(world(*flat), TOPOLOGY)) == shown(schedule(world(*mixed), TOPOLOGY))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(clusters())
 def test_a_suggested_tier_works(things: list[Any]) -> None:
     """With only one job, so that nobody else takes the room."""

@@ -102,6 +102,16 @@ class HyperNodeTree:
                 owner[self.columns[at]] = at
         return held
 
+    @cached_property
+    def lines(self) -> tuple[Index, Index]:
+        """Nodes that the same HyperNodes hold, tier by tier: ``[N]`` the group of each node, and ``[G, T]`` its owners.
+
+        Owners are in the order of ``levels``, -1 where no HyperNode of the tier holds the group.
+        """
+        owners = np.stack([self.at_tier[tier] for tier in self.levels], axis=1)
+        found, codes = np.unique(owners, axis=0, return_inverse=True)
+        return codes.reshape(-1).astype(np.intp), found
+
     def _leaves(self, nodes: int) -> Index:
         leaf = np.full(nodes, self.root, dtype=np.intp)
         order = sorted(range(self.root), key=lambda at: (-int(self.tiers[at]), -at))

@@ -15,6 +15,7 @@ from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 from unisono.engine.cycle import Cycle
 from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState
+from unisono.engine.topology.invariant import outside
 from unisono.engine.transaction import Placement
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
@@ -28,7 +29,7 @@ def enforce(cycle: Cycle) -> None:
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
     binds reach its minimum; no queue goes beyond its capability; a pod is evicted once, only while it holds a place,
-    and for a beneficiary that gets places (but for shuffle) and is not dropped.
+    and for a beneficiary that gets places (but for shuffle) and is not dropped; jobs stay in their domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
@@ -36,6 +37,7 @@ def enforce(cycle: Cycle) -> None:
     _check_gangs(cycle, broken)
     _check_queues(cycle, broken)
     _check_evictions(cycle, broken)
+    broken |= outside(cycle)
     if not broken:
         return
     cycle.bound = [placement for placement in cycle.bound if placement.job.key not in broken]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +24,16 @@ class DomainAmounts:
         self._at = -1
         self._known: Matrix = np.zeros((len(rows), 0), dtype=np.int64)
         self._used: Matrix = self._known
-        self._allocatable: Matrix | None = None
 
-    @property
+    @cached_property
     def allocatable(self) -> Matrix:
         """``[len(rows), H]``."""
-        if self._allocatable is None:
-            self._allocatable = self.tree.sums(self.session.nodes.allocatable[self.rows])
-        return self._allocatable
+        return self.tree.sums(self.session.nodes.allocatable[self.rows])
+
+    @cached_property
+    def floor(self) -> Matrix:
+        """``allocatable``, at least 1: to divide by."""
+        return np.maximum(self.allocatable, 1)
 
     def used(self) -> Matrix:
         """``[len(rows), H]`` as of now: only nodes that were touched since the last call are looked at."""

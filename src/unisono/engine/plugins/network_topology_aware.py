@@ -75,6 +75,8 @@ class NetworkTopologyAwarePlugin(Plugin):
         self.rows: Index = np.array(list(known.values()), dtype=np.intp)
         self.row_weights = np.array([self.weights[name] for name in known], dtype=np.float64)
         self.amounts = DomainAmounts(session, self.rows)
+        self._present: dict[int, tuple[list[int], Index]] = {}
+        self._near: dict[tuple[int, int], list[float]] = {}
 
     # ---- domains
 
@@ -156,8 +158,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         request = np.zeros(self.session.rows, dtype=np.int64)
         for task in group.tasks:
             request += fitted(task.pod_class.vector, len(request))
-        where = np.array(domains, dtype=np.intp)
-        share = self._share(request[self.rows], where)
+        share = self._share(request[self.rows])[list(domains)]
         best = np.equal(share, share.max(initial=0.0))
         if best.sum() > 1 and group.tasks:
             own = np.array([self._own(group, at) for at in domains], dtype=np.float64) / len(group.tasks)
@@ -167,17 +168,15 @@ class NetworkTopologyAwarePlugin(Plugin):
     def _own(self, group: SubGroup, at: int) -> int:
         return sum(number for leaf, number in group.on.items() if self.tree.is_above(at, leaf))
 
-    def _share(self, request: Vector, where: Index) -> FloatArray:
-        """``[len(where)]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
-        asked = request > 0
-        total = float(self.row_weights[asked].sum())
+    def _share(self, request: Vector) -> FloatArray:
+        """``[H]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
+        weights = np.where(request > 0, self.row_weights, 0.0)
+        total = float(weights.sum())
         if total <= 0:
-            return np.zeros(len(where), dtype=np.float64)
-        after = self.amounts.used()[asked][:, where] + request[asked][:, None]
-        capacity = self.amounts.allocatable[asked][:, where]
-        parts = self.row_weights[asked][:, None] * after / np.maximum(capacity, 1)
-        overflow = (after > capacity).any(axis=0)
-        return np.where(overflow, 0.0, parts.sum(axis=0) / total)
+            return np.zeros(len(self.tree), dtype=np.float64)
+        after = self.amounts.used() + request[:, None]
+        overflow = ((after > self.amounts.allocatable) & (request > 0)[:, None]).any(axis=0)
+        return np.where(overflow, 0.0, weights @ (after / self.amounts.floor) / total)
 
     # ---- nodes
 
@@ -185,20 +184,37 @@ class NetworkTopologyAwarePlugin(Plugin):
         """100 times the weight in the sub-group's own HyperNode, less the higher the tier that joins the node to it."""
         if not group.wants_topology or group.at == NOWHERE:
             return None
-        tree, levels = self.tree, self.tree.levels
-        low, high = levels[0], levels[-1]
-        points = np.zeros(len(tree), dtype=np.float64)
-        leaves = tree.leaf[columns]
-        present = np.unique(leaves).tolist()
-        for leaf in present:
-            tier = int(tree.tiers[tree.common(group.at, leaf)])
-            same = leaf == group.at or high == low
-            points[leaf] = 1.0 if same else (high - tier) / (high - low)
-        top = max(points[leaf] for leaf in present) if present else 0.0
-        for leaf in present:
-            if points[leaf] == top:
-                points[leaf] += group.on.get(leaf, 0) / max(len(group.tasks), 1)
-        return points[leaves] * (100.0 * self.weight)
+        leaves, codes = self._leaves(columns)
+        if len(leaves) < 2:
+            return None
+        nearness = self._nearness(group.at, leaves, id(columns))
+        top = max(nearness, default=0.0)
+        share = 1.0 / max(len(group.tasks), 1)
+        points = [
+            value + group.on.get(leaf, 0) * share if value == top else value
+            for leaf, value in zip(leaves, nearness, strict=True)
+        ]
+        return (np.array(points, dtype=np.float64) * (100.0 * self.weight))[codes]
+
+    def _leaves(self, columns: Index) -> tuple[list[int], Index]:
+        """Lowest HyperNodes of the nodes, each once, and which of them is each node's; the tree owns ``columns``."""
+        found = self._present.get(id(columns))
+        if found is None:
+            leaves, codes = np.unique(self.tree.leaf[columns], return_inverse=True)
+            found = self._present[id(columns)] = (leaves.tolist(), codes.reshape(-1).astype(np.intp))
+        return found
+
+    def _nearness(self, at: int, leaves: list[int], domain: int) -> list[float]:
+        """1 for the sub-group's own HyperNode, down to 0 where only the root joins a leaf to it."""
+        found = self._near.get((at, domain))
+        if found is None:
+            tree, low, high = self.tree, self.tree.levels[0], self.tree.levels[-1]
+            tiers = [int(tree.tiers[tree.common(at, leaf)]) for leaf in leaves]
+            found = self._near[at, domain] = [
+                1.0 if leaf == at or high == low else (high - tier) / (high - low)
+                for leaf, tier in zip(leaves, tiers, strict=True)
+            ]
+        return found
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """Only pods of jobs without topology, where there are HyperNodes."""
@@ -213,11 +229,11 @@ class NetworkTopologyAwarePlugin(Plugin):
         A node outside of the HyperNodes of a tier counts as if that were full: pods without topology go there first.
         """
         request = fitted(pod_class.vector, self.session.rows)[self.rows]
-        share = self._share(request, np.arange(len(self.tree), dtype=np.intp))
-        points = np.zeros(nodes.size, dtype=np.float64)
-        total = 0.0
-        for tier, owner in self.tree.at_tier.items():
-            weight = self.fading ** max(tier - 1, 0)
-            points += weight * np.where(owner == NOWHERE, 1.0, share[owner])
-            total += weight
-        return points * (100.0 * self.weight / total) if total > 0 else None
+        share = self._share(request)
+        weights = np.array([self.fading ** max(tier - 1, 0) for tier in self.tree.levels])
+        total = float(weights.sum())
+        if total <= 0:
+            return None
+        codes, owners = self.tree.lines
+        points = np.where(owners == NOWHERE, 1.0, share[owners]) @ weights
+        return np.asarray(points * (100.0 * self.weight / total), dtype=np.float64)[codes]

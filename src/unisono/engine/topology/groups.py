@@ -109,11 +109,11 @@ class SubGroup:
         self.at, self.on = mark[0], dict(mark[1])
 
     def locate(self, session: Session) -> None:
-        """Find out anew where its tasks are."""
+        """Find out anew where its tasks are; those that request nothing are placed anywhere and do not count."""
         self.at, self.on = NOWHERE, {}
         index = session.nodes.table.index
         for task in self.tasks:
-            if self.job.status(task) in _HELD:
+            if not task.best_effort and self.job.status(task) in _HELD:
                 place = self.job.places.get(task.key)
                 column = place[1] if place is not None else index.get(task.node, -1)
                 if column >= 0:
