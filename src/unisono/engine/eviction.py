@@ -7,10 +7,12 @@ those nodes only, best first. Everything happens in the transaction and can be t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import TaskStatus
@@ -21,9 +23,21 @@ from unisono.engine.job_state import JobState
 from unisono.engine.room import NOWHERE, RoomTable
 from unisono.engine.standing import Standing
 from unisono.engine.transaction import Placement
-from unisono.engine.victims import VictimIndex
+from unisono.engine.victims import Index, VictimIndex
 
 Cost = tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Found:
+    """Points of all nodes, as found for the last task; ``scale`` is what its table added for static scores."""
+
+    task: PodClass
+    freeable: Freeable
+    rule: Rule
+    scale: FloatArray
+    seen: int
+    points: FloatArray
 
 
 class Evictions:
@@ -34,6 +48,8 @@ class Evictions:
         self.session = cycle.session
         self.index = VictimIndex(cycle.session)
         self.pool = Pool(self.index, cycle.hooks, cycle.session.rows)
+        self._last: _Found | None = None
+        self._rows_of: dict[int, Index] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
 
     # ---- searching
@@ -62,18 +78,43 @@ class Evictions:
         return bool(tried) and self._take(standing, task, min(tried)[1], rule, freeable) is not None
 
     def _points(self, task: Task, freeable: Freeable, rule: Rule) -> FloatArray:
-        """``[N]`` how good each node is, ``-inf`` where not even all that could go would make room."""
-        pod_class, nodes = task.pod_class, self.session.nodes
-        rows, amounts = pod_class.rows, pod_class.amounts[:, None]
-        free = nodes.allocatable[rows] - nodes.used[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
-        taken = np.array([self.pool.row(freeable, row) for row in rows.tolist()])
-        table = self._room(task)
-        possible = (free + taken >= amounts).all(axis=0) & (table.total > NOWHERE)
-        possible &= (self.pool.row(freeable, PODS) > 0) | (free >= amounts).all(axis=0)
+        """``[N]`` how good each node is, ``-inf`` where not even all that could go would make room; the caller's own.
+
+        What was found for an equal task just before is brought up to date for the nodes that changed since.
+        """
+        table, touched = self._room(task), self.session.touched
+        last = self._last
+        same = last is not None and last.task is task.pod_class and last.freeable is freeable and last.rule == rule
+        if last is None or not same or last.scale is not table.points or not table.by_row:
+            every = self.session.columns
+            last = self._last = _Found(task.pod_class, freeable, rule, table.points, 0, np.empty(len(every)))
+            last.points[:] = self._points_of(task, freeable, rule, every)
+        elif last.seen < len(touched):
+            fresh = np.array(sorted(set(touched[last.seen :])), dtype=np.intp)
+            last.points[fresh] = self._points_of(task, freeable, rule, fresh)
+        last.seen = len(touched)
+        return last.points.copy()
+
+    def _points_of(self, task: Task, freeable: Freeable, rule: Rule, columns: Index) -> FloatArray:
+        pod_class, table = task.pod_class, self._room(task)
+        rows, amounts = pod_class.rows.tolist(), pod_class.amounts[:, None]
+        state = self.session.matrix[:, columns][self._books(pod_class)]
+        free = state[0] - state[1] + state[2] - state[3]
+        taken = np.array([self.pool.row(freeable, row)[columns] for row in rows])
+        total = table.total[columns]
+        possible = (free + taken >= amounts).all(axis=0) & (total > NOWHERE)
+        possible &= (self.pool.row(freeable, PODS)[columns] > 0) | (free >= amounts).all(axis=0)
         if rule.scored:
-            return np.where(possible, table.total, NOWHERE)
+            return np.where(possible, total, NOWHERE)
         missing = (np.maximum(amounts - free, 0) / amounts).max(axis=0)
         return np.where(possible, -missing, NOWHERE)
+
+    def _books(self, pod_class: PodClass) -> Index:
+        """``[4, k]`` rows of the session's matrix: allocatable, used, releasing, pipelined of what a class requests."""
+        found = self._rows_of.get(pod_class.id)
+        if found is None:
+            found = self._rows_of[pod_class.id] = np.array([pod_class.rows + at * self.session.rows for at in range(4)])
+        return found
 
     def _room(self, task: Task) -> RoomTable:
         hooks, subject = self.cycle.hooks, self.session.subject
@@ -143,9 +184,8 @@ class Evictions:
 
     def _missing(self, task: Task, column: int) -> Vector:
         """What the node lacks of what the task requests, once all that is being released is gone."""
-        rows, nodes = task.pod_class.rows, self.session.nodes
-        free = nodes.allocatable[rows, column] - nodes.used[rows, column]
-        return np.asarray(task.pod_class.amounts - free - nodes.releasing[rows, column] + nodes.pipelined[rows, column])
+        has, used, releasing, pipelined = self.session.matrix[self._books(task.pod_class), column]
+        return np.asarray(task.pod_class.amounts - has + used - releasing + pipelined)
 
     def _held(self, tasks: Sequence[Task]) -> Vector:
         held = np.zeros(self.session.rows, dtype=np.int64)

@@ -10,7 +10,7 @@ from unisono.engine.job_state import JobState
 
 
 def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[JobState]:
-    """Of the jobs in ``waiting`` (by queue) those short of their minimum with a nominated task whose node has room.
+    """Of the jobs in ``waiting`` (by queue) those that starve and have a nominated task whose node has room.
 
     Without this, whoever comes first in the orders, a victim's new pod included, takes the place, and the eviction has
     been for nothing. A job that waits in the same queue with a higher priority is not passed over. In queue and job
@@ -20,7 +20,7 @@ def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[Jo
         return []
     found: list[JobState] = []
     for jobs in waiting.values():
-        chosen = [job for job in jobs if not job.is_ready and _has_place(cycle, job)]
+        chosen = [job for job in jobs if _has_place(cycle, job) and cycle.hooks.starving(job)]
         if chosen:
             highest = max(job.priority for job in jobs)
             found += [job for job in chosen if job.priority == highest]

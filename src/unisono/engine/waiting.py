@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -11,13 +12,12 @@ from unisono.engine.job_state import JobState
 from unisono.engine.verdict import Holder
 
 _NAMED = 3
+_VICTIMS: WeakKeyDictionary[Cycle, tuple[int, dict[str, dict[str, Task]]]] = WeakKeyDictionary()
 
 
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
     """Pods evicted for the job in this cycle, and those that are ending on the nodes of its pipelined tasks."""
-    found = {
-        task.key: task for placement, beneficiary in cycle.evicted if beneficiary == job.key for task in placement.tasks
-    }
+    found = dict(_victims(cycle).get(job.key, {}))
     columns = {column for status, column in job.places.values() if status is TaskStatus.PIPELINED}
     names, tasks_on = cycle.session.nodes.table.names, cycle.session.snapshot.tasks_on
     for column in columns:
@@ -25,6 +25,18 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
             if task.status is TaskStatus.RELEASING:
                 found[key] = task
     return [found[key] for key in sorted(found)]
+
+
+def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
+    """Victims by beneficiary and key; sorted out once."""
+    number = len(cycle.evicted)
+    known, by_job = _VICTIMS.get(cycle, (-1, {}))
+    if known != number:
+        by_job = {}
+        for placement, beneficiary in cycle.evicted:
+            by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
+        _VICTIMS[cycle] = (number, by_job)
+    return by_job
 
 
 def names_text(tasks: Sequence[Task]) -> str:
