@@ -215,12 +215,12 @@ def test_the_smallest_volume_is_chosen_and_written() -> None:
     volumes = [volume("big", "9Gi", on="n2"), volume("small", "2Gi", on="n2"), volume("tiny", "1Mi")]
     decisions = schedule(world(*NODES, storage_class(), *volumes, claim("c"), *user("p", "c")), SETTINGS)
     (bind,) = decisions.binds
-    assert bind.preparations == (VolumeBind("ns", "c", "uid-c", "small", "7", "n2", 600.0),)
+    assert bind.preparations == (VolumeBind("ns", "c", "uid-c", "small", "n2", 600.0),)
 
 
 def test_a_volume_to_be_made_is_written_as_the_chosen_node() -> None:
     decisions = schedule(world(*NODES, storage_class(maker="x"), claim("c"), *user("p", "c")), SETTINGS)
-    assert decisions.binds[0].preparations == (VolumeBind("ns", "c", "uid-c", "", "", "n1", 600.0),)
+    assert decisions.binds[0].preparations == (VolumeBind("ns", "c", "uid-c", "", "n1", 600.0),)
 
 
 def test_two_claims_get_two_volumes_and_pods_of_one_claim_share() -> None:

@@ -19,7 +19,6 @@ class VolumeBind(msgspec.Struct, frozen=True):
     Attributes:
         namespace, claim, uid: the PersistentVolumeClaim.
         volume: PersistentVolume that it gets; empty: one is to be made for the node.
-        version: resourceVersion of the volume on which the decision rests.
         node: node of the pod.
         timeout: seconds to wait for the volume.
 
@@ -29,7 +28,6 @@ class VolumeBind(msgspec.Struct, frozen=True):
     claim: str
     uid: str
     volume: str
-    version: str
     node: str
     timeout: float
 

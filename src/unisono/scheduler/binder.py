@@ -26,6 +26,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.leader import LeadershipLost
+from unisono.scheduler.claims import ClaimError, ClaimWriter
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
 
@@ -69,6 +70,7 @@ class Binder:
     ) -> None:
         """``concurrency`` bounds the binds under way, ``attempts`` the writes for one pod before its job waits."""
         self._client, self._feed, self._events, self._metrics, self._clock = client, feed, events, metrics, clock
+        self._claims = ClaimWriter(client, feed.state.catalogue, clock)
         self._slots = asyncio.Semaphore(concurrency)
         self._attempts = attempts
         self._retry = Backoff(base=0.1, cap=5.0)
@@ -92,6 +94,8 @@ class Binder:
                 continue
             for bind in members:
                 self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node, bind.annotations)
+                if bind.preparations:
+                    self._claims.assume(bind)
             self._under_way[job] += 1
             task = asyncio.get_running_loop().create_task(self._bind_job(job, members))
             self._tasks.add(task)
@@ -159,17 +163,54 @@ class Binder:
             self._holds.pop(job, None)
 
     async def _bind(self, bind: Bind) -> Outcome:
+        if bind.preparations:
+            return await self._bind_with_claims(bind)
         async with self._slots:
             started = self._clock.monotonic()
-            try:
-                outcome, why = await self._write(bind)
-            except LeadershipLost as error:
-                outcome, why = Outcome.FAILED, str(error)
-            except Exception as error:
-                _log.exception("bind.broken", pod=f"{bind.namespace}/{bind.pod}")
-                outcome, why = Outcome.FAILED, repr(error)
+            outcome, why = await self._write_safely(bind)
             self._finish(bind, outcome, why, started)
             return outcome
+
+    async def _bind_with_claims(self, bind: Bind) -> Outcome:
+        """Claims first; no slot is held while a volume is being made."""
+        started = self._clock.monotonic()
+        try:
+            async with self._slots:
+                await self._claims.prepare(bind)
+            outcome, why = await self._bind_prepared(bind)
+        except (ClaimError, LeadershipLost) as error:
+            outcome, why = Outcome.FAILED, str(error)
+        except Exception as error:
+            _log.exception("bind.broken", pod=f"{bind.namespace}/{bind.pod}")
+            outcome, why = Outcome.FAILED, repr(error)
+        done = outcome is Outcome.BOUND
+        self._feed.do(lambda: (self._claims.confirm if done else self._claims.forget)(bind))
+        self._finish(bind, outcome, why, started)
+        return outcome
+
+    async def _bind_prepared(self, bind: Bind) -> tuple[Outcome, str]:
+        try:
+            await self._claims.wait(bind)
+        except (ClaimError, LeadershipLost) as error:
+            outcome, why = Outcome.FAILED, str(error)
+        else:
+            async with self._slots:
+                outcome, why = await self._write_safely(bind)
+        if outcome is not Outcome.BOUND:
+            try:
+                await self._claims.withdraw(bind)
+            except (ClaimError, LeadershipLost) as error:
+                _log.warning("claims.kept", pod=f"{bind.namespace}/{bind.pod}", error=str(error))
+        return outcome, why
+
+    async def _write_safely(self, bind: Bind) -> tuple[Outcome, str]:
+        try:
+            return await self._write(bind)
+        except LeadershipLost as error:
+            return Outcome.FAILED, str(error)
+        except Exception as error:
+            _log.exception("bind.broken", pod=f"{bind.namespace}/{bind.pod}")
+            return Outcome.FAILED, repr(error)
 
     async def _write(self, bind: Bind) -> tuple[Outcome, str]:
         why = ""

@@ -18,15 +18,23 @@ from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
+    CSI_NODES,
+    DEVICE_CLASSES,
     HYPER_NODES,
+    NAMESPACES,
     NODES,
     NUMATOPOLOGIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
     QUEUES,
+    RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
 )
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
@@ -39,6 +47,14 @@ KINDS: tuple[Kind[Any], ...] = (
     HYPER_NODES,
     NUMATOPOLOGIES,
     PRIORITY_CLASSES,
+    NAMESPACES,
+    STORAGE_CLASSES,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    CSI_NODES,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIMS,
     QUEUES,
     RESOURCE_QUOTAS,
     POD_DISRUPTION_BUDGETS,
@@ -47,7 +63,13 @@ KINDS: tuple[Kind[Any], ...] = (
 )
 """What scheduling reads."""
 
-OPTIONAL: dict[Kind[Any], float] = {HYPER_NODES: 60.0, NUMATOPOLOGIES: 60.0}
+OPTIONAL: dict[Kind[Any], float] = {
+    HYPER_NODES: 60.0,
+    NUMATOPOLOGIES: 60.0,
+    DEVICE_CLASSES: 60.0,
+    RESOURCE_SLICES: 60.0,
+    RESOURCE_CLAIMS: 60.0,
+}
 """Kinds that a cluster may not have, and seconds after which they are looked for again."""
 
 

@@ -165,14 +165,12 @@ class VolumeLedger:
             choice, claim = self.choices.get(key), self.claim(key)
             if choice is None or claim is None:
                 continue
-            volume = self.catalogue.volumes.get(choice.volume)
             found.append(
                 VolumeBind(
                     claim.metadata.namespace or "",
                     claim.metadata.name,
                     claim.metadata.uid or "",
                     choice.volume,
-                    (volume.metadata.resource_version or "") if volume is not None else "",
                     self.session.snapshot.nodes.names[column],
                     self.timeout,
                 )

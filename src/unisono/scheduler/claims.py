@@ -1,0 +1,293 @@
+"""Writes what a pod's claims need before the pod is bound: volumes for claims, devices for resource claims.
+
+What is on its way counts at once in the cluster state, so that the next cycle does not give it to somebody else. When
+the bind does not come about, what was written for it is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from unisono.api.core import ObjectReference, PersistentVolumeClaim, ResourceClaim, ResourceClaimConsumerReference
+from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS
+from unisono.cluster.catalogue import Catalogue, Shelf
+from unisono.engine.decisions import Bind, ClaimAllocation, VolumeBind
+from unisono.errors import ApiError, Conflict, NotFound
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+PROTECTION = "resource.kubernetes.io/delete-protection"
+_ATTEMPTS = 5
+_LOOK_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class ClaimError(Exception):
+    """A claim cannot be prepared; the text says why."""
+
+
+class ClaimWriter:
+    """Prepares the claims of pods."""
+
+    def __init__(self, client: Client, catalogue: Catalogue, clock: Clock) -> None:
+        """``catalogue`` is that of the cluster state."""
+        self._client, self._catalogue, self._clock = client, catalogue, clock
+        self._assumed: dict[tuple[str, str], list[tuple[Shelf[Any], str, Any, Any]]] = {}
+
+    # ---- in the state
+
+    def assume(self, bind: Bind) -> None:
+        """Let what ``bind`` will write count at once."""
+        kept = self._assumed.setdefault((bind.namespace, bind.pod), [])
+        for need in bind.preparations:
+            shelf, key, after = self._after(bind, need)
+            before = shelf.get(key)
+            if after is not None and before is not None:
+                shelf[key] = after
+                kept.append((shelf, key, before, after))
+
+    def forget(self, bind: Bind) -> None:
+        """Let it not count any more, unless an event has told the truth meanwhile."""
+        for shelf, key, before, after in reversed(self._assumed.pop((bind.namespace, bind.pod), [])):
+            if shelf.get(key) is after:
+                shelf[key] = before
+
+    def confirm(self, bind: Bind) -> None:
+        """The bind is done: the events of the writes say the same."""
+        self._assumed.pop((bind.namespace, bind.pod), None)
+
+    def _after(self, bind: Bind, need: VolumeBind | ClaimAllocation) -> tuple[Shelf[Any], str, Any]:
+        """The shelf and key of the object that a preparation changes, and the object afterwards."""
+        replace = msgspec.structs.replace
+        key = f"{need.namespace}/{need.claim}"
+        if isinstance(need, ClaimAllocation):
+            claim = self._catalogue.device_claims.get(key)
+            if claim is None:
+                return self._catalogue.device_claims, key, None
+            users = [*(claim.status.reserved_for or ()), _user(bind)]
+            allocation = claim.status.allocation or need.allocation
+            status = replace(claim.status, allocation=allocation, reserved_for=users)
+            return self._catalogue.device_claims, key, replace(claim, status=status)
+        if need.volume:
+            volume = self._catalogue.volumes.get(need.volume)
+            if volume is None:
+                return self._catalogue.volumes, need.volume, None
+            spec = replace(volume.spec, claim_ref=_reference(need))
+            return self._catalogue.volumes, need.volume, replace(volume, spec=spec)
+        wanting = self._catalogue.volume_claims.get(key)
+        if wanting is None:
+            return self._catalogue.volume_claims, key, None
+        notes = {**(wanting.metadata.annotations or {}), SELECTED_NODE: need.node}
+        return (
+            self._catalogue.volume_claims,
+            key,
+            replace(wanting, metadata=replace(wanting.metadata, annotations=notes)),
+        )
+
+    # ---- on the server
+
+    async def prepare(self, bind: Bind) -> None:
+        """Write what the claims of a pod need.
+
+        Raises:
+            ClaimError: a claim cannot be prepared; what was written has been taken back.
+
+        """
+        for done, need in enumerate(bind.preparations):
+            try:
+                if isinstance(need, ClaimAllocation):
+                    await self._allocate(bind, need)
+                elif need.volume:
+                    await self._reserve(need)
+                else:
+                    await self._select(need)
+            except (ApiError, OSError, TimeoutError, ClaimError) as error:
+                await self.withdraw(bind, done + 1)
+                raise ClaimError(str(error)) from error
+
+    async def wait(self, bind: Bind) -> None:
+        """Until every volume claim of the pod is bound.
+
+        Raises:
+            ClaimError: that took too long, or a claim is gone.
+
+        """
+        for need in bind.preparations:
+            if not isinstance(need, VolumeBind):
+                continue
+            deadline = self._clock.monotonic() + need.timeout
+            while not await self._is_bound(need):
+                if self._clock.monotonic() >= deadline:
+                    raise ClaimError(f"claim {need.claim} was not bound within {need.timeout:.0f} s")
+                await self._clock.sleep(_LOOK_SECONDS)
+
+    async def withdraw(self, bind: Bind, number: int | None = None) -> None:
+        """Take back what the first ``number`` preparations of a bind have written, as far as it is not in use."""
+        for need in bind.preparations[:number]:
+            try:
+                if isinstance(need, ClaimAllocation):
+                    await self._release(bind, need)
+                elif need.volume:
+                    await self._unreserve(need)
+                else:
+                    await self._unselect(need)
+            except (ApiError, OSError, TimeoutError) as error:
+                _log.warning("claim.kept", claim=f"{need.namespace}/{need.claim}", error=str(error))
+
+    # ---- device claims
+
+    async def _allocate(self, bind: Bind, need: ClaimAllocation) -> None:
+        for _ in range(_ATTEMPTS):
+            claim = await self._client.get(RESOURCE_CLAIMS, need.claim, need.namespace)
+            if claim.metadata.uid != need.uid or claim.metadata.deletion_timestamp:
+                raise ClaimError(f"resource claim {need.claim} is another one now, or is being deleted")
+            present = claim.status.allocation
+            if present is None and need.allocation is None:
+                raise ClaimError(f"resource claim {need.claim} has lost its devices")
+            if present is not None and need.allocation is not None and present.devices != need.allocation.devices:
+                raise ClaimError(f"resource claim {need.claim} has got other devices meanwhile")
+            users = claim.status.reserved_for or []
+            if present is not None and any(user.uid == bind.uid for user in users):
+                return
+            try:
+                if present is None:
+                    claim = await self._protect(claim)
+                status: dict[str, Any] = {"reservedFor": _plain([*users, _user(bind)])}
+                if present is None:
+                    status["allocation"] = _plain(need.allocation)
+                await self._write_status(claim, status)
+                return
+            except Conflict:
+                continue
+        raise ClaimError(f"resource claim {need.claim} changes all the time")
+
+    async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
+        finalizers = claim.metadata.finalizers or []
+        if PROTECTION in finalizers:
+            return claim
+        return await self._patch_claim(claim, {"metadata": {"finalizers": [*finalizers, PROTECTION]}})
+
+    async def _release(self, bind: Bind, need: ClaimAllocation) -> None:
+        """The pod does not use the claim; nobody's devices become free."""
+        for _ in range(_ATTEMPTS):
+            try:
+                claim = await self._client.get(RESOURCE_CLAIMS, need.claim, need.namespace)
+            except NotFound:
+                return
+            users = claim.status.reserved_for or []
+            rest = [user for user in users if user.uid != bind.uid]
+            if claim.metadata.uid != need.uid or len(rest) == len(users):
+                return
+            status: dict[str, Any] = {"reservedFor": _plain(rest) or None}
+            free = not rest and need.allocation is not None
+            if free:
+                status["allocation"] = None
+            try:
+                claim = await self._write_status(claim, status)
+                if free and PROTECTION in (claim.metadata.finalizers or []):
+                    kept = [name for name in claim.metadata.finalizers or [] if name != PROTECTION]
+                    await self._patch_claim(claim, {"metadata": {"finalizers": kept or None}})
+                return
+            except Conflict:
+                continue
+
+    async def _write_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> ResourceClaim:
+        return await self._patch_claim(claim, {"status": status}, "status")
+
+    async def _patch_claim(
+        self, claim: ResourceClaim, patch: dict[str, Any], subresource: str | None = None
+    ) -> ResourceClaim:
+        """Compare and set."""
+        meta = {**patch.get("metadata", {}), "resourceVersion": claim.metadata.resource_version}
+        return await self._client.patch(
+            RESOURCE_CLAIMS,
+            claim.metadata.name,
+            {**patch, "metadata": meta},
+            namespace=claim.metadata.namespace,
+            subresource=subresource,
+        )
+
+    # ---- volume claims
+
+    async def _reserve(self, need: VolumeBind) -> None:
+        """Give the volume to the claim; the volume controller then binds the two."""
+        volume = await self._client.get(PERSISTENT_VOLUMES, need.volume)
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            if (reference.namespace, reference.name) != (need.namespace, need.claim):
+                raise ClaimError(f"volume {need.volume} was given to claim {reference.namespace}/{reference.name}")
+            if reference.uid == need.uid:
+                return
+        await self._client.patch(
+            PERSISTENT_VOLUMES,
+            need.volume,
+            {
+                "metadata": {"resourceVersion": volume.metadata.resource_version},
+                "spec": {"claimRef": _plain(_reference(need))},
+            },
+        )
+
+    async def _unreserve(self, need: VolumeBind) -> None:
+        if await self._is_bound(need):
+            return
+        volume = await self._client.get(PERSISTENT_VOLUMES, need.volume)
+        reference = volume.spec.claim_ref
+        if reference is not None and reference.uid == need.uid:
+            meta = {"resourceVersion": volume.metadata.resource_version}
+            await self._client.patch(PERSISTENT_VOLUMES, need.volume, {"metadata": meta, "spec": {"claimRef": None}})
+
+    async def _select(self, need: VolumeBind) -> None:
+        """Tell the provisioner for which node to make the volume."""
+        claim = await self._claim(need)
+        selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+        if selected == need.node or claim.spec.volume_name:
+            return
+        if selected is not None:
+            raise ClaimError(f"the volume of claim {need.claim} is being made for node {selected}")
+        await self._annotate(claim, need.node)
+
+    async def _unselect(self, need: VolumeBind) -> None:
+        claim = await self._claim(need)
+        if not claim.spec.volume_name and (claim.metadata.annotations or {}).get(SELECTED_NODE) == need.node:
+            await self._annotate(claim, None)
+
+    async def _annotate(self, claim: PersistentVolumeClaim, node: str | None) -> None:
+        meta = {"resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: node}}
+        await self._client.patch(
+            PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": meta}, namespace=claim.metadata.namespace
+        )
+
+    async def _claim(self, need: VolumeBind) -> PersistentVolumeClaim:
+        claim = await self._client.get(PERSISTENT_VOLUME_CLAIMS, need.claim, need.namespace)
+        if claim.metadata.uid != need.uid:
+            raise NotFound(f"claim {need.claim} is another one now")
+        return claim
+
+    async def _is_bound(self, need: VolumeBind) -> bool:
+        try:
+            claim = await self._claim(need)
+        except NotFound as error:
+            raise ClaimError(str(error)) from error
+        except (ApiError, OSError, TimeoutError):
+            return False
+        return claim.status.phase == "Bound" and bool(claim.spec.volume_name)
+
+
+def _user(bind: Bind) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=bind.pod, uid=bind.uid)
+
+
+def _reference(need: VolumeBind) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1", kind="PersistentVolumeClaim", namespace=need.namespace, name=need.claim, uid=need.uid
+    )
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)

@@ -1,0 +1,265 @@
+"""What claims need is written before the bind, waited for, and taken back when the bind does not come about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from scheduler_world import fill, node, pod, queue, world
+
+from support.build import config
+from support.memory import MemoryClient
+from unisono.api.core import (
+    DeviceClass,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimVolumeSource,
+    PodResourceClaim,
+    ResourceClaim,
+    ResourceSlice,
+    StorageClass,
+    Volume,
+)
+from unisono.api.kinds import (
+    DEVICE_CLASSES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+)
+from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.engine import run
+from unisono.errors import Invalid, NotFound
+from unisono.scheduler.settings import FixedConfig
+
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+CONFIG = config(("gang",), ("predicates",))
+
+
+def real(client: MemoryClient, **options: object) -> Any:
+    return world(client, run, config=FixedConfig(CONFIG), **options)
+
+
+def volume_world(maker: str = "x", *, volumes: int = 0) -> MemoryClient:
+    """Two nodes, a pod ``p`` with a claim ``c`` of a class that waits for it."""
+    client = MemoryClient()
+    fill(client)
+    meta: dict[str, Any] = {"metadata": {"name": "late"}, "provisioner": maker}
+    client.put(STORAGE_CLASSES, msgspec.convert({**meta, "volumeBindingMode": "WaitForFirstConsumer"}, StorageClass))
+    for index in range(volumes):
+        spec = {"capacity": {"storage": "1Gi"}, "storageClassName": "late"}
+        made = {"metadata": {"name": f"v{index}"}, "spec": spec, "status": {"phase": "Available"}}
+        client.put(PERSISTENT_VOLUMES, msgspec.convert(made, PersistentVolume))
+    spec = {"storageClassName": "late", "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "c", "namespace": "team"}, "spec": spec, "status": {"phase": "Pending"}}
+    client.put(PERSISTENT_VOLUME_CLAIMS, msgspec.convert(claim, PersistentVolumeClaim))
+    user(client, "p", volume="c")
+    return client
+
+
+def user(client: MemoryClient, name: str, *, volume: str = "", device: str = "") -> None:
+    """A PodGroup of one pod with a claim."""
+    meta = {"name": name, "namespace": "team"}
+    group = PodGroup(spec=PodGroupSpec(min_member=1, queue="default"), status=PodGroupStatus(phase="Inqueue"))
+    group.metadata = msgspec.convert(meta, type(group.metadata))
+    client.put(POD_GROUPS, group)
+    made = pod(name, name)
+    if volume:
+        source = PersistentVolumeClaimVolumeSource(claim_name=volume)
+        made.spec.volumes = [Volume(name="data", persistent_volume_claim=source)]
+    if device:
+        made.spec.resource_claims = [PodResourceClaim(name="d", resource_claim_name=device)]
+    client.put(PODS, made)
+
+
+async def bind_volume(client: MemoryClient, name: str = "v") -> None:
+    """What a volume controller does."""
+    await client.patch(PERSISTENT_VOLUME_CLAIMS, "c", {"spec": {"volumeName": name}}, namespace="team")
+    status = {"status": {"phase": "Bound"}}
+    await client.patch(PERSISTENT_VOLUME_CLAIMS, "c", status, namespace="team", subresource="status")
+
+
+def notes(client: MemoryClient) -> dict[str, str]:
+    return client.raw(PERSISTENT_VOLUME_CLAIMS, "team/c")["metadata"].get("annotations") or {}
+
+
+def order(client: MemoryClient) -> list[str]:
+    """Resources written, in order, without reports."""
+    kept = ("persistentvolumeclaims", "persistentvolumes", "resourceclaims.resource.k8s.io")
+    return [w.resource for w in client.writes if w.resource in kept or w.operation == "bind"]
+
+
+async def test_a_volume_is_made_for_the_node_before_the_pod_is_bound() -> None:
+    client = volume_world()
+    async with real(client) as it:
+        await it.run(3)
+        assert notes(client)[SELECTED] == "n0"
+        assert it.nodes_of() == {"p": None}
+        await bind_volume(client)
+        await it.run(3)
+        assert it.nodes_of() == {"p": "n0"}
+
+
+async def test_a_volume_is_given_before_the_pod_is_bound() -> None:
+    client = volume_world("kubernetes.io/no-provisioner", volumes=1)
+    async with real(client) as it:
+        await it.run(3)
+        reference = client.raw(PERSISTENT_VOLUMES, "v0")["spec"]["claimRef"]
+        assert (reference["namespace"], reference["name"]) == ("team", "c")
+        assert it.nodes_of() == {"p": None}
+        await bind_volume(client, "v0")
+        await it.run(3)
+        assert it.nodes_of() == {"p": "n0"}
+        assert order(client).index("persistentvolumes") < len(order(client)) - 1
+
+
+async def test_a_volume_that_is_not_bound_in_time_is_taken_back() -> None:
+    client = volume_world("kubernetes.io/no-provisioner", volumes=1)
+    async with real(client) as it:
+        await it.run(3)
+        assert "claimRef" in client.raw(PERSISTENT_VOLUMES, "v0")["spec"]
+        client.remove(NODES, "n0")
+        client.remove(NODES, "n1")
+        await it.run(620)
+        assert "claimRef" not in client.raw(PERSISTENT_VOLUMES, "v0")["spec"]
+        assert it.nodes_of() == {"p": None}
+
+
+async def test_a_failed_bind_gives_the_chosen_node_back() -> None:
+    client = volume_world()
+    refuse = True
+
+    def intercept(operation: str, *_: Any) -> None:
+        if refuse and operation == "bind":
+            raise Invalid("not now")
+
+    client.interceptor = intercept
+    async with real(client) as it:
+        await it.run(3)
+        assert SELECTED in notes(client)
+        client.remove(PODS, "team/p")
+        await it.run(2)
+        await bind_volume(client)
+        await it.run(5)
+        assert it.nodes_of() == {}
+
+
+def device_world(claims: tuple[str, ...] = ("c",), devices: int = 1) -> MemoryClient:
+    client = MemoryClient()
+    client.put(QUEUES, queue())
+    for name in ("n0", "n1"):
+        client.put(NODES, node(name))
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d", "pool": pool, "nodeName": "n1", "devices": [{"name": f"g{i}"} for i in range(devices)]}
+    client.put(RESOURCE_SLICES, msgspec.convert({"metadata": {"name": "s"}, "spec": spec}, ResourceSlice))
+    client.put(DEVICE_CLASSES, msgspec.convert({"metadata": {"name": "gpu"}}, DeviceClass))
+    for name in claims:
+        requests = [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]
+        made = {"metadata": {"name": name, "namespace": "team"}, "spec": {"devices": {"requests": requests}}}
+        client.put(RESOURCE_CLAIMS, msgspec.convert(made, ResourceClaim))
+    return client
+
+
+def claim_of(client: MemoryClient, name: str = "c") -> dict[str, Any]:
+    return client.raw(RESOURCE_CLAIMS, f"team/{name}")
+
+
+async def test_devices_are_given_before_the_pod_is_bound() -> None:
+    client = device_world()
+    user(client, "p", device="c")
+    async with real(client) as it:
+        await it.run(3)
+        assert it.nodes_of() == {"p": "n1"}
+        status = claim_of(client)["status"]
+        assert [r["device"] for r in status["allocation"]["devices"]["results"]] == ["g0"]
+        assert [(u["resource"], u["name"]) for u in status["reservedFor"]] == [("pods", "p")]
+        assert claim_of(client)["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        assert order(client)[-1] == "pods"
+
+
+async def test_two_pods_share_a_claim() -> None:
+    client = device_world()
+    for name in ("p", "q"):
+        user(client, name, device="c")
+    async with real(client) as it:
+        await it.run(5)
+        assert it.nodes_of() == {"p": "n1", "q": "n1"}
+        assert sorted(u["name"] for u in claim_of(client)["status"]["reservedFor"]) == ["p", "q"]
+
+
+async def test_a_device_is_not_given_twice_while_the_write_is_on_its_way() -> None:
+    client = device_world(("c", "d"))
+    user(client, "p", device="c")
+    async with real(client) as it:
+        await it.run(3)
+        user(client, "q", device="d")
+        await it.run(3)
+        assert it.nodes_of() == {"p": "n1", "q": None}
+        assert "allocation" not in claim_of(client, "d").get("status", {})
+
+
+async def test_a_failed_bind_gives_the_devices_back() -> None:
+    client = device_world()
+    user(client, "p", device="c")
+    refuse = True
+
+    def intercept(operation: str, *_: Any) -> None:
+        if refuse and operation == "bind":
+            raise Invalid("not now")
+
+    client.interceptor = intercept
+    async with real(client) as it:
+        await it.run(0.5)
+        assert it.nodes_of() == {"p": None}
+        status = claim_of(client).get("status", {})
+        assert not status.get("allocation") and not status.get("reservedFor")
+        assert not claim_of(client)["metadata"].get("finalizers")
+        refuse = False
+        await it.run(60)
+        assert it.nodes_of() == {"p": "n1"}
+        assert claim_of(client)["status"]["allocation"]
+
+
+async def test_a_claim_that_was_given_elsewhere_meanwhile_stops_the_bind() -> None:
+    client = device_world(devices=2)
+    user(client, "p", device="c")
+    done = False
+
+    def intercept(operation: str, *arguments: Any) -> None:
+        nonlocal done
+        if operation == "get" and not done and "resourceclaims" in str(arguments):
+            done = True
+            claim = client.objects(RESOURCE_CLAIMS)[0]
+            result = {"request": "r", "driver": "d", "pool": "n1", "device": "g1"}
+            status = {"allocation": {"devices": {"results": [result]}}}
+            client.put(
+                RESOURCE_CLAIMS, msgspec.convert({**msgspec.to_builtins(claim), "status": status}, ResourceClaim)
+            )
+
+    client.interceptor = intercept
+    async with real(client) as it:
+        await it.run(60)
+        assert done
+        assert it.nodes_of()["p"] is not None
+        assert [r["device"] for r in claim_of(client)["status"]["allocation"]["devices"]["results"]] == ["g1"]
+
+
+async def test_a_cluster_without_devices_kinds_schedules_all_the_same() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 2})
+
+    def intercept(operation: str, kind: Any, *_: Any) -> None:
+        if "resource.k8s.io" in str(kind):
+            raise NotFound("the server could not find the requested resource")
+
+    client.interceptor = intercept
+    async with real(client) as it:
+        await it.run(3)
+        assert None not in it.nodes_of().values()
