@@ -7,6 +7,7 @@ programs are for (see ``pod_network``).
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import struct
@@ -107,13 +108,18 @@ def attach(cgroup_fd: int, hook: Hook, program: Sequence[Ins]) -> None:
         os.close(descriptor)
 
 
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    # Made once: each makes classes of its own, which costs more than the call.
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _bpf(command: int, attribute: bytes) -> int:
     number = _SYSCALL.get(platform.machine())
     if number is None:
         raise OSError(38, f"the bpf system call of {platform.machine()} is not known")
-    libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attribute, len(attribute))
-    result = libc.syscall(ctypes.c_long(number), ctypes.c_int(command), buffer, ctypes.c_uint(len(attribute)))
+    result = _libc().syscall(ctypes.c_long(number), ctypes.c_int(command), buffer, ctypes.c_uint(len(attribute)))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

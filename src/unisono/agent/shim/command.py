@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # ``signal`` costs 8 ms: it makes enums
 import os
-import signal
 
 from unisono.agent.shim.kernel import (
     CLONE_NEWNS,
