@@ -260,6 +260,11 @@ class NodeTable:
         self.label_column(key)
         return list(self._codes.get(key, {}))
 
+    def label_domains(self, key: str) -> int:
+        """Number of values of ``key`` that any node has had; codes are below it."""
+        self.label_column(key)
+        return len(self._codes.get(key, {}))
+
     def _code_of(self, key: str, facts: NodeFacts) -> int:
         value = facts.labels.get(key)
         if value is None:

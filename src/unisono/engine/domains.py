@@ -51,9 +51,12 @@ class Tally:
     def __init__(self, codes: Codes, domains: int, counts: Counts, mask: BoolArray | None) -> None:
         self.codes = codes
         self.mask = mask
-        counted = codes >= 0 if mask is None else (codes >= 0) & mask
         self.sums: Counts = np.zeros(domains + 1, dtype=np.int64)
-        np.add.at(self.sums, codes[counted], counts[counted])
+        held = np.flatnonzero(counts)  # few nodes hold pods that somebody looks at
+        if len(held):
+            held = held[codes[held] >= 0]
+            held = held if mask is None else held[mask[held]]
+            np.add.at(self.sums, codes[held], counts[held])
 
     def move(self, column: int, number: int) -> None:
         """``number`` pods came to a node (or left it, below 0)."""
@@ -83,7 +86,7 @@ class Source:
         found = self._tallies.get(name)
         if found is None:
             codes = self.table.label_column(key)
-            domains = len(self.table.label_values(key))
+            domains = self.table.label_domains(key)
             found = self._tallies[name] = Tally(codes, domains, self.counts, mask)
         return found
 

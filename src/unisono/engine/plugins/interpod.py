@@ -97,7 +97,9 @@ class InterPodFilter:
 def _any_positive(tallies: Sequence[Tally], size: int) -> BoolArray:
     found = np.zeros(size, dtype=np.bool_)
     for tally in tallies:
-        found |= tally.on_nodes() > 0
+        positive = tally.sums > 0
+        if positive.any():
+            found |= positive[tally.codes]
     return found
 
 
