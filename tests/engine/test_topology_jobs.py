@@ -126,7 +126,7 @@ def test_too_few_sub_groups_exist() -> None:
         (
             [TWO, job("j", 4, wish(1))],
             "3 of 4 tasks fit into the largest allowed domain: HyperNode a (tier 1)",
-            "set highestTierAllowed to 2",
+            "set highestTierAllowed to 2, or lower minAvailable to 3",
         ),
         (
             [
@@ -137,7 +137,7 @@ def test_too_few_sub_groups_exist() -> None:
                 job("run3", 1, running={0: "c-1"}),
             ],
             "3 of 4 tasks fit into the largest allowed domain: HyperNode t (tier 2)",
-            "set highestTierAllowed to 3 or free 1 node of HyperNode t (c-1)",
+            "set highestTierAllowed to 3, or lower minAvailable to 3, or free 1 node of HyperNode t (c-1)",
         ),
         (
             [FOUR, job("j", 1, wish(0))],
@@ -147,7 +147,7 @@ def test_too_few_sub_groups_exist() -> None:
         (
             [FOUR, job("j", 6, parts=3, policies=[policy(3, 1)])],
             "2 of 3 tasks of sub-group ns/j/tp-0 fit into the largest allowed domain: HyperNode a (tier 1)",
-            "set highestTierAllowed of subGroupPolicy tp to 2",
+            "set highestTierAllowed to 2",
         ),
         (
             [TWO, hyper("b", 1, ["b-0"]), spine("u", "a"), job("j", 2, wish(1))],

@@ -117,7 +117,7 @@ def test_a_suggested_tier_works(things: list[Any]) -> None:
     """With only one job, so that nobody else takes the room."""
     alone = [thing for thing in things if not isinstance(thing, list) or thing[0].metadata.name == "j0"]
     verdict = schedule(world(*alone), TOPOLOGY).verdicts.get("ns/j0")
-    words = verdict.suggestion.split(" or ")[0].split() if verdict is not None else []
+    words = verdict.suggestion.replace(",", "").split() if verdict is not None else []
     if words[:3] != ["set", "highestTierAllowed", "to"]:
         return
     for thing in alone:

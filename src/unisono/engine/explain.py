@@ -253,11 +253,10 @@ class Explainer:
             have={"pods": advice.holds},
             tasks_placeable=placeable,
             tasks_needed=job.min_member,
-            suggestion=advice.suggestion,
             task=advice.task.key,
             queue=job.queue.name,
         )
-        return Draft(verdict, candidates.for_topology(self.cycle, job, placeable))
+        return Draft(verdict, candidates.for_topology(self.cycle, job, placeable), last=advice.suggestion)
 
     @staticmethod
     def _wanted(job: JobState, task: Task) -> int:

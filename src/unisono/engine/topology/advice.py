@@ -1,17 +1,16 @@
-"""Why no allowed domain took a job, in numbers, and the cheapest change with which one would."""
+"""Why no allowed domain took a job, in numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.records import Task
-from unisono.engine.topology.groups import limit_of, swapped
+from unisono.engine.topology.groups import limit_of
 from unisono.engine.topology.search import Search
-from unisono.engine.topology.solve import GroupSheet, Solver
+from unisono.engine.topology.solve import Solver
 
 _NAMED = 3
 
@@ -22,7 +21,8 @@ class Advice:
 
     Attributes:
         message: which domain comes closest, and how close.
-        suggestion: what would help, tried out where it is a change of the job; ``""`` for nothing known.
+        suggestion: which nodes would have to be free, ``""`` where that would not help either. Whether a higher tier
+            would help is tried out with everything else that might.
         holds, needed: tasks that the closest domain could hold, and that have to be placed.
         task: one of these tasks.
 
@@ -54,14 +54,14 @@ def advise(solver: Solver, missing: int) -> Advice | None:
     for subject in _subjects(solver, tasks, missing):
         domain, holds = _closest(search, subject)
         if holds < subject.needed:
-            return _too_small(solver, subject, domain, holds)
+            return _too_small(search, subject, domain, holds)
     bounded = list(_subjects(solver, tasks, missing))
     if not bounded:
         return None
     subject = bounded[0]
     holds = _closest(search, subject)[1]
     text = "no domain of an allowed tier takes the sub-groups together" if solver.many else _nothing(subject)
-    return Advice(text, _raise_tier(solver), min(holds, subject.needed), subject.needed, tasks[0])
+    return Advice(text, "", min(holds, subject.needed), subject.needed, tasks[0])
 
 
 def _nothing(subject: _Subject) -> str:
@@ -98,8 +98,8 @@ def _closest(search: Search, subject: _Subject) -> tuple[int, int]:
     return domains[best], int(held[best])
 
 
-def _too_small(solver: Solver, subject: _Subject, domain: int, holds: int) -> Advice:
-    tree = solver.search.tree
+def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Advice:
+    tree = search.tree
     who = f" of sub-group {subject.name}" if subject.name else ""
     if domain < 0:
         text = f"there is no HyperNode of tier {subject.limit} or lower"
@@ -111,48 +111,7 @@ def _too_small(solver: Solver, subject: _Subject, domain: int, holds: int) -> Ad
     if tree.problems:
         name, problem = min(tree.problems.items())
         text += f"; HyperNode {name} is left out: {problem}"
-    suggestion = " or ".join(part for part in (_raise_tier(solver), _free_nodes(solver.search, subject)) if part)
-    return Advice(text, suggestion, holds, subject.needed, subject.tasks[0])
-
-
-# ---- what would help
-
-
-def _raise_tier(solver: Solver) -> str:
-    """The lowest tier with which the job would start now, tried out."""
-    record, levels = solver.job.record, solver.search.tree.levels
-    whole = limit_of(solver.job, solver.search.tree)
-    for tier in levels:
-        wish = record.topology
-        if wish is not None and whole is not None and tier > whole:
-            changed = TopologyWish(True, tier, "")
-            if _would_start(solver, changed, record.sub_groups):
-                return f"set highestTierAllowed to {tier}"
-    bounded = [policy for policy in record.sub_groups if policy.wish is not None and policy.wish.hard]
-    for tier in levels if bounded else ():
-        policies = tuple(policy.allowing(tier) if policy in bounded else policy for policy in record.sub_groups)
-        if policies == record.sub_groups:
-            continue
-        outer = record.topology
-        if whole is not None and tier > whole and outer is not None:
-            outer = TopologyWish(True, tier, "")
-        if _would_start(solver, outer, policies):
-            names = ", ".join(policy.name for policy in bounded)
-            own = f"set highestTierAllowed of subGroupPolicy {names} to {tier}"
-            return own if outer == record.topology else f"{own}, and that of the job as well"
-    return ""
-
-
-def _would_start(solver: Solver, topology: TopologyWish | None, policies: Sequence[SubGroupPolicy]) -> bool:
-    cycle, job = solver.cycle, solver.job
-    tasks = [task for key in solver.groups for task in solver.given.tasks(key)]
-    with swapped(cycle.session, job, topology, tuple(policies)):
-        trial = Solver(cycle, job, GroupSheet.of(cycle, job, tasks))
-        mark = trial.mark()
-        try:
-            return trial.solve() is not None and cycle.hooks.ready(job)
-        finally:
-            trial.undo(mark)
+    return Advice(text, _free_nodes(search, subject), holds, subject.needed, subject.tasks[0])
 
 
 def _free_nodes(search: Search, subject: _Subject) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from unisono.cluster.groups import SubGroupPolicy, TopologyWish
@@ -185,20 +184,6 @@ def groups_of(session: Session, job: JobState) -> Groups:
     if found is None:
         found = known[job.key] = _make(session, job, job.record.topology, job.record.sub_groups)
     return found
-
-
-@contextmanager
-def swapped(
-    session: Session, job: JobState, topology: TopologyWish | None, policies: tuple[SubGroupPolicy, ...]
-) -> Iterator[None]:
-    """While inside, the job has these bounds instead of its own: to try out what would help."""
-    known: dict[str, Groups] = session.shared.setdefault(_SHARED, {})
-    own = groups_of(session, job)
-    known[job.key] = _make(session, job, topology, policies)
-    try:
-        yield
-    finally:
-        known[job.key] = own
 
 
 def _make(

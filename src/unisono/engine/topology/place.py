@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from unisono.engine.cycle import Cycle
     from unisono.engine.job_state import JobState
 
-ADVISED = 100
-"""Jobs per cycle for which it is tried out what would help: trials cost as much as placing."""
 _SHARED = "engine.topology.advice"
 
 
@@ -54,10 +52,8 @@ def _remember(cycle: Cycle, job: JobState, solver: Solver) -> None:
     if report.fit is None and tasks:
         stuck = solver.stuck[0] if solver.stuck is not None else tasks[0]
         report.task, report.fit = stuck, cycle.fits.errors(stuck.pod_class)
-    quota = report.quota
-    advised = advice_of(cycle)
-    if quota is None and len(advised) < ADVISED:
-        advice = advise(solver, max(cycle.hooks.missing(job), 1))
-        if advice is not None:
-            advised[job.key] = advice
-        report.quota = quota  # trials may have met a quota that the job itself has not reached
+    if report.quota is not None:
+        return
+    advice = advise(solver, max(cycle.hooks.missing(job), 1))
+    if advice is not None:
+        advice_of(cycle)[job.key] = advice
