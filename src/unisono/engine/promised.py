@@ -13,8 +13,8 @@ def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[Jo
     """Of the jobs in ``waiting`` (by queue) those that starve and have a nominated task whose node has room.
 
     Without this, whoever comes first in the orders, a victim's new pod included, takes the place, and the eviction has
-    been for nothing. A job that waits in the same queue with a higher priority is not passed over. In queue and job
-    order.
+    been for nothing. Jobs of the same queue with a higher priority come along, lest they be passed over. In queue and
+    job order.
     """
     if not cycle.session.nodes.size:
         return []
@@ -22,8 +22,8 @@ def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[Jo
     for jobs in waiting.values():
         chosen = [job for job in jobs if _has_place(cycle, job) and cycle.hooks.starving(job)]
         if chosen:
-            highest = max(job.priority for job in jobs)
-            found += [job for job in chosen if job.priority == highest]
+            highest = max(job.priority for job in chosen)
+            found += [job for job in jobs if job in chosen or job.priority > highest]
     orders = cycle.orders
     return sorted(found, key=lambda job: (orders.queue_key(job.queue), orders.job_key(job)))
 

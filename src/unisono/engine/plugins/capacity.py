@@ -45,6 +45,7 @@ class CapacityPlugin(Plugin):
     """Sharing among queues by amounts."""
 
     name = "capacity"
+    protects = True
     known_arguments = (_LEVEL, _DEVICES, _CONSUMABLE)
     hierarchical: ClassVar[bool] = False
 

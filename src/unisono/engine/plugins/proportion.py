@@ -39,6 +39,7 @@ class ProportionPlugin(Plugin):
     """Weighted fair sharing among queues with hard shares."""
 
     name = "proportion"
+    protects = True
     by_shape = True
     known_arguments: tuple[Argument, ...] = ()
 
