@@ -114,7 +114,7 @@ def test_the_order_of_events_does_not_matter(things: list[Any], seed: int) -> No
 @settings(max_examples=50, deadline=None)
 @given(clusters())
 def test_a_suggested_tier_works(things: list[Any]) -> None:
-    """With only one job, so that nobody else takes the room."""
+    """With only one job, so that nobody else takes the room; bounds of sub-groups rise with that of the job."""
     alone = [thing for thing in things if not isinstance(thing, list) or thing[0].metadata.name == "j0"]
     verdict = schedule(world(*alone), TOPOLOGY).verdicts.get("ns/j0")
     words = verdict.suggestion.replace(",", "").split() if verdict is not None else []
@@ -122,5 +122,10 @@ def test_a_suggested_tier_works(things: list[Any]) -> None:
         return
     for thing in alone:
         if isinstance(thing, list):
-            thing[0].spec.network_topology = wish(int(words[3]))
+            spec, tier = thing[0].spec, int(words[3])
+            if spec.network_topology is not None and spec.network_topology.mode == "hard":
+                spec.network_topology = wish(tier)
+            for each in spec.sub_group_policy or ():
+                if each.network_topology is not None and (each.network_topology.highest_tier_allowed or 0) < tier:
+                    each.network_topology = wish(tier)
     assert schedule(world(*alone), TOPOLOGY).binds
