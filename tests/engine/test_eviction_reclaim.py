@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from eviction_world import RECLAIM, Plane, running_pods
+from eviction_world import RECLAIM, Plane, running_pods, settings
 
 from support.build import gang, group, node, queue
 from unisono.engine.verdict import Cause
@@ -133,3 +133,34 @@ def test_nodes_that_filters_refuse_are_left_alone() -> None:
     things += running_pods("h", ["n1", "n1", "n2", "n2"])
     decisions = Plane(RECLAIM, *things, gang("g", 1, queue="b", selector={"zone": "y"})).cycle()
     assert [eviction.node for eviction in decisions.evictions] == ["n2"]
+
+
+@pytest.mark.parametrize("quota", ["proportion", "capacity"])
+def test_a_queue_within_its_share_loses_nothing_though_its_job_has_pods_to_spare(quota: str) -> None:
+    """Volcano asks gang in the first tier, which gives up spare pods, and never asks who holds too much."""
+    things = [node("n1", cpu=4), queue("a", 1, deserved={"cpu": 2}), queue("b", 1, deserved={"cpu": 2})]
+    things += [queue("c", 1, deserved={"cpu": 2}), group("spare", 0, queue="a", phase="Running")]
+    things += [*running_pods("spare", ["n1"]), group("fat", 0, queue="c", phase="Running")]
+    things += running_pods("fat", ["n1"] * 3)
+    plane = Plane(settings("enqueue, allocate, reclaim, backfill", quota=quota), *things, gang("g", 1, queue="b"))
+    assert [eviction.pod[:3] for eviction in plane.cycle().evictions] == ["fat"]
+
+
+def test_a_gang_that_is_broken_anyway_loses_its_other_pods_first() -> None:
+    things = [node("n1", cpu=6), queue("a", 1), queue("b", 1), group("whole", 3, queue="a", phase="Running")]
+    things += running_pods("whole", ["n1"] * 3)
+    things += [group("other", 3, queue="a", phase="Running", created=5), *running_pods("other", ["n1"] * 3, created=5)]
+    plane = Plane(RECLAIM, *things, gang("g", 3, queue="b"))
+    assert len({eviction.pod[:5] for eviction in plane.cycle().evictions}) == 1
+
+
+def test_a_place_that_was_made_for_a_job_goes_to_it_and_not_to_the_first_in_line() -> None:
+    things = [node("n1", cpu=2), queue("a", 1, deserved={"cpu": 1}), queue("b", 1, deserved={"cpu": 1})]
+    things += [group("h", 0, queue="a", phase="Running"), *running_pods("h", ["n1", "n1"])]
+    reclaim = settings("enqueue, allocate, reclaim, backfill", quota="capacity")
+    plane = Plane(reclaim, *things, gang("g", 1, queue="b", created=9))
+    assert len(plane.cycle().evictions) == 1
+    for thing in gang("early", 1, queue="b"):
+        plane.put(thing)
+    plane.settle()
+    assert plane.running() == {"h": 1, "g": 1}

@@ -152,7 +152,7 @@ class Evictions:
         return gone
 
     def _job_of(self, victim: Task) -> JobState:
-        return self.index.jobs.states[self.index.job[self.index.at(victim)]]
+        return self.index.jobs.states[int(self.index.job[self.index.at(victim)])]
 
     def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
         """The task could start on the node once what is being released there is gone."""
@@ -173,7 +173,7 @@ class Evictions:
         own = rule.among is Among.JOB
         index, states = self.index, self.index.jobs.states
         found = [at for at in index.on(column) if freeable.mask[at] and index.alive[at]]
-        pairs = [(index.tasks[at], states[index.job[at]]) for at in found]
+        pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
         candidates = self.cycle.orders.victims(actor, [pair for pair in pairs if (pair[1] is actor) is own])
         if not candidates:
             return []
