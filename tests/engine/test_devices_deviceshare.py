@@ -289,6 +289,14 @@ def test_instances_of_a_partitioned_card() -> None:
     assert run(state, config(VGPUEnable=True)).binds == []
 
 
+def test_new_geometries_count_from_the_next_cycle_on() -> None:
+    sizes = [{"geometries": [{"name": "whole", "memory": 16000, "count": 1}]}]
+    given = [{"models": ["T4"], "allowedGeometries": sizes}]
+    state = build.cluster(vnode("n1", vcard("A", mode="mig")), *(single(name, asked(1, 4000)) for name in "ab"))
+    assert vids(run(state, config(VGPUEnable=True))) == {"a-0": "A,NVIDIA,4000,0:", "b-0": "A,NVIDIA,4000,0:"}
+    assert vids(run(state, config(VGPUEnable=True, KnownGeometries=given))) == {"a-0": "A[0-0],NVIDIA,16000,0:"}
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -375,6 +383,35 @@ def test_a_gang_waits_for_the_cards_that_are_being_released() -> None:
     decisions = run(state, config())
     assert decisions.binds == []
     assert [waiting.pod for waiting in decisions.pipelined] == ["a-0"]
+
+
+@pytest.mark.parametrize(
+    ("need", "evicted", "waiting"),
+    [
+        (3, [], []),  # 4 are idle on each card
+        (6, ["l1-0"], ["h-0"]),  # 8 are idle, on no one card
+        (16, ["l1-0"], ["h-0"]),
+        (17, [], []),  # no card is so large
+    ],
+)
+def test_preemption_frees_cards_not_sums(need: int, evicted: list[str], waiting: list[str]) -> None:
+    low = [
+        [
+            build.group(f"l{i}", 0),
+            limited(
+                build.pod(f"l{i}-0", f"l{i}", node="n1", priority=1, annotations={"ALIYUN_COM_GPU_MEM_IDX": str(i)}),
+                {MEM: 12},
+            ),
+        ]
+        for i in range(2)
+    ]
+    high = limited(build.pod("h-0", "h", priority=9, priority_class="high"), {MEM: need})
+    state = build.cluster(
+        shared("n1"), build.priority_class("high", 9), low, build.group("h", 1, priority_class="high"), high
+    )
+    decisions = run(state, config("allocate, preempt"))
+    assert [eviction.pod for eviction in decisions.evictions] == evicted
+    assert [promised.pod for promised in decisions.pipelined] == waiting
 
 
 # ---- properties

@@ -266,7 +266,7 @@ def _apart_from(pod_class: PodClass) -> str:
 
 def _layout(family: Family, session: Session) -> _Layout:
     nodes = session.nodes.table
-    key = ("devices.layout", type(family), family.name)
+    key = ("devices.layout", family.name, getattr(family, "known", ()))
     kept = session.snapshot.memo.get(key)
     if (
         isinstance(kept, _Layout)

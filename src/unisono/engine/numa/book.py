@@ -97,8 +97,11 @@ class NumaBook:
         self._free: dict[int, int] = {}
         self.nodes: dict[int, NumaNode] = {}
         memo: dict[str, tuple[Numatopology, NumaNode]] = session.snapshot.memo.setdefault("numa.nodes", {})
+        topologies = session.snapshot.catalogue.numa_topologies
+        if len(memo) > 2 * len(topologies):
+            memo.clear()  # most of it is of nodes that are gone
         index = session.nodes.table.index
-        for name, obj in session.snapshot.catalogue.numa_topologies.items():
+        for name, obj in topologies.items():
             column = index.get(name)
             if column is None:
                 continue
