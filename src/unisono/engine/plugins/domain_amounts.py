@@ -42,8 +42,9 @@ class DomainAmounts:
             self._known = self.session.nodes.used[self.rows]
             self._used = self.tree.sums(self._known)
         elif self._at < len(touched):
+            live = self.session.nodes.used
             for column in set(touched[self._at :]):
-                now = self.session.nodes.used[self.rows, column]
+                now = live[self.rows, column]
                 change = now - self._known[:, column]
                 if change.any():
                     self._known[:, column] = now

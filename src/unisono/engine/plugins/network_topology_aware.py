@@ -75,6 +75,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         self.rows: Index = np.array(list(known.values()), dtype=np.intp)
         self.row_weights = np.array([self.weights[name] for name in known], dtype=np.float64)
         self.amounts = DomainAmounts(session, self.rows)
+        self._weighed: dict[int, bool] = {}
         self._present: dict[int, tuple[list[int], Index]] = {}
         self._near: dict[tuple[int, int], list[float]] = {}
 
@@ -221,7 +222,10 @@ class NetworkTopologyAwarePlugin(Plugin):
         subject = self.session.subject
         if not self.normal or len(self.tree) == 1 or (subject is not None and is_grouped(subject, self.tree)):
             return None
-        return -1 if pod_class.vector[self.rows[self.rows < len(pod_class.vector)]].any() else None
+        asked = self._weighed.get(pod_class.id)
+        if asked is None:
+            asked = self._weighed[pod_class.id] = bool(fitted(pod_class.vector, self.session.rows)[self.rows].any())
+        return -1 if asked else None
 
     def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
         """How full the HyperNodes above a node would be, lower tiers counting more.
