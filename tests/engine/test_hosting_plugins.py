@@ -45,9 +45,7 @@ def test_the_worked_example_is_short_and_works(monkeypatch: pytest.MonkeyPatch) 
     kept = node("c", cpu=4, labels={"reserved-for": "x"})
     assert placed(schedule(cluster(dear, cheap, kept, gang("j", 1)), settings)) == {"j-w-0": "b"}
     decisions = schedule(cluster(kept, gang("j", 1)), settings)
-    assert decisions.verdicts["ns/j"].message.endswith(
-        "0/1 nodes are unavailable: 1 node(s) were reserved for others."
-    )
+    assert decisions.verdicts["ns/j"].message.endswith("0/1 nodes are unavailable: 1 node(s) were reserved for others.")
     selecting = gang("j", 1, selector={"reserved-for": "x"})
     assert placed(schedule(cluster(kept, selecting), settings)) == {"j-w-0": "c"}
 
@@ -95,9 +93,7 @@ def slow(watch: Watch, hook: str, seconds: float, answer: Any) -> type[Plugin]:
 
 
 def run(state: Any, settings: SchedulerConfig, plugin: type[Plugin], watch: Watch) -> Any:
-    return engine.run(
-        state.snapshot(), settings, START + 1000.0, plugins={plugin.name: plugin}, monotonic=watch
-    )
+    return engine.run(state.snapshot(), settings, START + 1000.0, plugins={plugin.name: plugin}, monotonic=watch)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +146,7 @@ def test_seconds_by_action_and_plugin_reach_the_metrics() -> None:
     assert value("unisono_scheduler_plugins_switched_off_total", {"plugin": "slow"}) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "limit"), [("", 1.0), ("{timeLimit: 250ms}", 0.25), ("{timeLimit: 1m30s}", 90.0)]
-)
+@pytest.mark.parametrize(("text", "limit"), [("", 1.0), ("{timeLimit: 250ms}", 0.25), ("{timeLimit: 1m30s}", 90.0)])
 def test_the_time_limit_is_read_from_the_configuration(text: str, limit: float) -> None:
     more = f"configurations:\n- name: plugins\n  arguments: {text}\n" if text else ""
     assert load_config(f"actions: allocate\n{more}").plugin_time_limit == limit

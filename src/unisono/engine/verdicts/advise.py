@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from unisono.engine.cycle import Cycle
-from unisono.engine.verdict import Verdict
+from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.candidates import Ladders
 from unisono.engine.verdicts.changes import Change, EvictPods
 from unisono.engine.verdicts.evictable import Evictable
@@ -14,6 +14,13 @@ from unisono.engine.verdicts.trial import Trials
 MOST_JOBS = 20
 """Jobs for which changes are tried in one cycle."""
 _MOST_CHANGES = 2
+_NECESSARY = frozenset(
+    (
+        *(Cause.QUEUE_MISSING, Cause.QUEUE_CLOSED, Cause.GATED, Cause.TOO_FEW_PODS),
+        *(Cause.OVER_CAPABILITY, Cause.WAITING_FOR_VICTIMS),
+    )
+)
+"""Causes with one way out."""
 
 
 @dataclass(slots=True)
@@ -49,7 +56,7 @@ def advise(cycle: Cycle, drafts: dict[str, Draft]) -> dict[str, Verdict]:
         changes = _tried(trials, key, draft.ladders)
         if changes is None:
             continue
-        texts = [change.text() for change in changes]
+        texts = [change.text() for change in changes] or _first_step(draft)
         verdict = replace(draft.verdict, changes=changes, suggestion=_joined(draft, texts))
         if draft.evictions and trials.possible:
             job = cycle.session.job(key)
@@ -83,6 +90,12 @@ def _tried(trials: Trials, key: str, ladders: Ladders) -> tuple[Change, ...] | N
                 found.append(change)
                 break
     return tuple(found)
+
+
+def _first_step(draft: Draft) -> list[str]:
+    """Something else would still keep the job waiting, but this has to be done anyway."""
+    steps = [ladder[0].text() for ladder in draft.ladders if ladder]
+    return [f"{steps[0]} (not enough by itself)"] if steps and draft.verdict.cause in _NECESSARY else []
 
 
 def _joined(draft: Draft, texts: list[str]) -> str:

@@ -149,6 +149,7 @@ class Edit:
             setattr(record, name, getattr(counted, name))
         for name in ("allocated", "request", "gated_request"):
             setattr(record, name, fitted(getattr(counted, name), width))
+        record.shape = 0  # like no other job
         queue = self.queue(record.queue)
         before = self._before[key]
         queue.sums[:, :width] += shares_of(record, width) - shares_of(before, width)

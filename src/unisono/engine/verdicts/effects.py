@@ -35,6 +35,8 @@ from unisono.engine.verdicts.changes import (
 from unisono.engine.verdicts.edit import Edit
 
 HOST_NAME = "kubernetes.io/hostname"
+FIRST, LAST = "!added-", "~added-"
+"""Names that come before and after all names of real nodes: among equal nodes the first one is taken."""
 
 
 @singledispatch
@@ -54,11 +56,16 @@ def _lower(change: LowerMinAvailable, edit: Edit, job: str) -> None:
 
 @apply.register
 def _add_nodes(change: AddNodes, edit: Edit, job: str) -> None:
+    add_nodes(change, edit, FIRST)
+
+
+def add_nodes(change: AddNodes, edit: Edit, prefix: str) -> None:
+    """Add copies of a node whose names begin with ``prefix``."""
     table = edit.origin.nodes
     like = table.facts[table.index[change.like]]
     for number in range(change.count):
         facts = copy(like)
-        facts.name = f"{like.name}-added-{number}"
+        facts.name = f"{prefix}{number}"
         facts.labels = {**like.labels, HOST_NAME: facts.name}
         edit.node(facts)
 

@@ -6,17 +6,18 @@ wait and that may take the room first, and with every plug-in that is configured
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.cycle import Cycle
 from unisono.engine.stopwatch import Stopwatch
-from unisono.engine.verdicts.changes import Change
+from unisono.engine.verdicts.changes import AddNodes, Change
 from unisono.engine.verdicts.edit import Edit, Move
-from unisono.engine.verdicts.effects import apply
+from unisono.engine.verdicts.effects import FIRST, LAST, add_nodes, apply
 
-COST_LIMIT = 60_000
+COST_LIMIT = 40_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
@@ -43,11 +44,16 @@ class Trials:
 
     def starts(self, job: str, change: Change) -> bool:
         """Whether the next cycle would bind the job (more of it, where it has its minimum) after the change."""
+        if isinstance(change, AddNodes):  # whatever they are called
+            return all(self._try(job, lambda edit, name=name: add_nodes(change, edit, name)) for name in (LAST, FIRST))
+        return self._try(job, lambda edit: apply(change, edit, job))
+
+    def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
         self.left -= self.cost
         snapshot, moves = self._next
         edit = Edit(snapshot, moves)
         try:
-            apply(change, edit, job)
+            make(edit)
             return self._starts(edit, job)
         except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
             return False

@@ -1,0 +1,185 @@
+"""What a verdict suggests, done, starts the job in the next cycle: over random clusters."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from verdict_world import Objects
+
+from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, schedule
+from unisono.api.base import Object
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdicts.changes import Change, EvictPods
+
+TIERS = (("priority", "gang", "conformance"), ("overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"))
+CONFIGS = {
+    "gang": GANG,
+    "shares": config(*TIERS),
+    "capacity": config(("priority", "gang"), ("predicates", "capacity", "nodeorder")),
+    "evicting": config(*TIERS, actions="enqueue, allocate, preempt, reclaim, backfill"),
+}
+
+
+def some(random: Random) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Nodes and jobs of a crowded small cluster, in which most jobs wait for one reason."""
+    pick = random.choice
+    nodes = [
+        {
+            "cpu": random.randint(1, 6),
+            "gpu": pick([0, 0, 2]),
+            "labels": pick([{"zone": "a"}, {"zone": "b"}, {}]),
+            "unschedulable": random.random() < 0.15,
+            "taints": [("t", "x", "NoSchedule")] if random.random() < 0.15 else [],
+        }
+        for _ in range(random.randint(0 if random.random() < 0.1 else 1, 5))
+    ]
+    jobs = []
+    for _ in range(random.randint(1, 6)):
+        size = random.randint(1, 5)
+        jobs.append(
+            {
+                "size": 0 if random.random() < 0.05 else size,
+                "minimum": size + 1 if random.random() < 0.1 else random.randint(1, size),
+                "cpu": pick([1, 1, 2, 2, 3, 8]),
+                "gpu": pick([0, 0, 0, 1]),
+                "zone": pick(["", "", "", "", "a", "c"]),
+                "port": 80 if random.random() < 0.15 else 0,
+                "gates": ("wait",) if random.random() < 0.1 else (),
+                "queue": pick(["q0"] * 6 + ["q1"] * 4 + ["shut", "nowhere"]),
+                "phase": pick(["Pending", "Inqueue"]),
+                "resources": random.random() < 0.5,
+                "priority": pick(["", "high"]),
+                "running": pick([0, 0, 2, 5]),
+                "created": random.randint(0, 3),
+            }
+        )
+    return nodes, jobs
+
+
+deserved = st.sampled_from([None, {"cpu": 2}, {"cpu": 6}])
+
+
+def build(nodes: list[dict[str, Any]], jobs: list[dict[str, Any]], share: dict[str, int] | None) -> list[Object]:
+    objects: list[Any] = [
+        priority_class("high", 100),
+        queue("q0", 1, deserved=share),
+        queue("q1", 2, capability={"cpu": 5}, deserved=share),
+        queue("shut", state="Closed"),
+    ]
+    room = {}
+    for number, given in enumerate(nodes):
+        objects.append(node(f"n{number}", **given))
+        room[f"n{number}"] = given["cpu"]
+    for number, job in enumerate(jobs):
+        name, cpu = f"j{number}", job["cpu"]
+        resources = {"cpu": cpu * job["minimum"]} if job["resources"] else None
+        head = group(
+            name,
+            job["minimum"],
+            queue=job["queue"],
+            phase=job["phase"],
+            resources=resources,
+            priority_class=job["priority"],
+            created=job["created"],
+        )
+        objects.append(head)
+        options = {
+            "cpu": cpu,
+            **({"gpu": job["gpu"]} if job["gpu"] else {}),
+            "selector": {"zone": job["zone"]} if job["zone"] else None,
+            "ports": [job["port"]] if job["port"] else [],
+        }
+        running = job["running"]
+        for index in range(job["size"]):
+            at = next((n for n, free in room.items() if free >= cpu), "") if running and not job["port"] else ""
+            if at and not job["gpu"] and not job["zone"]:
+                room[at] -= cpu
+                running -= 1
+            else:
+                at = ""
+            gates = job["gates"] if not at else ()
+            objects.append(pod(f"{name}-w-{index}", name, node=at, gates=gates, created=index, **options))
+    return flatten(objects)
+
+
+def starts_after(objects: Objects, key: str, change: Change, settings: SchedulerConfig) -> bool:
+    """Make the change and run the next cycle."""
+    objects.make(change, key)
+    state = objects.state()
+    decisions = schedule(state, settings)
+    if not objects.pods(key):
+        return objects.group(key).status.phase != "Pending" or any(
+            update.key == key and update.phase != "Pending" for update in decisions.pod_groups
+        )
+    return any(bind.job == key for bind in decisions.binds)
+
+
+def check(objects: list[Object], settings: SchedulerConfig) -> list[Verdict]:
+    world = Objects(objects)
+    decisions = schedule(world.state(), settings)
+    assert decisions.violations == []
+    world.carry_out(decisions)
+    for key, verdict in decisions.verdicts.items():
+        offered = [*verdict.changes]
+        if verdict.would_run_after:
+            offered.append(EvictPods(verdict.would_run_after))
+        for change in offered:
+            assert starts_after(Objects(world.all.values()), key, change, settings), (key, verdict.cause, change)
+        for change in verdict.changes:
+            assert change.text() in verdict.suggestion
+    return list(decisions.verdicts.values())
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**9), share=deserved)
+def test_what_is_suggested_starts_the_job(name: str, seed: int, share: dict[str, int] | None) -> None:
+    nodes, jobs = some(Random(seed))
+    check(build(nodes, jobs, share if name == "capacity" else None), CONFIGS[name])
+
+
+def test_changes_are_offered_for_most_causes() -> None:
+    """The property above would hold as well if nothing were ever offered."""
+    seen: dict[Cause, str] = {}
+    for cause, (things, settings) in SCENARIOS.items():
+        (verdict,) = [one for one in check(flatten(things), settings) if one.job == "ns/j"]
+        assert verdict.cause is cause
+        assert verdict.changes, cause
+        seen[cause] = type(verdict.changes[0]).__name__
+    assert len(set(seen.values())) >= 9
+
+
+def gang_of(size: int, minimum: int | None = None, **options: Any) -> list[Object]:
+    from support.build import gang
+
+    return gang("j", size, minimum, **options)
+
+
+SHARES = CONFIGS["shares"]
+SCENARIOS: dict[Cause, tuple[list[Any], SchedulerConfig]] = {
+    Cause.TOO_LARGE: ([node("a", cpu=2), gang_of(4)], GANG),
+    Cause.NODES_FULL: ([node("a", cpu=2), pod("x", node="a", cpu=2), gang_of(1)], GANG),
+    Cause.FILTERS: ([node("a", taints=[("t", "", "NoSchedule")]), gang_of(1)], GANG),
+    Cause.PORT_TAKEN: ([node("a"), pod("x", node="a", ports=[80]), gang_of(1, ports=[80])], GANG),
+    Cause.QUEUE_MISSING: ([node("a"), gang_of(1, queue="new")], GANG),
+    Cause.QUEUE_CLOSED: ([node("a"), queue("q", state="Closed"), gang_of(1, queue="q")], GANG),
+    Cause.OVER_CAPABILITY: (
+        [node("a", cpu=8), queue("q", capability={"cpu": 1}), gang_of(1, cpu=2, queue="q", min_resources=True)],
+        SHARES,
+    ),
+    Cause.CLUSTER_OVERCOMMITTED: (
+        [
+            node("a", cpu=8),
+            pod("x", node="a", cpu=8),
+            gang_of(1, cpu=2, phase="Pending", min_resources=True),
+        ],
+        config(("gang",), ("predicates", "overcommit")),
+    ),
+    Cause.TOO_FEW_PODS: ([node("a"), gang_of(2, 4)], GANG),
+    Cause.GATED: ([node("a"), gang_of(1, gates=["wait"])], GANG),
+}

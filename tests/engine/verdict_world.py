@@ -1,0 +1,139 @@
+"""Carries decisions and suggested changes out on objects, as a user and the cluster would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from support.build import cluster, queue
+from unisono.api.base import Object
+from unisono.api.core import Node, Pod, Toleration
+from unisono.api.resources import resource_list, to_wire
+from unisono.api.scheduling import PodGroup, Queue
+from unisono.cluster.state import ClusterState
+from unisono.engine.decisions import Decisions
+from unisono.engine.verdicts import changes as c
+
+GROUP = "scheduling.k8s.io/group-name"
+
+
+class Objects:
+    """The objects of one cluster, to be changed."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self.all: dict[tuple[str, str], Any] = {(type(one).__name__, one.key): deepcopy(one) for one in objects}
+
+    def state(self) -> ClusterState:
+        return cluster(list(self.all.values()))
+
+    def group(self, key: str) -> PodGroup:
+        found: PodGroup = self.all["PodGroup", key]
+        return found
+
+    def pods(self, job: str) -> list[Pod]:
+        namespace, _, name = job.partition("/")
+        pods = [one for one in self.all.values() if isinstance(one, Pod) and one.metadata.namespace == namespace]
+        return [pod for pod in pods if (pod.metadata.annotations or {}).get(GROUP) == name]
+
+    def waiting(self, job: str) -> list[Pod]:
+        return [pod for pod in self.pods(job) if not pod.spec.node_name and pod.status.phase == "Pending"]
+
+    # ---- the cluster's part
+
+    def carry_out(self, decisions: Decisions) -> None:
+        for bind in decisions.binds:
+            pod = self.all["Pod", f"{bind.namespace}/{bind.pod}"]
+            pod.spec.node_name, pod.status.phase = bind.node, "Running"
+        for eviction in decisions.evictions:
+            self.all["Pod", f"{eviction.namespace}/{eviction.pod}"].metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
+        for condition in decisions.pod_conditions:
+            if condition.nominated_node:
+                pod = self.all["Pod", f"{condition.namespace}/{condition.pod}"]
+                pod.status.nominated_node_name = condition.nominated_node
+        for update in decisions.pod_groups:
+            self.group(update.key).status.phase = update.phase
+
+    # ---- the user's part
+
+    def make(self, change: c.Change, job: str) -> None:
+        """Do what a verdict suggests."""
+        getattr(self, f"_{type(change).__name__}")(change, job)
+
+    def _LowerMinAvailable(self, change: c.LowerMinAvailable, job: str) -> None:
+        spec = self.group(job).spec
+        before = spec.min_member or 0
+        if spec.min_resources:
+            amounts = {
+                name: -(-amount * change.to // before) for name, amount in resource_list(spec.min_resources).items()
+            }
+            spec.min_resources = dict(to_wire(amounts))
+        spec.min_member = change.to
+
+    def _AddNodes(self, change: c.AddNodes, job: str) -> None:
+        for number in range(change.count):
+            fresh: Node = deepcopy(self.all["Node", change.like])
+            fresh.metadata.name = f"zz-{number}-{change.like}"
+            self.all["Node", fresh.metadata.name] = fresh
+
+    def _RequestAtMost(self, change: c.RequestAtMost, job: str) -> None:
+        for pod in self.waiting(job):
+            for container in pod.spec.containers or ():
+                wanted = resource_list(container.resources.requests)
+                fewer = {name: min(amount, change.amounts.get(name, amount)) for name, amount in wanted.items()}
+                container.resources.requests = dict(to_wire({name: n for name, n in fewer.items() if n}))
+
+    def _raised(self, limits: Mapping[str, Any] | None, by: Mapping[str, int]) -> dict[str, Any]:
+        old = resource_list(dict(limits or {}))
+        return dict(to_wire(old | {name: old.get(name, 0) + amount for name, amount in by.items()}))
+
+    def _RaiseCapability(self, change: c.RaiseCapability, job: str) -> None:
+        spec = self.all["Queue", change.queue].spec
+        spec.capability = self._raised(spec.capability, change.amounts)
+
+    def _RaiseDeserved(self, change: c.RaiseDeserved, job: str) -> None:
+        spec = self.all["Queue", change.queue].spec
+        spec.deserved = self._raised(spec.deserved, change.amounts)
+
+    def _RaiseWeight(self, change: c.RaiseWeight, job: str) -> None:
+        self.all["Queue", change.queue].spec.weight = change.weight
+
+    def _OpenQueue(self, change: c.OpenQueue, job: str) -> None:
+        found: Queue = self.all["Queue", change.queue]
+        found.status.state = "Open"
+
+    def _CreateQueue(self, change: c.CreateQueue, job: str) -> None:
+        self.all["Queue", change.queue] = queue(change.queue)
+
+    def _CreatePods(self, change: c.CreatePods, job: str) -> None:
+        like = max(self.pods(job), key=lambda pod: (not pod.spec.node_name, pod.metadata.name))
+        for number in range(change.count):
+            fresh = deepcopy(like)
+            fresh.metadata.name, fresh.metadata.uid = f"{like.metadata.name}-{number}", f"uid-more-{number}"
+            fresh.metadata.deletion_timestamp = None
+            fresh.spec.node_name, fresh.status.phase = None, "Pending"
+            self.all["Pod", fresh.key] = fresh
+
+    def _RemoveGates(self, change: c.RemoveGates, job: str) -> None:
+        for key in change.pods:
+            self.all["Pod", key].spec.scheduling_gates = None
+
+    def _Uncordon(self, change: c.Uncordon, job: str) -> None:
+        for name in change.nodes:
+            self.all["Node", name].spec.unschedulable = None
+
+    def _AddLabels(self, change: c.AddLabels, job: str) -> None:
+        for name in change.nodes:
+            meta = self.all["Node", name].metadata
+            meta.labels = {**(meta.labels or {}), **change.labels}
+
+    def _AddToleration(self, change: c.AddToleration, job: str) -> None:
+        more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
+        for pod in self.waiting(job):
+            pod.spec.tolerations = [*(pod.spec.tolerations or ()), more]
+
+    def _end(self, change: c.ReleasePort | c.WaitFor | c.EvictPods, job: str) -> None:
+        for key in change.pods:
+            del self.all["Pod", key]
+
+    _ReleasePort = _WaitFor = _EvictPods = _end
