@@ -113,7 +113,6 @@ ERRORS = {
     "actions as list": ("actions: [allocate]\n", 1, "actions must be a text"),
     "trailing comma": ("actions: 'allocate,'\n", 1, "an empty name"),
     "misspelt action": ("actions: alocate\n", 1, "unknown action alocate; did you mean allocate?"),
-    "action of later": ("actions: 'allocate, gangreclaim'\n", 1, "action gangreclaim is not available in this version"),
     "top-level key": ("actions: allocate\ntier: []\n", 2, "unknown key tier in the scheduler configuration; did you"),
     "key twice": ("actions: allocate\nactions: backfill\n", 2, "actions is given twice"),
     "tiers as map": ("actions: allocate\ntiers: {plugins: []}\n", 2, "tiers must be a list"),
