@@ -78,7 +78,7 @@ class Gpus:
         """The target workload as the cycle began."""
         return workload(self.session, self.resource, self.books, self.whole, self.coverage)
 
-    @property
+    @cached_property
     def uniform(self) -> bool:
         """Whether nodes with the same amounts are the same: no shared cards, nobody who asks for certain nodes."""
         if self.books:
