@@ -72,9 +72,9 @@ def build(nodes: list[dict[str, Any]], jobs: list[dict[str, Any]], share: dict[s
         queue("shut", state="Closed"),
     ]
     room = {}
-    for number, given in enumerate(nodes):
-        objects.append(node(f"n{number}", **given))
-        room[f"n{number}"] = given["cpu"]
+    for number, facts in enumerate(nodes):
+        objects.append(node(f"n{number}", **facts))
+        room[f"n{number}"] = facts["cpu"]
     for number, job in enumerate(jobs):
         name, cpu = f"j{number}", job["cpu"]
         resources = {"cpu": cpu * job["minimum"]} if job["resources"] else None
@@ -146,8 +146,8 @@ def test_what_is_suggested_starts_the_job(name: str, seed: int, share: dict[str,
 def test_changes_are_offered_for_most_causes() -> None:
     """The property above would hold as well if nothing were ever offered."""
     seen: dict[Cause, str] = {}
-    for cause, (things, settings) in SCENARIOS.items():
-        (verdict,) = [one for one in check(flatten(things), settings) if one.job == "ns/j"]
+    for cause, (things, chosen) in SCENARIOS.items():
+        (verdict,) = [one for one in check(flatten(things), chosen) if one.job == "ns/j"]
         assert verdict.cause is cause
         assert verdict.changes, cause
         seen[cause] = type(verdict.changes[0]).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -58,9 +59,10 @@ class Objects:
 
     def make(self, change: c.Change, job: str) -> None:
         """Do what a verdict suggests."""
-        getattr(self, f"_{type(change).__name__}")(change, job)
+        words = re.findall(r"[A-Z][a-z]+", type(change).__name__)
+        getattr(self, f"_{'_'.join(words).lower()}")(change, job)
 
-    def _LowerMinAvailable(self, change: c.LowerMinAvailable, job: str) -> None:
+    def _lower_min_available(self, change: c.LowerMinAvailable, job: str) -> None:
         spec = self.group(job).spec
         before = spec.min_member or 0
         if spec.min_resources:
@@ -70,13 +72,13 @@ class Objects:
             spec.min_resources = dict(to_wire(amounts))
         spec.min_member = change.to
 
-    def _AddNodes(self, change: c.AddNodes, job: str) -> None:
+    def _add_nodes(self, change: c.AddNodes, job: str) -> None:
         for number in range(change.count):
             fresh: Node = deepcopy(self.all["Node", change.like])
             fresh.metadata.name = f"zz-{number}-{change.like}"
             self.all["Node", fresh.metadata.name] = fresh
 
-    def _RequestAtMost(self, change: c.RequestAtMost, job: str) -> None:
+    def _request_at_most(self, change: c.RequestAtMost, job: str) -> None:
         for pod in self.waiting(job):
             for container in pod.spec.containers or ():
                 wanted = resource_list(container.resources.requests)
@@ -87,25 +89,25 @@ class Objects:
         old = resource_list(dict(limits or {}))
         return dict(to_wire(old | {name: old.get(name, 0) + amount for name, amount in by.items()}))
 
-    def _RaiseCapability(self, change: c.RaiseCapability, job: str) -> None:
+    def _raise_capability(self, change: c.RaiseCapability, job: str) -> None:
         spec = self.all["Queue", change.queue].spec
         spec.capability = self._raised(spec.capability, change.amounts)
 
-    def _RaiseDeserved(self, change: c.RaiseDeserved, job: str) -> None:
+    def _raise_deserved(self, change: c.RaiseDeserved, job: str) -> None:
         spec = self.all["Queue", change.queue].spec
         spec.deserved = self._raised(spec.deserved, change.amounts)
 
-    def _RaiseWeight(self, change: c.RaiseWeight, job: str) -> None:
+    def _raise_weight(self, change: c.RaiseWeight, job: str) -> None:
         self.all["Queue", change.queue].spec.weight = change.weight
 
-    def _OpenQueue(self, change: c.OpenQueue, job: str) -> None:
+    def _open_queue(self, change: c.OpenQueue, job: str) -> None:
         found: Queue = self.all["Queue", change.queue]
         found.status.state = "Open"
 
-    def _CreateQueue(self, change: c.CreateQueue, job: str) -> None:
+    def _create_queue(self, change: c.CreateQueue, job: str) -> None:
         self.all["Queue", change.queue] = queue(change.queue)
 
-    def _CreatePods(self, change: c.CreatePods, job: str) -> None:
+    def _create_pods(self, change: c.CreatePods, job: str) -> None:
         like = max(self.pods(job), key=lambda pod: (not pod.spec.node_name, pod.metadata.name))
         for number in range(change.count):
             fresh = deepcopy(like)
@@ -114,20 +116,20 @@ class Objects:
             fresh.spec.node_name, fresh.status.phase = None, "Pending"
             self.all["Pod", fresh.key] = fresh
 
-    def _RemoveGates(self, change: c.RemoveGates, job: str) -> None:
+    def _remove_gates(self, change: c.RemoveGates, job: str) -> None:
         for key in change.pods:
             self.all["Pod", key].spec.scheduling_gates = None
 
-    def _Uncordon(self, change: c.Uncordon, job: str) -> None:
+    def _uncordon(self, change: c.Uncordon, job: str) -> None:
         for name in change.nodes:
             self.all["Node", name].spec.unschedulable = None
 
-    def _AddLabels(self, change: c.AddLabels, job: str) -> None:
+    def _add_labels(self, change: c.AddLabels, job: str) -> None:
         for name in change.nodes:
             meta = self.all["Node", name].metadata
             meta.labels = {**(meta.labels or {}), **change.labels}
 
-    def _AddToleration(self, change: c.AddToleration, job: str) -> None:
+    def _add_toleration(self, change: c.AddToleration, job: str) -> None:
         more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
         for pod in self.waiting(job):
             pod.spec.tolerations = [*(pod.spec.tolerations or ()), more]
@@ -136,4 +138,4 @@ class Objects:
         for key in change.pods:
             del self.all["Pod", key]
 
-    _ReleasePort = _WaitFor = _EvictPods = _end
+    _release_port = _wait_for = _evict_pods = _end

@@ -84,6 +84,8 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
         ("nodes", _nodes(verdict)),
         ("held by", "; ".join(_holder(holder) for holder in verdict.get("holders") or [])),
         ("try", str(verdict.get("suggestion", ""))),
+        ("or end", _pods(verdict)),
+        ("off", _off(verdict)),
     ]
     return lines + [f"  {name + ':':<8} {text}" for name, text in facts if text]
 
@@ -93,6 +95,19 @@ def amounts_text(amounts: dict[str, int]) -> str:
     from unisono.api.resources import to_wire
 
     return ", ".join(f"{name} {amount}" for name, amount in to_wire(amounts).items())
+
+
+def _pods(verdict: dict[str, Any]) -> str:
+    """Pods of lower rank without which the job would run."""
+    pods = verdict.get("wouldRunAfter") or []
+    more = (verdict.get("wouldRunAfterCount") or 0) - len(pods)
+    named = ", ".join(pods) + (f" and {more} more" if more > 0 else "")
+    return f"{named} (lower priority, or of a queue above its share)" if pods else ""
+
+
+def _off(verdict: dict[str, Any]) -> str:
+    names = ", ".join(verdict.get("pluginsOff") or [])
+    return f"plug-in {names} failed or was too slow and was switched off for the cycle" if names else ""
 
 
 def _gang(verdict: dict[str, Any]) -> str:

@@ -38,6 +38,8 @@ class Cause(StrEnum):
     FILTERS = "Filters"
     """Nodes are refused for selectors, taints, affinity, volumes, ..."""
     PORT_TAKEN = "PortTaken"
+    RESERVED = "Reserved"
+    """Room is kept for a gang that has waited longer."""
     TOPOLOGY = "Topology"
     GATED = "Gated"
     """Pods have scheduling gates."""

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from unisono.engine.verdict import Verdict
+from unisono.engine.verdicts.changes import Change
 
 _MAX_BYTES = 4096
 _MAX_TEXT = 1000
 _MAX_ENTRIES = 12
 _MAX_HOLDERS = 5
+_MAX_PODS = 16
 
 
 def render(verdict: Verdict) -> str:
     """One verdict as compact JSON of at most 4 KB.
 
     Keys are those of `Verdict` in camelCase: ``job, cause, message, need, have, tasksPlaceable, tasksNeeded, reasons,
-    nodes, holders [{kind, name, amounts}], suggestion, task, queue``; empty ones are left out. Amounts are in engine
-    units (CPU in milli-cores, memory in bytes, other resources in thousandths).
+    nodes, holders [{kind, name, amounts}], suggestion, change, otherwise, wouldRunAfter, pluginsOff, task, queue``;
+    empty ones are left out. Amounts are in engine units (CPU in milli-cores, memory in bytes, other resources in
+    thousandths). ``change`` is one of `unisono.engine.verdicts.changes` with its name as ``kind``, ``otherwise`` a list
+    of further ones.
     """
     value = {
         "job": verdict.job,
@@ -37,12 +42,17 @@ def render(verdict: Verdict) -> str:
             for holder in verdict.holders[:_MAX_HOLDERS]
         ],
         "suggestion": _cut(verdict.suggestion),
+        "change": _change(verdict.changes[0]) if verdict.changes else {},
+        "otherwise": [_change(change) for change in verdict.changes[1:]],
+        "wouldRunAfter": list(verdict.would_run_after[:_MAX_PODS]),
+        "wouldRunAfterCount": len(verdict.would_run_after) if len(verdict.would_run_after) > _MAX_PODS else "",
+        "pluginsOff": list(verdict.plugins_off[:_MAX_ENTRIES]),
         "task": verdict.task,
         "queue": verdict.queue,
     }
     value = {key: item for key, item in value.items() if item not in ("", {}, [])}
     # The parts that can grow are given up one by one, the least needed first.
-    for expendable in ("holders", "reasons", "have", "need"):
+    for expendable in ("otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need"):
         if len(text := _encode(value)) <= _MAX_BYTES:
             return text
         value.pop(expendable, None)
@@ -91,6 +101,15 @@ class VerdictBook:
 
 def _encode(value: Mapping[str, Any]) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _change(change: Change) -> dict[str, Any]:
+    """``{"kind": "AddNodes", "like": "n1", "count": 2}``."""
+    fields = {one.name: getattr(change, one.name) for one in dataclasses.fields(change)}
+    return {"kind": type(change).__name__} | {
+        name: dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+        for name, value in fields.items()
+    }
 
 
 def _cut(text: str) -> str:

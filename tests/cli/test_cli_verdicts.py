@@ -1,0 +1,23 @@
+"""What a verdict adds for people beyond its first facts."""
+
+from __future__ import annotations
+
+from unisono.cli.verdicts import verdict_lines
+
+
+def test_pods_that_would_have_to_go_and_plugins_that_are_off_are_named() -> None:
+    lines = verdict_lines(
+        {
+            "job": "ns/j",
+            "queue": "q",
+            "cause": "NodesFull",
+            "message": "full",
+            "wouldRunAfter": ["ns/a", "ns/b"],
+            "wouldRunAfterCount": 20,
+            "pluginsOff": ["prices"],
+        }
+    )
+    assert lines[2:] == [
+        "  or end:  ns/a, ns/b and 18 more (lower priority, or of a queue above its share)",
+        "  off:     plug-in prices failed or was too slow and was switched off for the cycle",
+    ]
