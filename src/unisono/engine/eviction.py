@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,9 +49,33 @@ class Evictions:
         self.session = cycle.session
         self.index = VictimIndex(cycle.session)
         self.pool = Pool(self.index, cycle.hooks, cycle.session.rows)
+        self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
+
+    # ---- jobs of the same shape
+
+    def known_to_fail(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> bool:
+        """A job of the same shape, better placed in the order, has got nothing since the last commit."""
+        shape = self._shape(job, tasks, rule)
+        return shape is not None and self._failed.get(shape) == self._commits()
+
+    def note_failure(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> None:
+        """The job has got nothing; the next one of its shape will not either."""
+        shape = self._shape(job, tasks, rule)
+        if shape is not None:
+            self._failed[shape] = self._commits()
+
+    def _shape(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> tuple[Any, ...] | None:
+        if not job.shape or job.places or any(task.never_preempts for task in tasks):
+            return None
+        if not self.cycle.hooks.by_shape("job_key", "starving", "pipelined", "victims", "preemptive"):
+            return None
+        return job.shape, rule
+
+    def _commits(self) -> tuple[int, int]:
+        return len(self.cycle.evicted), self.cycle.transaction.checkpoint()
 
     # ---- searching
 

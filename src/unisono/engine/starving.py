@@ -38,6 +38,8 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     hooks, mark = cycle.hooks, cycle.transaction.checkpoint()
     if hooks.has("domain_gradients") and is_bounded(cycle.session, job):
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
+    if evictions.known_to_fail(job, tasks, rule):
+        return False
     standing = Standing.of(cycle, job)
     hopeless: set[tuple[int, str]] = set()
     for task in tasks:
@@ -53,6 +55,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)
+    evictions.note_failure(job, tasks, rule)
     return False
 
 

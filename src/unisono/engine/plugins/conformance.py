@@ -23,6 +23,7 @@ class ConformancePlugin(Plugin):
 
     name = "conformance"
     protects = True
+    by_shape = True
     known_arguments: tuple[Argument, ...] = ()
 
     def victims(

@@ -9,7 +9,7 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
-from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.answers import BoolArray, FloatArray, Purpose
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
@@ -17,6 +17,7 @@ from unisono.engine.plugins.amounts import aligned, dominant_share, listed, usab
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
+    from unisono.engine.victims import VictimJobs
 
 DELTA = 1e-6
 """Shares closer than this count as equal when victims are chosen."""
@@ -43,11 +44,24 @@ class DrfPlugin(Plugin):
     def open(self, session: Session) -> None:
         """Measure the cluster once."""
         self.session = session
+        self._shares: tuple[VictimJobs, FloatArray] | None = None
         self.total = listed(usable_total(session), session.registry)
 
     def job_key(self, job: JobState) -> Key:
         """The dominant share."""
         return 0.0 if job.holds_nothing else dominant_share(listed(job.claimed, self.session.registry), self.total)
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs whose share was not smaller than the actor's with its task before anything was taken from them."""
+        if purpose is not Purpose.PREEMPT or task is None:
+            return None
+        registry = self.session.registry
+        wanted = aligned(actor.claimed, registry) + aligned(task.pod_class.vector, registry)
+        mine = dominant_share(wanted.tolist(), self.total)
+        if self._shares is None or self._shares[0] is not jobs:
+            shares = [dominant_share(listed(job.claimed, registry), self.total) for job in jobs.states]
+            self._shares = jobs, np.array(shares, dtype=np.float64)
+        return np.asarray(self._shares[1] >= mine - DELTA)
 
     def victims(
         self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose

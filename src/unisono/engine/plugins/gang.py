@@ -20,6 +20,7 @@ from unisono.engine.verdict import Cause
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
     from unisono.engine.topology.groups import SubGroup
+    from unisono.engine.victims import VictimJobs
 
 _PLACED = (*READY_STATES, TaskStatus.PIPELINED)
 
@@ -138,6 +139,10 @@ class GangPlugin(Plugin):
             return []
         have = Counter(group.policy for group in groups_of(self.session, job))
         return [(policy, have[at]) for at, policy in enumerate(policies) if have[at] < policy.minimum]
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs that held more than their minimum when the action began: evictions only make it less."""
+        return np.asarray(jobs.spare > 0) if purpose in (Purpose.PREEMPT, Purpose.RECLAIM) else None
 
     def _spare(self, task: Task, taken: Counter[tuple[str, str]]) -> bool:
         job = self.session.job(task.job)

@@ -15,6 +15,7 @@ from unisono.engine.plugin import Key, Plugin
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
     from unisono.engine.topology.groups import SubGroup
+    from unisono.engine.victims import VictimJobs
 
 
 class PriorityPlugin(Plugin):
@@ -53,6 +54,16 @@ class PriorityPlugin(Plugin):
         if purpose not in (Purpose.PREEMPT, Purpose.GANG_PREEMPT):
             return None
         return np.array([self._lower(actor, task, other) for other in candidates], dtype=np.bool_)
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs of lower priority, and the actor's own."""
+        if purpose not in (Purpose.PREEMPT, Purpose.GANG_PREEMPT):
+            return None
+        lower = np.asarray(jobs.priority < actor.priority)
+        own = jobs.number.get(actor.key)
+        if own is not None:
+            lower[own] = True
+        return lower
 
     def _lower(self, actor: JobState, task: Task | None, other: Task) -> bool:
         if other.job == actor.key:

@@ -33,6 +33,7 @@ from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.victims import VictimJobs
 
 
 class ProportionPlugin(Plugin):
@@ -224,6 +225,18 @@ class ProportionPlugin(Plugin):
                 held[job.queue.name] = amounts - aligned(other.pod_class.vector, self.registry)
                 chosen[index] = True
         return chosen
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs of queues that hold more than their share of something."""
+        if purpose is not Purpose.RECLAIM:
+            return None
+        above = np.array([self._above(queue) for queue in jobs.queues], dtype=np.bool_)
+        return np.asarray(above[jobs.queue])
+
+    def _above(self, queue: QueueState) -> bool:
+        deserved = self.deserved.get(queue.name)
+        held = listed(queue.claimed, self.registry)
+        return deserved is not None and any(mine > share for mine, share in zip(held, deserved, strict=True))
 
 
 def _closed(queue: QueueState) -> Refusal:
