@@ -24,7 +24,7 @@ EVICTION_HOOKS = {"starving", "preemptive", "shuffled"} | {hook for hook in HOOK
 CLAIM_HOOKS = {"preparations"}
 """Asked only about pods with claims for volumes or devices."""
 
-SHORTCUTS = {"admissible", "underused"}
+SHORTCUTS = {"admissible", "filter_at", "score_at", "underused"}
 """Asked only in support of another hook that the same plug-in answers."""
 
 

@@ -90,6 +90,8 @@ class PodClass:
         notes: those of the pod's annotations that choose devices or CPUs, see `relevant_notes`.
         images: image names of all containers and image volumes, normalised, once per mention.
         base: the class of the spec alone; answers that depend on spec and nodes only are the same for both.
+        kin: classes that differ in amounts, ports and ties only share it: where such pods may go and which nodes they
+            prefer is the same.
         terms: affinity and spread terms.
         matched: ids of the selectors (of anybody's terms) that select the pod.
         volumes: keys of the PersistentVolumeClaims that it mounts.
@@ -109,6 +111,7 @@ class PodClass:
         "id",
         "images",
         "init_containers",
+        "kin",
         "matched",
         "node_selector",
         "nonzero",
@@ -146,6 +149,7 @@ class PodClass:
         self.notes: Mapping[str, str] = notes or {}
         self.images: tuple[str, ...] = _images(spec)
         self.base: PodClass = self
+        self.kin = number
         self.terms: PodTerms = NO_TERMS
         self.matched: Match = frozenset()
         self.volumes: tuple[str, ...] = ()
@@ -179,13 +183,14 @@ class PodClass:
 class PodClasses:
     """Interns specs; classes are kept for the life of the state, so results cached by class id stay valid."""
 
-    __slots__ = ("_by_key", "_by_ties", "all", "registry", "selectors")
+    __slots__ = ("_by_key", "_by_kin", "_by_ties", "all", "registry", "selectors")
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry
         self.selectors = SelectorBook()
         self.all: list[PodClass] = []
         self._by_key: dict[bytes, PodClass] = {}
+        self._by_kin: dict[bytes, int] = {}
         self._by_ties: dict[tuple[int, Ties], PodClass] = {}
 
     def intern(self, spec: PodSpec, annotations: Mapping[str, str] | None = None, namespace: str = "") -> PodClass:
@@ -195,6 +200,8 @@ class PodClasses:
         found = self._by_key.get(key)
         if found is None:
             found = self._by_key[key] = PodClass(len(self.all), spec, self.registry, notes)
+            kin = _ENCODER.encode((_constraints(spec), notes))
+            found.kin = self._by_kin.setdefault(kin, len(self._by_kin))
             self.all.append(found)
         return found
 
@@ -230,6 +237,20 @@ def _relevant(spec: PodSpec) -> tuple[Any, ...]:
         spec.topology_spread_constraints,
         spec.host_network,
         _images(spec),
+    )
+
+
+def _constraints(spec: PodSpec) -> tuple[Any, ...]:
+    """What of a spec chooses nodes by what they are, whatever the pod requests."""
+    return (
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.host_network,
+        _images(spec),
+        len(spec.containers or ()),
+        len(spec.init_containers or ()),
     )
 
 

@@ -54,6 +54,8 @@ class Alike:
         first = next(iter(jobs.ahead(self._fresh, 1)), None)
         if first is None or not self._shared() or self._known(first.shape) is not None:
             return False
+        if len(jobs.ahead(lambda job: job.shape == first.shape, 2)) < 2:
+            return False
         size, sample = first.size, next(iter(first.record.pending.values()))
         if max(hooks.missing(first), 1) < size:  # it would start with a part, and come back for the rest
             return False

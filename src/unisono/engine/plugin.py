@@ -14,19 +14,24 @@ enqueueable           job_enqueued                                           a `
                                                                              PERMIT admits and ends the walk; all
                                                                              abstain: admitted
 enqueued              job_enqueued                                           all called
+admissible            job_enqueued                                           minimum of the first tier of enqueueable
+enqueued_alike        job_enqueued                                           all called, instead of enqueued
 pipelined             job_pipelined                                          as enqueueable
 valid                 (always on)                                            first `Refusal` wins
 ready                 job_ready                                              and
 starving              job_starving                                           and, within the first tier that has any
 overused              overused                                               first `Refusal` wins
+underused             overused                                               minimum
 allocatable           allocatable                                            first `Refusal` wins
 headroom              allocatable                                            minimum
 preemptive            preemptive                                             first `Refusal` wins
 prefilter             predicate                                              first `Reason` stops
 static_filter         predicate                                              or (any veto refuses the node)
 filter                predicate                                              or
+filter_at             predicate                                              or
 static_score          node_order                                             sum
 score                 node_order                                             sum
+score_at              node_order                                             sum
 domain_filter         predicate                                              or
 batch_score           node_order                                             sum
 victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
@@ -91,7 +96,7 @@ if TYPE_CHECKING:
     from unisono.engine.session import JobState, QueueState, Session
     from unisono.engine.topology.groups import SubGroup
     from unisono.engine.victims import VictimJobs
-    from unisono.engine.view import NodeView
+    from unisono.engine.view import NodeAt, NodeView
 
 Key = Any
 """Anything that compares with ``<`` among answers of the same hook: a number, or a tuple of numbers."""
@@ -105,6 +110,9 @@ class Plugin:
         reach: how far a placement changes ``filter`` and ``score``: ROW unless the class says otherwise.
         scope: what ``filter``, ``score``, ``static_filter``, ``static_score`` depend on besides pod class and nodes.
         momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
+        static_by_kin: ``static_filter`` and ``static_score`` look at nothing of a class that its kin (``PodClass.kin``)
+            has not in common: not at what it requests, its ports, volumes and devices. False is always right, and
+            slower where pods request many different amounts.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
         pure: ``filter`` and ``score`` depend on nothing but the pod class (and scope) and the arrays of the view, not
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
@@ -128,6 +136,7 @@ class Plugin:
     pure: ClassVar[bool] = True
     momentary: ClassVar[bool] = False
     by_shape: ClassVar[bool] = False
+    static_by_kin: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     order_reach: ClassVar[Reach] = Reach.ROW
 
@@ -314,6 +323,18 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def filter_at(self, pod_class: PodClass, node: NodeAt) -> bool:
+        """Whether ``filter`` refuses a node, as one question in plain numbers.
+
+        Only an optimisation, for pure plug-ins: after a placement one node is looked at again. Must agree with
+        ``filter``; the engine uses it only where every plug-in concerned has it (and ``score_at``).
+        """
+        raise NotImplementedError
+
+    def score_at(self, pod_class: PodClass, node: NodeAt) -> float | None:
+        """What ``score`` answers for a node, as one question in plain numbers; exactly the same number."""
+        raise NotImplementedError
+
     # ---- victims
 
     def victims(
@@ -439,6 +460,8 @@ HOOK_FLAGS: dict[str, str] = {
     "prefilter": "predicate",
     "static_filter": "predicate",
     "filter": "predicate",
+    "filter_at": "predicate",
+    "score_at": "node_order",
     "static_score": "node_order",
     "score": "node_order",
     "domain_filter": "predicate",

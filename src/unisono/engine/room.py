@@ -21,6 +21,7 @@ class RoomTable(CandidateTable):
 
     def __init__(self, pod_class: PodClass, session: Session, hooks: Hooks, static: StaticResult) -> None:
         super().__init__(Demand(pod_class, future=True), session, hooks, static)
+        self.single = None  # which looks at resources
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
         """Everywhere."""

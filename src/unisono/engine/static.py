@@ -60,7 +60,7 @@ class StaticResults:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
-        self.kept: dict[int, StaticResult] = {}
+        self.kept: dict[tuple[bool, int], StaticResult] = {}
 
     @classmethod
     def of(cls, session: Session, config: SchedulerConfig) -> StaticResults:
@@ -79,7 +79,7 @@ class StaticResults:
         wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in _static_plugins(hooks))
         if wide or hooks.failed:
             return _ask(pod_class, session.nodes, table, hooks)
-        found = self.kept.get(pod_class.base.id)
+        found = self.kept.get(_key(pod_class, hooks))
         if found is not None and found.layout == table.layout:
             current = found.generation == table.generation
             if found.images != table.images_known(pod_class.images):
@@ -91,8 +91,14 @@ class StaticResults:
     def _fresh(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
         fresh = _ask(pod_class, session.nodes, session.snapshot.nodes, hooks)
         if not hooks.failed:
-            self.kept[pod_class.base.id] = fresh
+            self.kept[_key(pod_class, hooks)] = fresh
         return fresh
+
+
+def _key(pod_class: PodClass, hooks: Hooks) -> tuple[bool, int]:
+    """Whose answers hold for a class: those for its kin, where every plug-in looks at nothing else."""
+    by_kin = all(plugin.static_by_kin for plugin in _static_plugins(hooks))
+    return by_kin, pod_class.kin if by_kin else pod_class.base.id
 
 
 def _static_plugins(hooks: Hooks) -> list[Plugin]:

@@ -19,6 +19,7 @@ from unisono.engine.hooks import Hooks
 from unisono.engine.layer import Layer
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
+from unisono.engine.single import Single
 from unisono.engine.static import StaticResult, StaticResults
 from unisono.engine.view import NodeView
 
@@ -27,7 +28,10 @@ CHAIN = 8
 """How many placements ahead a miss of the memo is filled, per node."""
 FRONT = 8
 """On how many of the best nodes."""
+FEW = 12
+"""Up to so many nodes are looked at one by one, where plug-ins can do that."""
 _STEPS = np.arange(CHAIN, dtype=np.int64)
+_REPEATED = np.tile(_STEPS, FRONT + 1)
 
 
 @dataclass(slots=True)
@@ -72,6 +76,9 @@ class CandidateTable:
         self.tracked = [
             score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
         ]
+        self.single = (
+            Single.of(pod_class, session, hooks, self.silent, future=demand.future) if self.batchable else None
+        )
         self.memo: dict[bytes, float] = {}
         self.layer = Layer.of(pod_class, session, hooks, self.heeds)
         self.generation = hooks.generation
@@ -142,7 +149,10 @@ class CandidateTable:
                 misses.append(column)
             else:
                 moved |= self._set(column, value)
-        if misses:
+        if self.single is not None and len(misses) <= FEW:
+            for column in misses:
+                moved |= self._set(column, self._look(column, matrix[:, column].tobytes()))
+        elif misses:
             where = np.array(misses, dtype=np.intp)
             values = self._evaluate(self.session.part(where)).tolist()
             for column, value in zip(misses, values, strict=True):
@@ -203,9 +213,10 @@ class CandidateTable:
             state = matrix[:, column]
             state += change
             columns.append(column)
-            value = memo.get(state.tobytes())
+            key = state.tobytes()
+            value = memo.get(key)
             if value is None:
-                value = self._look_ahead(column)
+                value = self._look(column, key)
             dynamic[column] = value
             total[column] = value + points[column]
             if value == NOWHERE and self.tracked:
@@ -215,6 +226,17 @@ class CandidateTable:
         self.session.touched.extend(columns)
         self.seen = len(self.session.touched)
         return columns
+
+    def _look(self, column: int, key: bytes) -> float:
+        """The score of a node as it is now, of which ``key`` are the amounts; goes into the memo."""
+        if self.single is not None:
+            try:
+                value = self.memo[key] = self.single.value(column)
+            except Exception:  # the vector pass finds out which plug-in it was, and switches it off
+                self.single = None
+            else:
+                return value
+        return self._look_ahead(column)
 
     def _look_ahead(self, column: int) -> float:
         """Fill the memo for what is likely to be asked next; returns the score of ``column`` as it is now.
@@ -228,7 +250,7 @@ class CandidateTable:
         base = matrix[:, where]
         base[:, 1:] += change[:, None]  # the rivals' scores matter once they have been chosen
         states = (base[:, :, None] + change[:, None, None] * _STEPS).reshape(len(matrix), -1)
-        steps = np.tile(_STEPS, len(where))
+        steps = _REPEATED[: len(where) * CHAIN]
         values = self._evaluate(self.session.view(np.repeat(where, CHAIN), states, steps)).tolist()
         keys = np.ascontiguousarray(states.T)
         memo = self.memo

@@ -15,6 +15,24 @@ from unisono.engine.answers import BoolArray
 PortCheck = Callable[[PodClass, npt.NDArray[np.intp]], BoolArray]
 
 
+class NodeAt:
+    """One node in plain numbers, for questions about one at a time; see `NodeView` for what the rows hold."""
+
+    __slots__ = ("allocatable", "future", "nonzero", "pipelined", "releasing", "used")
+
+    def __init__(self, column: list[int], rows: int, *, future: bool) -> None:
+        self.allocatable = column[:rows]
+        self.used = column[rows : 2 * rows]
+        self.releasing = column[2 * rows : 3 * rows]
+        self.pipelined = column[3 * rows : 4 * rows]
+        self.nonzero = column[4 * rows :]
+        self.future = future
+
+    def future_idle_of(self, row: int) -> int:
+        """Allocatable less used, plus releasing less pipelined."""
+        return self.allocatable[row] - self.used[row] + self.releasing[row] - self.pipelined[row]
+
+
 class NodeView:
     """``M`` nodes; read only. Column ``i`` of every array is the node ``columns[i]`` of the table.
 
@@ -68,6 +86,10 @@ class NodeView:
     def future_idle(self) -> Matrix:
         """``[R, M]`` idle plus releasing less pipelined."""
         return self.allocatable - self.used + self.releasing - self.pipelined
+
+    def future_idle_of(self, row: int) -> Vector:
+        """``[M]`` one row of `future_idle`."""
+        return self.allocatable[row] - self.used[row] + self.releasing[row] - self.pipelined[row]
 
     @property
     def pods(self) -> Vector:

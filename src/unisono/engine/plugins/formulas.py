@@ -18,8 +18,7 @@ MAX_SCORE = 100
 
 def least_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
     """Weighted mean over resources of the free share in percent; a resource the node lacks is left out."""
-    safe = np.maximum(allocatable, 1)
-    free = np.where(requested > allocatable, 0, (allocatable - requested) * MAX_SCORE // safe)
+    free = np.maximum(allocatable - requested, 0) * MAX_SCORE // np.maximum(allocatable, 1)
     return _weighted_mean(free, allocatable, weights)
 
 
@@ -30,6 +29,12 @@ def most_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
 
 
 def _weighted_mean(scores: Ints, allocatable: Ints, weights: Ints) -> Ints:
+    if allocatable.all():
+        total = int(weights.sum())
+        mean = scores[0] * weights[0]
+        for score, weight in zip(scores[1:], weights[1:], strict=True):
+            mean = mean + score * weight
+        return np.asarray(mean // max(total, 1), dtype=np.int64)
     weight = np.where(allocatable != 0, weights[:, None], 0)
     return np.asarray((scores * weight).sum(axis=0) // np.maximum(weight.sum(axis=0), 1), dtype=np.int64)
 
@@ -39,6 +44,9 @@ def balance(requested: Ints, allocatable: Ints) -> Ints:
 
     The deviation is half the distance for two resources, the population's standard deviation for more, else 0.
     """
+    if len(allocatable) == 2 and allocatable.all():  # the usual case, with a tenth of the passes
+        used = np.minimum(requested / allocatable, 1.0)
+        return np.asarray(((1.0 - np.abs(used[0] - used[1]) / 2) * MAX_SCORE).astype(np.int64))
     present = allocatable != 0
     fraction = np.where(present, np.minimum(1.0, requested / np.maximum(allocatable, 1)), 0.0)
     count = present.sum(axis=0)
@@ -69,6 +77,9 @@ def binpack(request: Ints, used: Ints, allocatable: Ints, weights: Ints) -> Floa
     if total <= 0:
         return np.zeros(used.shape[1], dtype=np.float64)
     after = used + request[:, None]
+    if allocatable.all():
+        parts = weights[:, None] * after / allocatable
+        return np.where((after > allocatable).any(axis=0), 0.0, parts.sum(axis=0) / total * MAX_SCORE)
     share = np.where(allocatable > 0, weights[:, None] * after / np.maximum(allocatable, 1), 0.0)
     overflow = ((after > allocatable) & (allocatable > 0)).any(axis=0)
     return np.where(overflow, 0.0, share.sum(axis=0) / total * MAX_SCORE)

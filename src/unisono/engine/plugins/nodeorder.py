@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
+from unisono.engine.plugins import formulas_at
 from unisono.engine.plugins.formulas import balanced_allocation, least_allocated, most_allocated
 from unisono.engine.plugins.images import image_locality
 from unisono.engine.plugins.interpod import InterPodScore
@@ -19,7 +21,7 @@ from unisono.engine.plugins.node_selectors import match_term
 from unisono.engine.plugins.spread import SpreadScore
 from unisono.engine.plugins.taints import discouraging, per_node
 from unisono.engine.session import Session
-from unisono.engine.view import NodeView
+from unisono.engine.view import NodeAt, NodeView
 
 _LEAST = Argument("leastrequested.weight", "int", 1, "prefers nodes with much free cpu and memory")
 _MOST = Argument("mostrequested.weight", "int", 0, "prefers nodes with little free cpu and memory")
@@ -31,6 +33,7 @@ _IMAGES = Argument("imagelocality.weight", "int", 1, "images that a node already
 _SPREAD = Argument("podtopologyspread.weight", "int", 2, "topology spread with ScheduleAnyway")
 
 GPU = "nvidia.com/gpu"
+_BOTH = slice(CPU, MEMORY + 1)
 _EVEN = np.array([1, 1], dtype=np.int64)
 
 
@@ -38,6 +41,7 @@ class NodeOrderPlugin(Plugin):
     """Prefers nodes by free resources, balance, preferred affinity and preferred taints."""
 
     name = "nodeorder"
+    static_by_kin = True
     known_arguments = (
         _LEAST,
         _MOST,
@@ -55,6 +59,7 @@ class NodeOrderPlugin(Plugin):
     def open(self, session: Session) -> None:
         """Nothing is computed before it is asked for."""
         self.session = session
+        self._demands: dict[int, tuple[list[int], list[int], list[int]]] = {}
         self._batches: dict[int, list[tuple[int, BatchScore]]] = {}
 
     def static_score(self, pod_class: PodClass, nodes: NodeView) -> Sequence[RawScore]:
@@ -79,25 +84,58 @@ class NodeOrderPlugin(Plugin):
             scores.append(RawScore(present, weight))
         return scores
 
+    @cached_property
+    def _weights(self) -> tuple[int, int, int]:
+        return self._weight(_LEAST), self._weight(_MOST), self._weight(_BALANCED)
+
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
         """Requested resources and balance, as if the pod were on each node."""
-        least, most, balanced = self._weight(_LEAST), self._weight(_MOST), self._weight(_BALANCED)
+        least, most, balanced = self._weights
         points = np.zeros(nodes.size, dtype=np.float64)
-        allocatable = nodes.allocatable[[CPU, MEMORY]]
+        allocatable = nodes.allocatable[_BOTH]
         if least or most:
             # kube-scheduler scores with 100m and 200Mi for containers that state nothing, placed pods included
-            coming = nodes.pipelined[[CPU, MEMORY]] - nodes.releasing[[CPU, MEMORY]]
+            coming = nodes.pipelined[_BOTH] - nodes.releasing[_BOTH]
             requested = nodes.nonzero + coming + np.asarray(pod_class.nonzero)[:, None]
             if least:
                 points += least * least_allocated(requested, allocatable, _EVEN)
             if most:
                 points += most * most_allocated(requested, allocatable, _EVEN)
         if balanced:
-            rows = _balanced_rows(pod_class, nodes)
+            rows = _balanced_rows(pod_class, nodes.row(GPU))
             if rows:
-                before = nodes.used[rows] - nodes.releasing[rows] + nodes.pipelined[rows]
-                after = before + pod_class.vector[rows][:, None]
-                points += balanced * balanced_allocation(before, after, nodes.allocatable[rows])
+                part = _BOTH if rows == [CPU, MEMORY] else rows
+                before = nodes.used[part] - nodes.releasing[part] + nodes.pipelined[part]
+                after = before + pod_class.vector[part][:, None]
+                points += balanced * balanced_allocation(before, after, nodes.allocatable[part])
+        return points if least or most or balanced else None
+
+    def score_at(self, pod_class: PodClass, node: NodeAt) -> float | None:
+        """The same for one node."""
+        least, most, balanced = self._weights
+        demand = self._demands.get(pod_class.id)
+        if demand is None:
+            rows = _balanced_rows(pod_class, self.session.registry.find(GPU))
+            demand = self._demands[pod_class.id] = (
+                np.asarray(pod_class.nonzero).tolist(),
+                pod_class.vector.tolist(),
+                rows,
+            )
+        nonzero, vector, rows = demand
+        points = 0.0
+        if least or most:
+            moved = [
+                coming - leaving for coming, leaving in zip(node.pipelined[_BOTH], node.releasing[_BOTH], strict=True)
+            ]
+            requested = [held + more + own for held, more, own in zip(node.nonzero, moved, nonzero, strict=True)]
+            if least:
+                points += least * formulas_at.least_allocated(requested, node.allocatable[_BOTH], (1, 1))
+            if most:
+                points += most * formulas_at.most_allocated(requested, node.allocatable[_BOTH], (1, 1))
+        if balanced and rows:
+            before = [node.used[row] - node.releasing[row] + node.pipelined[row] for row in rows]
+            after = [held + vector[row] for held, row in zip(before, rows, strict=True)]
+            points += balanced * formulas_at.balanced_allocation(before, after, [node.allocatable[row] for row in rows])
         return points if least or most or balanced else None
 
     # ---- what depends on other pods
@@ -140,10 +178,9 @@ class BatchScore(Protocol):
         ...
 
 
-def _balanced_rows(pod_class: PodClass, nodes: NodeView) -> list[int]:
+def _balanced_rows(pod_class: PodClass, gpu: int | None) -> list[int]:
     """cpu, memory, and GPUs where the pod asks for some; none when it asks for nothing of these."""
     rows = [CPU, MEMORY]
-    gpu = nodes.row(GPU)
     if gpu is not None and gpu < len(pod_class.vector) and pod_class.vector[gpu] > 0:
         rows.append(gpu)
     return rows if pod_class.vector[rows].any() else []

@@ -24,7 +24,7 @@ from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, re
 from unisono.engine.plugins.volumes import VolumeFilter, VolumeLedger
 from unisono.engine.session import JobState, Session
 from unisono.engine.verdict import Cause
-from unisono.engine.view import NodeView
+from unisono.engine.view import NodeAt, NodeView
 
 POD_COUNT = Reason("node(s) pod number exceeded", cause=Cause.NODES_FULL)
 CORDONED = Reason("node(s) were unschedulable", unresolvable=True)
@@ -57,6 +57,7 @@ class PredicatesPlugin(Plugin):
     """Node filters that follow from spec, labels, taints and ports."""
 
     name = "predicates"
+    static_by_kin = True
     known_arguments = (
         _NODE_AFFINITY,
         _NODE_PORTS,
@@ -99,11 +100,15 @@ class PredicatesPlugin(Plugin):
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Pod count and host ports."""
-        full = nodes.future_idle[PODS] <= 0  # what must be free now is the engine's own check
+        full = nodes.future_idle_of(PODS) <= 0  # what must be free now is the engine's own check
         vetoes = [Veto(full, POD_COUNT)]
         if pod_class.host_ports and argument_value(_NODE_PORTS, self.arguments):
             vetoes.append(Veto(nodes.port_conflicts(pod_class), PORTS))
         return vetoes
+
+    def filter_at(self, pod_class: PodClass, node: NodeAt) -> bool:
+        """Pod count; a class with host ports is not pure."""
+        return node.future_idle_of(PODS) <= 0
 
     # ---- what depends on other pods
 
