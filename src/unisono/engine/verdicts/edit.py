@@ -106,6 +106,7 @@ class Edit:
         if fresh is None:
             fresh = copy(old)
             fresh.id = len(self.origin.classes) + len(self._classes)
+            fresh.kin = -1 - fresh.id  # of no other
             for name, value in changed.items():
                 setattr(fresh, name, value)
             if old.base is old:
