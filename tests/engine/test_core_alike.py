@@ -122,6 +122,7 @@ def test_a_gang_that_found_no_place_speaks_for_all_of_its_shape(monkeypatch: pyt
 
     monkeypatch.setattr(Alike, "fail", fail)
     decisions = schedule(cluster(node("n", cpu=3), [gang(f"j{number}", 4) for number in range(20)]), GANG)
+    # What follows are trials of suggestions, each a small cycle of its own.
     assert told[:20] == [False] + 19 * [True]
     assert {verdict.cause for verdict in decisions.verdicts.values()} == {Cause.TOO_LARGE}
     assert {verdict.task for verdict in decisions.verdicts.values()} == {f"ns/j{n}-w-3" for n in range(20)}
