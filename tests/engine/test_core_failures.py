@@ -18,11 +18,14 @@ from unisono.engine.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 
-EVICTION_HOOKS = {"starving", "preemptive", "shuffled"} | {hook for hook in HOOK_FLAGS if hook.startswith("victim")}
+EVICTION_HOOKS = {"starving", "preemptive", "shuffled", "retained"} | {hook for hook in HOOK_FLAGS if hook.startswith("victim")}
 """Asked by actions that this cycle does not run."""
 
 CLAIM_HOOKS = {"preparations"}
 """Asked only about pods with claims for volumes or devices."""
+
+TOPOLOGY_HOOKS = {"domain_gradients", "domain_points"} | {hook for hook in HOOK_FLAGS if hook.startswith("group_")}
+"""Asked only about jobs with network topology or sub-groups."""
 
 SHORTCUTS = {"admissible", "filter_at", "score_at", "underused"}
 """Asked only in support of another hook that the same plug-in answers."""
@@ -41,7 +44,7 @@ def test_a_plugin_that_raises_is_switched_off_and_the_cycle_goes_on(hook: str) -
     state = cluster(nodes(2, cpu=2), gang("a", 2, phase="Pending", min_resources=True), gang("b", 9), gang("c", 1))
     decisions = schedule(state, settings, plugins={"broken": raising(hook)})
     assert bound_per_job(decisions) == {"a": 2, "c": 1}
-    asked = hook not in EVICTION_HOOKS | SHORTCUTS | CLAIM_HOOKS
+    asked = hook not in EVICTION_HOOKS | SHORTCUTS | CLAIM_HOOKS | TOPOLOGY_HOOKS
     assert [v.subject for v in decisions.violations] == (["plug-in broken"] if asked else [])
 
 
@@ -86,7 +89,7 @@ def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: p
 
 def test_a_partial_gang_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hooks, "ready", lambda self, job: job.ready_count > 0)
-    monkeypatch.setattr(placing, "_worth_going_on", lambda cycle, job: False)
+    monkeypatch.setattr(placing, "worth_going_on", lambda cycle, job: False)
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2), gang("other", 1, cpu=0, created=1)))
     assert "j" not in bound_per_job(decisions)
     assert decisions.violations[0].message.endswith("below minMember 2")

@@ -155,10 +155,11 @@ def test_static_answers_are_kept_and_asked_again_for_changed_nodes_only() -> Non
 
     assert reasons() == {"Insufficient cpu": 4}
     assert reasons() == {"Insufficient cpu": 4}
-    assert Counting.asked == [4]
+    # Trials of suggestions look at other clusters, with a node more.
+    assert [size for size in Counting.asked if size != 5] == [4]
     state.apply("MODIFIED", kind_of(node("n001")), node("n001", cpu=1, labels={"bad": "yes"}))
     assert reasons() == {"Insufficient cpu": 3, "bad": 1}
-    assert Counting.asked == [4, 1]
+    assert [size for size in Counting.asked if size != 5] == [4, 1]
     state.apply("ADDED", kind_of(node("n009")), node("n009", cpu=1))
     assert reasons() == {"Insufficient cpu": 4, "bad": 1}
     assert Counting.asked == [4, 1, 5]

@@ -49,7 +49,8 @@ def test_built_in_names_are_volcanos() -> None:
 def test_every_built_in_plugin_declares_its_arguments_and_can_be_made() -> None:
     for name in plugin_names():
         assert arguments_of(name) is not None
-        assert create(PluginConfig(name)).name == name
+        if name != "extender":  # it is made with a transport: test_plugins_extender.py
+            assert create(PluginConfig(name)).name == name
 
 
 def test_a_class_of_a_module_takes_part_in_a_cycle() -> None:
