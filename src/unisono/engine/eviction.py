@@ -19,6 +19,7 @@ from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import FloatArray
 from unisono.engine.cycle import Cycle
+from unisono.engine.deadends import DeadEnds
 from unisono.engine.freeable import Among, Freeable, Pool, Rule
 from unisono.engine.job_state import JobState
 from unisono.engine.room import NOWHERE, RoomTable
@@ -49,6 +50,7 @@ class Evictions:
         self.session = cycle.session
         self.index = VictimIndex(cycle.session)
         self.pool = Pool(self.index, cycle.hooks, cycle.session.rows)
+        self._dead = DeadEnds(cycle.session.nodes.size)
         self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
@@ -62,7 +64,8 @@ class Evictions:
         return shape is not None and self._failed.get(shape) == self._commits()
 
     def note_failure(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> None:
-        """The job has got nothing; the next one of its shape will not either."""
+        """The job has got nothing, what it took was taken back; the next one of its shape will get nothing either."""
+        self._dead.clear()
         shape = self._shape(job, tasks, rule)
         if shape is not None:
             self._failed[shape] = self._commits()
@@ -86,6 +89,9 @@ class Evictions:
             return False
         freeable = self.pool.of(standing.job, task, rule)
         points = self._points(task, freeable, rule)
+        actor = standing.job
+        key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule)
+        points[self._dead.of(key, actor.waiting_count, self.session.touched)] = NOWHERE
         tried: list[tuple[Cost, int]] = []
         while True:
             column = int(points.argmax())
@@ -95,6 +101,7 @@ class Evictions:
             mark = self.cycle.transaction.checkpoint()
             victims = self._take(standing, task, column, rule, freeable)
             if victims is None:
+                self._dead.add(actor.waiting_count, column)
                 continue
             if not rule.compared or not victims:
                 return True
