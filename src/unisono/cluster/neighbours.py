@@ -45,7 +45,10 @@ class Neighbours:
 
     def add(self, task: Task) -> None:
         """A pod is known now."""
-        self._index(task, present=True)
+        if self._watched:
+            self._index(task, present=True)
+        if task.pod_class.base is task.pod_class:  # nothing ties it to others
+            return
         self._count(task, 1)
         for held in task.pod_class.terms.held:
             self.held_by.setdefault(held.term.selector, {})[held] = None

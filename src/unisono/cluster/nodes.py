@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from sys import intern
 
@@ -146,11 +146,11 @@ class NodeTable:
         """Names of all nodes that have been seen and not deleted, settled or not."""
         return list(self._wanted)
 
-    def settle(self, moved_in: Callable[[str], None]) -> None:
+    def settle(self, moved_in: Callable[[list[str]], None]) -> None:
         """Lay the arrays out for the present set of nodes.
 
         Args:
-            moved_in: called with the name of each node that is new, to add its pods with `occupy`.
+            moved_in: called with the names of nodes that are new, to add their pods with `occupy_all`.
 
         """
         if not self._stale:
@@ -173,9 +173,7 @@ class NodeTable:
             to, origin = (np.array(part, dtype=np.intp) for part in zip(*kept, strict=True))
             for new, before in zip((self.used, self.releasing, self.nonzero), old, strict=True):
                 new[: len(before), to] = before[:, origin]
-        for name in self.names:
-            if name not in old_index:
-                moved_in(name)
+        moved_in([name for name in self.names if name not in old_index])
 
     def occupy(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
         """Add (``sign`` 1) or take away (-1) one pod; a node that is unknown or not settled yet is left alone."""
@@ -189,6 +187,18 @@ class NodeTable:
         self.nonzero[:, row] += sign * pod_class.nonzero
         if releasing:
             self.releasing[: len(vector), row] += sign * vector
+
+    def occupy_all(self, names: Sequence[str], pod_class: PodClass, *, releasing: bool) -> None:
+        """Add pods of one class, one on each entry of ``names``, in one pass: for state that is built from lists."""
+        numbers = np.bincount([self.index[name] for name in names], minlength=len(self.names)).astype(np.int64)
+        vector = pod_class.vector
+        if len(vector) > len(self.used):
+            self.widen()
+        for row in pod_class.rows.tolist():
+            self.used[row] += vector[row] * numbers
+            if releasing:
+                self.releasing[row] += vector[row] * numbers
+        self.nonzero += pod_class.nonzero[:, None] * numbers
 
     def widen(self) -> None:
         """Give every array as many rows as the registry has."""

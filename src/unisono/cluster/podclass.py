@@ -227,8 +227,8 @@ class PodClasses:
 def _relevant(spec: PodSpec) -> tuple[Any, ...]:
     """Everything of a spec that placement may depend on, cheap to encode."""
     return (
-        [(c.resources, c.ports) for c in spec.containers or ()],
-        [(c.resources, c.ports, c.restart_policy) for c in spec.init_containers or ()],
+        [(c.resources, c.ports, c.image) for c in spec.containers or ()],
+        [(c.resources, c.ports, c.image, c.restart_policy) for c in spec.init_containers or ()],
         spec.resources,
         spec.overhead,
         spec.node_selector,
@@ -236,7 +236,7 @@ def _relevant(spec: PodSpec) -> tuple[Any, ...]:
         spec.tolerations,
         spec.topology_spread_constraints,
         spec.host_network,
-        _images(spec),
+        [v.image.reference for v in spec.volumes if v.image is not None] if spec.volumes else (),
     )
 
 

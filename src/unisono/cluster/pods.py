@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from sys import intern
 
 from unisono.api import keys
@@ -13,7 +14,6 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 
-GROUP_NAME = (keys.GROUP_NAME, keys.GROUP_NAME_OF_VOLCANO)
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 PREEMPTABLE = "volcano.sh/preemptable"
@@ -24,17 +24,21 @@ _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FINISHED = {"Succeeded": TaskStatus.SUCCEEDED, "Failed": TaskStatus.FAILED, "Unknown": TaskStatus.UNKNOWN}
 
 
+_seconds = lru_cache(maxsize=4096)(parse_time)
+"""Pods of one job are made within a second or two, and many jobs at once."""
+
+
 def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> Task:
     """The record of a pod; whether its job, queue or node exist does not matter."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING
     task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes))
-    group = next((annotations[key] for key in GROUP_NAME if annotations.get(key)), "")
+    group = annotations.get(keys.GROUP_NAME) or annotations.get(keys.GROUP_NAME_OF_VOLCANO)
     task.job = f"{task.namespace}/{group}" if group else ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""
     task.priority = _priority(annotations, spec.priority)
     task.priority_class_name = spec.priority_class_name or ""
-    task.created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
+    task.created = _seconds(meta.creation_timestamp) if meta.creation_timestamp else 0.0
     task.ordinal = _ordinal(meta.name)
     task.node = spec.node_name or ""
     task.status = _status(status.phase or "Pending", task.node, deleting=meta.deletion_timestamp is not None)
@@ -53,7 +57,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
             task.told = (intern(condition.reason or ""), intern(condition.message or ""))
         elif condition.status == "True":
             scheduled = condition.last_transition_time or scheduled
-    task.since = parse_time(scheduled) if scheduled and task.node else 0.0
+    task.since = _seconds(scheduled) if scheduled and task.node else 0.0
     return task
 
 

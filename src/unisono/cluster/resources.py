@@ -79,8 +79,13 @@ def fitted(vector: Vector, size: int) -> Vector:
 
 def add(total: Vector, vector: Vector, sign: int = 1) -> Vector:
     """``total + sign * vector``, in place where ``total`` is long enough; returns the sum."""
-    total = fitted(total, len(vector))
-    total[: len(vector)] += sign * vector
+    if len(total) != len(vector):
+        total = fitted(total, len(vector))
+        total[: len(vector)] += sign * vector
+    elif sign == 1:
+        total += vector
+    else:
+        total += sign * vector
     return total
 
 

@@ -21,6 +21,7 @@ from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass, PodClasses
 from unisono.cluster.pods import same_task, task_of
+from unisono.cluster.quiet import collector_paused
 from unisono.cluster.records import Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.snapshot import Snapshot
@@ -128,20 +129,21 @@ class ClusterState:
             return
         put, remove, keys = handler
         present = {obj.key: obj for obj in objects}
-        for key in keys():
-            if key not in present:
-                self.version += remove(key)
-        for obj in present.values():
-            self._take(kind, obj, put, remove)
+        with collector_paused():
+            for key in keys():
+                if key not in present:
+                    self.version += remove(key)
+            for obj in present.values():
+                self._take(kind, obj, put, remove)
 
     def _take(self, kind: Kind[Any], obj: Object, put: Callable[[Any], bool], remove: Callable[[str], bool]) -> None:
         """One object that cannot be read (a broken quantity or time) counts as absent, and stops nobody else."""
-        subject = f"{kind.kind} {obj.key}"
         try:
             changed = put(obj)
-            self.rejected.pop(subject, None)
+            if self.rejected:
+                self.rejected.pop(f"{kind.kind} {obj.key}", None)
         except (UnisonoError, ValueError) as error:
-            self.rejected[subject] = str(error)
+            self.rejected[f"{kind.kind} {obj.key}"] = str(error)
             changed = remove(obj.key)
         self.version += changed
 
@@ -348,9 +350,14 @@ class ClusterState:
         task.pod_class = self.classes.refine(old.base, old.ties._replace(matched=matched))
         self._put_in(task)
 
-    def _move_in(self, name: str) -> None:
-        for task in self.tasks_on.get(name, {}).values():
-            self._occupy(task, 1)
+    def _move_in(self, names: list[str]) -> None:
+        """Let the pods of nodes that are new to the table occupy them."""
+        where: dict[tuple[PodClass, bool], list[str]] = {}
+        for name in names:
+            for task in self.tasks_on.get(name, {}).values():
+                where.setdefault((task.pod_class, task.status is TaskStatus.RELEASING), []).append(name)
+        for (pod_class, releasing), nodes in where.items():
+            self.nodes.occupy_all(nodes, pod_class, releasing=releasing)
 
 
 def _merged(one: Mapping[str, str], other: Mapping[str, str]) -> Mapping[str, str]:

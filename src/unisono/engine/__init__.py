@@ -39,7 +39,7 @@ def run(
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
 
     """
-    from unisono.engine.quiet import collector_paused
+    from unisono.cluster.quiet import collector_paused
     from unisono.engine.stopwatch import Stopwatch
 
     with collector_paused():

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 def collector_paused() -> Iterator[None]:
     """Let nothing be searched for reference cycles inside, if anything was before.
 
-    A cycle makes many small objects within a second, nearly all of which are given back or handed out. Each few hundred
-    of them would start a search, and every so often one through the whole state of the cluster.
+    A cycle, or a list of pods, makes many small objects within a second that are given back, handed out or kept. Each
+    few hundred of them would start a search, and every so often one through the whole state of the cluster.
     """
     if not gc.isenabled():
         yield
