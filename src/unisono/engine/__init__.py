@@ -23,6 +23,7 @@ def run(
     *,
     plugins: Mapping[str, type[Plugin]] | None = None,
     monotonic: Callable[[], float] | None = None,
+    advice: bool = True,
 ) -> Decisions:
     """Decide one cycle.
 
@@ -34,6 +35,7 @@ def run(
         plugins: plug-ins by name, looked up before the registry.
         monotonic: seconds that only grow: fills ``Decisions.seconds``, and holds plug-ins that are not built in to
             their time limit.
+        advice: try what would start waiting jobs; without it suggestions are words only, and verdicts cost less.
 
     Returns:
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
@@ -43,7 +45,8 @@ def run(
     from unisono.engine.stopwatch import Stopwatch
 
     with collector_paused():
-        return _decide(snapshot, config, now, seed, plugins or {}, Stopwatch(monotonic, config.plugin_time_limit))
+        watch = Stopwatch(monotonic, config.plugin_time_limit)
+        return _decide(snapshot, config, now, seed, plugins or {}, watch, advice=advice)
 
 
 def _decide(
@@ -53,6 +56,8 @@ def _decide(
     seed: int,
     plugins: Mapping[str, type[Plugin]],
     watch: Stopwatch,
+    *,
+    advice: bool,
 ) -> Decisions:
     from unisono.engine.close import close
     from unisono.engine.cycle import Cycle
@@ -68,7 +73,7 @@ def _decide(
     enforce(cycle)
     cycle.write_out()
     with watch.stage("explain"):
-        verdicts = explain(cycle)
+        verdicts = explain(cycle, advice=advice)
     with watch.stage("close"):
         close(cycle, verdicts)
     cycle.decisions.verdicts = verdicts

@@ -60,8 +60,7 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
     """Phase, totals, conditions and events to write; None when the PodGroup says so already."""
     record = job.record
     judged = cycle.hooks.has("ready")
-    unschedulable = judged and job.size > 0 and not job.is_ready and not _only_terminating(job)
-    phase = phase_of(job.counts, job.min_member, job.phase, _releasing(job), unschedulable=unschedulable)
+    phase, unschedulable = next_phase(cycle, job)
     conditions = _conditions(job, report, verdict, judged=judged, unschedulable=unschedulable)
     totals = totals_of(job.counts)
     if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
@@ -72,6 +71,13 @@ def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verd
     running, succeeded, failed = totals
     stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
     return phase, running, succeeded, failed, stated, events
+
+
+def next_phase(cycle: Cycle, job: JobState) -> tuple[str, bool]:
+    """The phase that the PodGroup gets, and whether the gang was found unschedulable in this cycle."""
+    unschedulable = cycle.hooks.has("ready") and job.size > 0 and not job.is_ready and not _only_terminating(job)
+    phase = phase_of(job.counts, job.min_member, job.phase, _releasing(job), unschedulable=unschedulable)
+    return phase, unschedulable
 
 
 def _releasing(job: JobState) -> int:

@@ -17,15 +17,15 @@ from unisono.engine.topology.advice import Advice
 from unisono.engine.topology.place import advice_of
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.advise import Draft, advise
+from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.changes import CreateQueue, WaitFor, amounts_text
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
 
 
-def explain(cycle: Cycle) -> dict[str, Verdict]:
-    """A verdict for every job that waits, by PodGroup key."""
+def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
+    """A verdict for every job that waits, by PodGroup key; ``advice``: try what would start them."""
     explainer = Explainer(cycle)
     drafts: dict[str, Draft] = {}
     for job in cycle.jobs:
@@ -39,7 +39,7 @@ def explain(cycle: Cycle) -> dict[str, Verdict]:
     for record in cycle.strays:
         if record.phase != "Completed":
             drafts[record.key] = _missing_queue(record)
-    return advise(cycle, drafts)
+    return advise(cycle, drafts, most=MOST_JOBS if advice else 0)
 
 
 def _missing_queue(record: Job) -> Draft:

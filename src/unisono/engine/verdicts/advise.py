@@ -42,23 +42,26 @@ class Draft:
     evictions: bool = False
 
 
-def advise(cycle: Cycle, drafts: dict[str, Draft]) -> dict[str, Verdict]:
-    """Complete the verdicts.
+def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dict[str, Verdict]:
+    """Complete the verdicts; changes are tried for at most ``most`` jobs.
 
     For jobs beyond the budget the first step of the first ladders is said in words, untried, without ``changes``.
     """
-    trials, evictable = Trials(cycle), Evictable(cycle)
+    if not drafts:
+        return {}
+    turns = _by_turn(cycle, drafts)
+    trials, evictable = Trials(cycle, turns), Evictable(cycle)
     off = tuple(sorted(cycle.hooks.failed))
-    for key in _by_turn(cycle, drafts)[:MOST_JOBS]:
+    for key in turns[:most]:
         draft = drafts[key]
-        if not trials.possible:
+        if not trials.possible(key):
             break
         changes = _tried(trials, key, draft.ladders)
         if changes is None:
             continue
         texts = [change.text() for change in changes] or _first_step(draft)
         verdict = replace(draft.verdict, changes=changes, suggestion=_joined(draft, texts))
-        if draft.evictions and trials.possible:
+        if draft.evictions and trials.possible(key):
             job = cycle.session.job(key)
             victims = evictable.victims(job) if job is not None else ()
             if victims and trials.starts(key, EvictPods(victims)):
@@ -84,7 +87,7 @@ def _tried(trials: Trials, key: str, ladders: Ladders) -> tuple[Change, ...] | N
         if len(found) == _MOST_CHANGES:
             break
         for change in ladder:
-            if not trials.possible:
+            if not trials.possible(key):
                 return tuple(found) or None
             if trials.starts(key, change):
                 found.append(change)

@@ -61,7 +61,7 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
         raised: list[Change] = [RaiseCapability(queue.name, short), _for_whole_gang(job, queue.name, refusal)]
         return [smaller, raised, _nodes_with(cycle, short)]
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
-        return [smaller, _nodes_with(cycle, short)]
+        return [[*smaller, *_gang_for_nodes(cycle, job, refusal)], _nodes_with(cycle, short)]
     return [smaller]
 
 
@@ -87,6 +87,19 @@ def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> 
         fits = min(job.min_member * left[name] // refusal.need[name] for name in short)
     else:
         fits = job.ready_count + min(left[name] // refusal.need[name] for name in short)
+    return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
+
+
+def _gang_for_nodes(cycle: Cycle, job: JobState, refusal: Refusal) -> list[Change]:
+    """The largest gang whose equal parts of what is asked for fit on the nodes now; its pods may not exist yet."""
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    asked = {name: amount for name, amount in refusal.need.items() if amount > 0 and registry.find(name) is not None}
+    if job.min_member <= 1 or not asked or not nodes.size:
+        return []
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    each = np.array([[-(-amount // job.min_member)] for amount in asked.values()], dtype=np.int64)
+    idle = np.maximum(nodes.idle[[registry.row(name) for name in asked]], 0) * usable
+    fits = int((idle // each).min(axis=0).sum())
     return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
 
 

@@ -7,17 +7,20 @@ wait and that may take the room first, and with every plug-in that is configured
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import accumulate
 
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
+from unisono.engine.close import next_phase
 from unisono.engine.cycle import Cycle
 from unisono.engine.stopwatch import Stopwatch
 from unisono.engine.verdicts.changes import AddNodes, Change
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, add_nodes, apply
 
-COST_LIMIT = 40_000
+COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
@@ -26,30 +29,42 @@ FIXED_COST = 1_500
 class Trials:
     """All trials of one cycle, within a budget that depends on nothing but the cluster's size.
 
-    A PodGroup without pods starts when it is admitted: its pods are made then.
+    Where many jobs wait, a trial has only those that come before the one in question: the others could hardly change
+    its answer. A PodGroup without pods starts when it is admitted: its pods are made then.
+
+    Args:
+        cycle: after its actions.
+        turns: keys of all jobs that wait, in the order in which they are tried.
+        limit: see `COST_LIMIT`.
+
     """
 
-    def __init__(self, cycle: Cycle, limit: int = COST_LIMIT) -> None:
+    def __init__(self, cycle: Cycle, turns: list[str], limit: int = COST_LIMIT) -> None:
         self.cycle = cycle
-        waiting = sum(len(job.record.pending) for job in cycle.jobs)
-        self.cost = FIXED_COST + cycle.session.nodes.size + 10 * waiting + 5 * len(cycle.jobs)
         self.left = limit
         watch = cycle.stopwatch
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
+        pending = {job.key: len(job.record.pending) for job in cycle.jobs}
+        base = FIXED_COST + cycle.session.nodes.size + len(cycle.session.snapshot.tasks) // 20
+        costs = accumulate(10 * pending.get(key, 0) + 5 for key in turns)
+        whole = base + sum(10 * number + 5 for number in pending.values())
+        self._whole = whole <= limit // 4
+        self._costs = {key: whole if self._whole else base + own for key, own in zip(turns, costs, strict=True)}
+        self._turn = {key: at for at, key in enumerate(turns)}
+        self._turns = turns
 
-    @property
-    def possible(self) -> bool:
-        """Whether there is budget for one more."""
-        return self.left >= self.cost
+    def possible(self, job: str) -> bool:
+        """Whether there is budget for one more trial for a job."""
+        return self.left >= self._costs[job]
 
     def starts(self, job: str, change: Change) -> bool:
         """Whether the next cycle would bind the job (more of it, where it has its minimum) after the change."""
         if isinstance(change, AddNodes):  # whatever they are called
-            return all(self._try(job, lambda edit, name=name: add_nodes(change, edit, name)) for name in (LAST, FIRST))
-        return self._try(job, lambda edit: apply(change, edit, job))
+            return all(self._try(job, partial(add_nodes, change, prefix=name)) for name in (LAST, FIRST))
+        return self._try(job, partial(apply, change, job=job))
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
-        self.left -= self.cost
+        self.left -= self._costs[job]
         snapshot, moves = self._next
         edit = Edit(snapshot, moves)
         try:
@@ -61,8 +76,11 @@ class Trials:
     def _starts(self, edit: Edit, key: str) -> bool:
         cycle, session = self.cycle, self.cycle.session
         off = cycle.hooks.failed
+        snapshot = edit.snapshot()
+        if not self._whole:
+            snapshot = replace(snapshot, active=self._turns[: self._turn[key] + 1])
         trial = Cycle(
-            edit.snapshot(),
+            snapshot,
             cycle.config,
             session.now,
             session.seed,
@@ -78,6 +96,7 @@ class Trials:
         if trial.hooks.failed != off:  # what it says would be said without a plug-in that the next cycle asks again
             self.left = 0
             return False
+        trial.session.end()
         job = trial.session.job(key)
         if job is not None and not job.size:
             return job.phase != "Pending"
@@ -112,6 +131,7 @@ def after(cycle: Cycle) -> tuple[Snapshot, list[Move]]:
             task.nominated_node = names[column]
             edit.put(task)
     for job in cycle.jobs:
-        if job.phase != job.record.phase:
-            edit.job(job.key).phase = job.phase
+        phase, _ = next_phase(cycle, job)
+        if phase != job.record.phase:
+            edit.job(job.key).phase = phase
     return edit.snapshot(), edit.moves
