@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import inf
 from sys import intern
 
 from unisono.api import keys
+from unisono.api.annotations import RUN_SECONDS
 from unisono.api.core import Pod
 from unisono.api.times import parse_time
 from unisono.cluster.podclass import PodClass, PodClasses, Ties
@@ -57,6 +59,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
             task.told = (intern(condition.reason or ""), intern(condition.message or ""))
         elif condition.status == "True":
             scheduled = condition.last_transition_time or scheduled
+    task.run_seconds = _run_seconds(annotations, spec.active_deadline_seconds)
     task.since = _seconds(scheduled) if scheduled and task.node else 0.0
     return task
 
@@ -123,6 +126,15 @@ def _priority(annotations: Mapping[str, str], spec_priority: int | None) -> int:
         except ValueError:
             pass
     return 1 if spec_priority is None else spec_priority
+
+
+def _run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
+    try:
+        stated = float(annotations.get(RUN_SECONDS, ""))
+    except ValueError:
+        stated = 0.0
+    limits = [limit for limit in (stated, float(deadline or 0)) if 0 < limit < inf]
+    return min(limits, default=0.0)
 
 
 def _ordinal(name: str) -> int:

@@ -33,6 +33,8 @@ class Task:
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
         never_preempts: ``spec.preemptionPolicy`` is Never: nobody is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
+        run_seconds: how long it runs at most, as annotation ``unisono.io/run-seconds`` or its deadline says; 0.0 when
+            nobody says.
         since: when it was given its node (condition PodScheduled), else when it started; 0.0 when nobody says.
         told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
@@ -58,6 +60,7 @@ class Task:
         "priority",
         "priority_class_name",
         "role",
+        "run_seconds",
         "since",
         "status",
         "told",
@@ -72,6 +75,7 @@ class Task:
         self.pod_class = pod_class
         self.job = ""
         self.role = ""
+        self.run_seconds = 0.0
         self.priority = 1
         self.priority_class_name = ""
         self.created = 0.0

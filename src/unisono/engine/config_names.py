@@ -40,6 +40,7 @@ KNOWN_PLUGINS = frozenset(
         "rescheduling",
         "gpu-aware",
         "fragmentation",
+        "reservation",
     ]
 )
 

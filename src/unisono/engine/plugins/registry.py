@@ -32,6 +32,7 @@ from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
+from unisono.engine.plugins.reservation import ReservationPlugin
 from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
@@ -70,6 +71,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ResourceStrategyFitPlugin,
         ExtenderPlugin,
         TaskTopologyPlugin,
+        ReservationPlugin,
     )
 }
 

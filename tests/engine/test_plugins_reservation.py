@@ -1,0 +1,225 @@
+"""reservation: a large gang starts within a bounded time although small jobs keep coming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.build import START, cluster, config, flatten, gang, group, node, nodes, placed, pod, priority_class, queue
+from unisono import engine
+from unisono.api import kinds
+from unisono.api.core import Pod
+from unisono.api.times import rfc3339
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.verdict import Cause
+
+STEP = 10.0
+RUN_SECONDS = "unisono.io/run-seconds"
+
+
+def having(after: str = "30s", gangs: int = 1, *more: str) -> SchedulerConfig:
+    arguments = {"reservation": {"reservation.after": after, "reservation.gangs": gangs}}
+    return config(("priority", "gang", "reservation"), ("predicates", "nodeorder", *more), arguments=arguments)
+
+
+WITHOUT = config(("priority", "gang"), ("predicates", "nodeorder"))
+
+
+class Stream:
+    """A full cluster into which small jobs keep coming; they run for some steps each, a gang waits from the start."""
+
+    def __init__(self, settings: SchedulerConfig, steps: Callable[[], int], *, stated: bool, width: int = 4) -> None:
+        self.settings, self.steps, self.stated = settings, steps, stated
+        self.state = cluster(nodes(4, cpu=width))
+        self.now, self.number = START, 0
+        self.running: dict[str, tuple[float, Pod]] = {}
+        self.waiting: dict[str, tuple[int, Pod]] = {}
+        self.started_at: dict[str, int] = {}
+        for thing in flatten([gang("large", 2 * width, cpu=2)]):
+            self.put(thing)
+
+    def put(self, thing: Any) -> None:
+        kind = kinds.PODS if isinstance(thing, Pod) else kinds.POD_GROUPS
+        self.state.apply("MODIFIED", kind, thing)
+
+    def arrive(self) -> None:
+        while len(self.waiting) < 12:
+            self.number += 1
+            name, steps = f"s{self.number}", self.steps()
+            notes = {RUN_SECONDS: str(steps * STEP)} if self.stated else None
+            created = self.now - START
+            one = pod(f"{name}-w-0", name, cpu=1, created=created, annotations=notes)
+            self.put(group(name, 1, created=created))
+            self.put(one)
+            self.waiting[one.key] = (steps, one)
+
+    def step(self) -> bool:
+        """One cycle; whether the gang has started."""
+        for key, (end, one) in list(self.running.items()):
+            if end <= self.now:
+                del self.running[key]
+                self.state.apply("DELETED", kinds.PODS, one)
+        self.arrive()
+        decisions = engine.run(self.state.snapshot(), self.settings, self.now, advice=False)
+        assert decisions.violations == []
+        for bind in decisions.binds:
+            if bind.job == "ns/large":
+                return True
+            steps, one = self.waiting.pop(f"{bind.namespace}/{bind.pod}")
+            one.spec.node_name, one.status.phase = bind.node, "Running"
+            one.status.start_time = rfc3339(self.now)
+            self.put(one)
+            self.running[one.key] = (self.now + steps * STEP, one)
+        self.now += STEP
+        return False
+
+    def steps_until_start(self, most: int) -> int:
+        """Steps until the gang starts, ``most`` when it has not by then."""
+        self.settings, real = WITHOUT, self.settings
+        large = self.state.tasks.copy()
+        for key in large:  # fill the cluster before the gang is there
+            self.state.apply("DELETED", kinds.PODS, pod(key.partition("/")[2]))
+        self.step()
+        self.settings = real
+        for thing in flatten([gang("large", len(large), cpu=2)]):
+            self.put(thing)
+        return next((at for at in range(most) if self.step()), most)
+
+
+def test_without_the_plugin_the_gang_starves() -> None:
+    random = Random(1)
+    assert Stream(WITHOUT, lambda: random.randint(2, 6), stated=False).steps_until_start(120) == 120
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), longest=st.integers(1, 8), stated=st.booleans())
+def test_the_gang_starts_once_those_have_ended_who_ran_when_its_time_came(
+    seed: int, longest: int, stated: bool
+) -> None:
+    random = Random(seed)
+    stream = Stream(having("30s"), lambda: random.randint(1, longest), stated=stated)
+    after = 3
+    assert stream.steps_until_start(80) <= after + longest + 1
+
+
+def test_short_jobs_go_on_in_the_room_that_is_kept_when_they_say_how_long_they_run() -> None:
+    def started(stated: bool) -> int:
+        random = Random(7)
+        stream = Stream(having("0s"), lambda: random.choice([1, 1, 1, 8]), stated=stated)
+        stream.steps_until_start(60)
+        return stream.number
+
+    assert started(stated=True) > started(stated=False)
+
+
+# ---- one cycle
+
+
+def full(*more: Any) -> list[Any]:
+    """Two nodes of 4: two pods end in 100 s, two say nothing; a gang of two times 4 CPUs waits."""
+    busy = [
+        pod("a", "r", node="n000", cpu=2, annotations={RUN_SECONDS: "1100"}),
+        pod("b", "r", node="n001", cpu=2, annotations={RUN_SECONDS: "1100"}),
+    ]
+    for one in busy:
+        one.status.start_time = rfc3339(START)
+    return [nodes(2, cpu=4), group("r", 2), busy, gang("large", 2, cpu=4), *more]
+
+
+def small(name: str = "s", seconds: float = 0, **options: Any) -> list[Any]:
+    notes = {RUN_SECONDS: str(seconds)} if seconds else None
+    return gang(name, 1, created=5, annotations=notes, **{"cpu": 1, **options})
+
+
+def binds(things: list[Any], settings: SchedulerConfig = having()) -> set[str]:
+    return set(placed(engine.run(cluster(things).snapshot(), settings, START + 1000.0)))
+
+
+@pytest.mark.parametrize(
+    ("things", "starts"),
+    [
+        pytest.param(small(), False, id="nobody knows when it ends"),
+        pytest.param(small(seconds=100), True, id="it ends when the gang could start"),
+        pytest.param(small(seconds=101), False, id="it ends too late"),
+        pytest.param([node("free", cpu=1), small()], True, id="a node that the gang does not need"),
+        pytest.param([priority_class("high", 9), small(priority_class="high")], True, id="higher priority"),
+        pytest.param(small(cpu=0), True, id="it requests nothing"),
+    ],
+)
+def test_who_may_start_beside_a_gang_that_waits(things: list[Any], starts: bool) -> None:
+    assert ("s-w-0" in binds(full(*things))) is starts
+    assert "s-w-0" in binds(full(*things), WITHOUT)
+
+
+def test_nothing_is_kept_before_the_time_has_come() -> None:
+    assert "s-w-0" in binds(full(small()), having("17m"))
+    assert "s-w-0" not in binds(full(small()), having("16m"))
+
+
+@pytest.mark.parametrize(
+    "things",
+    [
+        pytest.param([nodes(2, cpu=4), gang("large", 3, cpu=4), small()], id="a gang larger than the cluster"),
+        pytest.param(
+            [nodes(2, cpu=4), pod("x", node="n000", cpu=1, scheduler="other"), gang("large", 2, cpu=4), small()],
+            id="pods of other schedulers are in its way",
+        ),
+        pytest.param([nodes(2, cpu=4), gang("large", 3, 4, cpu=4), small()], id="a gang without all of its pods"),
+    ],
+)
+def test_nothing_is_kept_for_a_gang_that_cannot_start(things: list[Any]) -> None:
+    assert "s-w-0" in binds(things)
+
+
+def test_nothing_is_kept_where_the_queue_is_the_limit() -> None:
+    settings = having("30s", 1, "proportion")
+    limited = queue("q", capability={"cpu": 4})
+    things = [nodes(2, cpu=4), limited, queue("other"), gang("large", 2, cpu=4, queue="q"), small(queue="other")]
+    assert "s-w-0" in binds(things, settings)
+
+
+def test_what_the_gang_does_not_need_of_its_nodes_may_be_used() -> None:
+    things = [node("n", cpu=8, gpu=2), group("r", 1), pod("x", "r", node="n", cpu=1, gpu=1)]
+    things += [gang("large", 1, cpu=2, gpu=2), small("plain", cpu=4), small("wanting", gpu=1)]
+    assert binds(things) == {"plain-w-0"}
+
+
+def test_the_verdict_names_the_gang() -> None:
+    things = full(small())
+    verdict = engine.run(cluster(things).snapshot(), having(), START + 1000.0).verdicts["ns/s"]
+    assert verdict.cause is Cause.RESERVED
+    assert "2 node(s) were kept for PodGroup ns/large" in verdict.message
+
+
+def test_room_is_kept_for_as_many_gangs_as_configured_one_per_queue() -> None:
+    def things() -> list[Any]:
+        two = [gang("l1", 2, cpu=4, created=1), gang("l2", 1, cpu=6, queue="q", created=2)]
+        busy = [group("r", 3), [pod(f"x{i}", "r", node=f"n00{i}", cpu=1) for i in range(3)]]
+        return [nodes(3, cpu=6), queue("q"), busy, two, [small(f"s{i}", cpu=2) for i in range(6)]]
+
+    assert len([name for name in binds(things(), having("30s", 1)) if name.startswith("s")]) >= 2
+    assert not [name for name in binds(things(), having("30s", 2)) if name.startswith("s")]
+
+
+def test_a_gang_that_has_waited_too_long_is_admitted() -> None:
+    settings = config(("gang", "reservation"), ("predicates", "overcommit"))
+    large = gang("large", 2, cpu=4, phase="Pending", min_resources=True)
+    busy = [group("r", 1), pod("x", "r", node="n000", cpu=4), pod("y", "r", node="n001", cpu=4)]
+    state = cluster(nodes(2, cpu=4), busy, large)
+    phases = {}
+    for now in (START + 200.0, START + 400.0):
+        decisions = engine.run(state.snapshot(), settings, now)
+        phases[now] = {update.name: update.phase for update in decisions.pod_groups}.get("large")
+    assert list(phases.values()) == ["Pending", "Inqueue"]
+
+
+def test_a_gang_that_could_never_start_is_not_admitted() -> None:
+    settings = config(("gang", "reservation"), ("predicates", "overcommit"))
+    large = gang("large", 3, cpu=4, phase="Pending", min_resources=True)
+    decisions = engine.run(cluster(nodes(2, cpu=4), large).snapshot(), settings, START + 9000.0)
+    assert decisions.verdicts["ns/large"].cause is Cause.CLUSTER_OVERCOMMITTED
