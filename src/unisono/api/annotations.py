@@ -26,4 +26,4 @@ USAGE_TIME: Final = "unisono.io/usage-time"
 """On a node: when that was measured, as in ``2026-01-02T00:00:00Z``."""
 
 CARDS: Final = "unisono.io/gpu-cards"
-"""On a pod: numbers of the cards that each of its containers shares, ``0;1,2``, where the vendor has no key for that."""
+"""On a pod: numbers of the cards that each of its containers shares, ``0;1,2``, where the vendor has no such key."""

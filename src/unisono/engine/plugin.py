@@ -41,7 +41,7 @@ retained              victim                                                 uni
 victim_jobs           as victims                                             and within a tier, or over the tiers
 victim_queue_key      (always on)                                            all keys form one tuple, lowest goes first
 group_key             sub_job_order                                          all keys form one tuple, lowest first
-group_ready           sub_job_ready                                          and; jobs without sub-groups are asked ``ready``
+group_ready           sub_job_ready                                          and; without sub-groups ``ready`` is asked
 group_pipelined       sub_job_pipelined                                      as pipelined, for one sub-group
 domain_gradients      hyper_node_gradient                                    first answer; none: all nodes at once
 domain_points         hyper_node_order                                       sum
@@ -68,8 +68,8 @@ A plug-in that raises is switched off for the rest of the cycle and reported; ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -499,7 +499,13 @@ def overrides(plugin: Plugin, hook: str) -> bool:
     return hook in hooks_of(type(plugin))
 
 
-@lru_cache(maxsize=1024)
+_IMPLEMENTED: WeakKeyDictionary[type[Plugin], tuple[str, ...]] = WeakKeyDictionary()
+
+
 def hooks_of(plugin: type[Plugin]) -> tuple[str, ...]:
     """The hooks that a class of plug-ins implements; looked up once, because a cycle in which nothing happens asks."""
-    return tuple(hook for hook in HOOK_FLAGS if getattr(plugin, hook) is not getattr(Plugin, hook))
+    found = _IMPLEMENTED.get(plugin)
+    if found is None:
+        found = tuple(hook for hook in HOOK_FLAGS if getattr(plugin, hook) is not getattr(Plugin, hook))
+        _IMPLEMENTED[plugin] = found
+    return found

@@ -89,7 +89,8 @@ class NodeView:
 
     def future_idle_of(self, row: int) -> Vector:
         """``[M]`` one row of `future_idle`."""
-        return self.allocatable[row] - self.used[row] + self.releasing[row] - self.pipelined[row]
+        future: Vector = self.allocatable[row] - self.used[row] + self.releasing[row] - self.pipelined[row]
+        return future
 
     @property
     def pods(self) -> Vector:
