@@ -30,7 +30,6 @@ FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 NOW = 1_767_312_000.0  # 2026-01-02T00:00:00Z, when the differential clusters were made
 
 
-
 class Rejecter(Plugin):
     """What some recorded cases set beside the plug-in under test: it admits nothing named ``pgA``."""
 

@@ -136,8 +136,8 @@ def small(name: str = "s", seconds: float = 0, **options: Any) -> list[Any]:
     return gang(name, 1, created=5, annotations=notes, **{"cpu": 1, **options})
 
 
-def binds(things: list[Any], settings: SchedulerConfig = having()) -> set[str]:
-    return set(placed(engine.run(cluster(things).snapshot(), settings, START + 1000.0)))
+def binds(things: list[Any], settings: SchedulerConfig | None = None) -> set[str]:
+    return set(placed(engine.run(cluster(things).snapshot(), settings or having(), START + 1000.0)))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ Lookup = Callable[[str], type[Plugin] | None]
 Asked = list[tuple[Plugin, Callable[..., Any]]]
 
 
-class _SwitchedOff(Exception):  # noqa: N818
+class _SwitchedOff(Exception):
     """A plug-in raised and is asked no more: the question is to be put again."""
 
 
@@ -203,7 +203,7 @@ class Hooks:
     def admissible(self, job: JobState) -> int:
         """How many jobs like this one the gate ``enqueueable`` lets pass one after the other; 0: it must be asked."""
         tier = self.by_tier["enqueueable"][0] if self.by_tier["enqueueable"] else []
-        counted = {plugin: method for plugin, method in self.flat["admissible"]}
+        counted = dict(self.flat["admissible"])
         if not tier or not self.by_shape("enqueueable"):
             return 0
         room = 2**62
@@ -231,7 +231,7 @@ class Hooks:
 
     def underused(self, queue: QueueState, pod_class: PodClass) -> int:
         """How many more tasks the queue may claim before `overused` must be asked again; -1: nobody knows."""
-        bounds = {plugin: method for plugin, method in self.flat["underused"]}
+        bounds = dict(self.flat["underused"])
         room = 2**62
         for plugin, _ in self.flat["overused"]:
             if plugin not in bounds:
