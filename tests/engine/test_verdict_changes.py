@@ -183,3 +183,36 @@ SCENARIOS: dict[Cause, tuple[list[Any], SchedulerConfig]] = {
     Cause.TOO_FEW_PODS: ([node("a"), gang_of(2, 4)], GANG),
     Cause.GATED: ([node("a"), gang_of(1, gates=["wait"])], GANG),
 }
+
+
+def test_nothing_is_tried_with_a_plugin_that_asks_outside_and_nothing_without_advice() -> None:
+    from unisono import engine
+    from unisono.engine.plugin import Plugin
+
+    asking: type[Plugin] = type("Asking", (Plugin,), {"name": "asking", "outside": True})
+    things, _ = SCENARIOS[Cause.TOO_LARGE]
+    state = Objects(flatten(things)).state()
+    verdict = schedule(state, config(("gang", "asking"), ("predicates",)), plugins={"asking": asking}).verdicts["ns/j"]
+    assert (verdict.changes, verdict.suggestion) == ((), "lower minAvailable to 2, or add 1 node like a")
+    quiet = engine.run(state.snapshot(), GANG, 0.0, advice=False).verdicts["ns/j"]
+    assert (quiet.changes, quiet.suggestion) == ((), verdict.suggestion)
+
+
+def test_a_step_that_is_needed_but_not_enough_says_so() -> None:
+    things = [node("a", cpu=1), queue("q", state="Closed"), gang_of(1, cpu=4, queue="q")]
+    (verdict,) = check(flatten(things), GANG)
+    assert verdict.changes == ()
+    assert verdict.suggestion == "open queue q (not enough by itself), or submit to another one"
+
+
+def test_jobs_that_come_before_are_counted_in() -> None:
+    from support.build import gang
+
+    things = [node("a", cpu=2), [gang(name, 2, cpu=2, created=at) for at, name in enumerate("klj")]]
+    verdicts = {one.job: one for one in check(flatten(things), GANG)}
+    told = {key: [change.text() for change in one.changes][-1] for key, one in verdicts.items()}
+    assert told == {
+        "ns/k": "add 1 node like a",
+        "ns/l": "add 4 nodes like a",
+        "ns/j": "add 8 nodes like a",
+    }

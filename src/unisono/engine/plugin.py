@@ -113,6 +113,8 @@ class Plugin:
         static_by_kin: ``static_filter`` and ``static_score`` look at nothing of a class that its kin (``PodClass.kin``)
             has not in common: not at what it requests, its ports, volumes and devices. False is always right, and
             slower where pods request many different amounts.
+        outside: it asks somebody outside, whom questions of "what if" would disturb: then no change is tried for jobs
+            that wait.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
         pure: ``filter`` and ``score`` depend on nothing but the pod class (and scope) and the arrays of the view, not
             even on which node it is, and not on books that the plug-in keeps itself. Then the engine may ask about
@@ -137,6 +139,7 @@ class Plugin:
     momentary: ClassVar[bool] = False
     by_shape: ClassVar[bool] = False
     static_by_kin: ClassVar[bool] = False
+    outside: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     order_reach: ClassVar[Reach] = Reach.ROW
 

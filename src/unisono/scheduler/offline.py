@@ -97,9 +97,15 @@ def without_defaults(text: str, file: str) -> SchedulerConfig:
     )
 
 
-def decide(cluster: OfflineCluster, config: SchedulerConfig, now: float, seed: int = 0) -> Decisions:
+def decide(
+    cluster: OfflineCluster,
+    config: SchedulerConfig,
+    now: float,
+    seed: int = 0,
+    monotonic: Callable[[], float] | None = None,
+) -> Decisions:
     """Run one cycle on the cluster as it was read."""
-    return engine.run(cluster.state.snapshot(), config, now, seed)
+    return engine.run(cluster.state.snapshot(), config, now, seed, monotonic=monotonic)
 
 
 def report(cluster: OfflineCluster, decisions: Decisions, seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -138,9 +144,10 @@ def report(cluster: OfflineCluster, decisions: Decisions, seconds: Mapping[str, 
 def timed(
     cluster: OfflineCluster, config: SchedulerConfig, now: float, seed: int, monotonic: Callable[[], float]
 ) -> dict[str, Any]:
-    """Decide and report, with the durations of snapshot and decision."""
+    """Decide and report, with the durations of snapshot, decision, and the decision's parts."""
     started = monotonic()
     cluster.state.snapshot()
     opened = monotonic()
-    decisions = decide(cluster, config, now, seed)
-    return report(cluster, decisions, {"snapshot": opened - started, "decide": monotonic() - opened})
+    decisions = decide(cluster, config, now, seed, monotonic)
+    whole = {"snapshot": opened - started, "decide": monotonic() - opened}
+    return report(cluster, decisions, {**whole, **decisions.seconds})

@@ -57,6 +57,7 @@ class ExtenderPlugin(Plugin):
     name = "extender"
     scope = Scope.JOB
     pure = False
+    outside = True
     transport: ClassVar[Transport | None] = None
     known_arguments = (
         _PREFIX,

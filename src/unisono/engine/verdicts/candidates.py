@@ -40,6 +40,8 @@ Ladders = list[list[Change]]
 _REPELLING = ("NoSchedule", "NoExecute")
 _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
+_FACTORS = (1, 2, 4, 8)
+"""More than the job itself lacks, for jobs that come before it would take some."""
 
 
 def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
@@ -116,7 +118,7 @@ def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
     if worth[best] <= 0:
         return []
     number = max(int(np.ceil(1 / worth[best])), 1)
-    return [AddNodes(nodes.table.names[best], number * factor) for factor in (1, 2, 4)]
+    return [AddNodes(nodes.table.names[best], number * factor) for factor in _FACTORS]
 
 
 # ---- nodes
@@ -145,7 +147,7 @@ def _more_nodes(empty: EmptyFit, missing: int) -> list[Change]:
     if not empty.per_node:
         return []
     number = -(-missing // empty.per_node)
-    return [AddNodes(empty.best, number * factor) for factor in (1, 2, 4)]
+    return [AddNodes(empty.best, number * factor) for factor in _FACTORS]
 
 
 def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:

@@ -41,7 +41,7 @@ class Trials:
 
     def __init__(self, cycle: Cycle, turns: list[str], limit: int = COST_LIMIT) -> None:
         self.cycle = cycle
-        self.left = limit
+        self.left = 0 if any(plugin.outside for plugin in cycle.hooks.plugins()) else limit
         watch = cycle.stopwatch
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         pending = {job.key: len(job.record.pending) for job in cycle.jobs}
