@@ -21,6 +21,7 @@ CONFIGS = {
     "gang": GANG,
     "shares": config(*TIERS),
     "capacity": config(("priority", "gang"), ("predicates", "capacity", "nodeorder")),
+    "reserving": config(("priority", "gang", "reservation"), ("predicates", "nodeorder")),
     "evicting": config(*TIERS, actions="enqueue, allocate, preempt, reclaim, backfill"),
 }
 
