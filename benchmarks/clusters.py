@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from unisono.api import kinds
@@ -13,6 +13,7 @@ from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 
+_GROUP = "scheduling.k8s.io/group-name"
 START = 1_700_000_000.0
 SMALL = {"cpu": "1", "memory": "4Gi"}
 GPU = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}
@@ -84,7 +85,7 @@ def _pod(job: str, member: int, requests: dict[str, str], node: str | None) -> P
             namespace="bench",
             uid=name,
             creation_timestamp="2024-01-01T00:00:00Z",
-            annotations={"scheduling.k8s.io/group-name": job, "volcano.sh/task-spec": "worker"},
+            annotations={_GROUP: job, "volcano.sh/task-spec": "worker"},
         ),
         spec=PodSpec(
             scheduler_name="volcano",
@@ -93,6 +94,18 @@ def _pod(job: str, member: int, requests: dict[str, str], node: str | None) -> P
         ),
         status=PodStatus(phase="Running" if node else "Pending"),
     )
+
+
+def named(stored: Iterable[tuple[Kind[object], Object]], prefix: str) -> Iterator[tuple[Kind[object], Object]]:
+    """The jobs and pods of a shape under other names, to come on top of another shape."""
+    for kind, obj in stored:
+        if kind is kinds.QUEUES or kind is kinds.NODES:
+            continue
+        obj.metadata.name = obj.metadata.uid = obj.metadata.name.replace("job-", prefix)
+        notes = obj.metadata.annotations or {}
+        if _GROUP in notes:
+            notes[_GROUP] = notes[_GROUP].replace("job-", prefix)
+        yield kind, obj
 
 
 def state_of(shape: Shape, *, running: bool = False) -> ClusterState:
