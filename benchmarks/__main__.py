@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks import report
 from benchmarks.decision import GROUPS, rows
 from benchmarks.growth import SERIES, Point, measure
-from benchmarks.measure import Row
+from benchmarks.measure import Row, pace
 
 
 def main() -> int:
@@ -31,9 +31,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.growth is not None:
         return _growth(options.growth or SERIES, quick=options.quick, output=options.output, write=options.write)
-    measured = list(_shown(rows(quick=options.quick, only=options.only)))
+    chosen = [options.only] if options.only else GROUPS
+    groups = {group: list(_shown(rows(group, quick=options.quick))) for group in chosen}
+    measured = [row for found in groups.values() for row in found]
     if options.write:
-        _write({"results": report.results(measured, _caption())})
+        _write({f"results of {group}": report.results(found, _caption()) for group, found in groups.items()})
     if options.output == "json":
         found = [asdict(row) | {"met": row.met, "ratio": row.ratio} for row in measured]
         print(json.dumps({"machine": _machine(), "rows": found}, indent=2))
@@ -56,7 +58,7 @@ def _shown(found: Iterable[Row]) -> Iterator[Row]:
 def _growth(chosen: Iterable[str], *, quick: bool, output: str, write: bool) -> int:
     series: dict[str, list[Point]] = {name: list(measure(name, quick=quick)) for name in chosen}
     if write:
-        _write({f"growth of {name}": report.growth(name, points) for name, points in series.items()})
+        _write({f"growth of {name}": report.growth(name, points, _caption()) for name, points in series.items()})
         report.IMAGES.mkdir(exist_ok=True)
         for name, points in series.items():
             (report.IMAGES / f"growth-{name}.svg").write_text(report.plot(name, points))
@@ -87,6 +89,7 @@ def _machine() -> dict[str, str | int | None]:
         "numpy": np.__version__,
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
+        "pace": f"{pace():.0f} ms",
     }
 
 

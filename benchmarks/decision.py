@@ -56,16 +56,16 @@ def many_specs(number: int) -> Row:
 GROUPS = ("shapes", "specs", "features", "running", "memory")
 
 
-def rows(*, quick: bool, only: str = "") -> Iterator[Row]:
-    """All measurements, one by one, or those of one of the `GROUPS`."""
-    if only in ("", "shapes"):
+def rows(group: str, *, quick: bool) -> Iterator[Row]:
+    """The measurements of one of the `GROUPS`, one by one."""
+    if group == "shapes":
         yield from (speed(shape) for shape in (QUICK if quick else SHAPES))
-    if only in ("", "specs"):
+    elif group == "specs":
         yield many_specs(100 if quick else 1_000)
         yield never_fits()
-    if only in ("", "features"):
+    elif group == "features":
         yield from feature_rows(0.1 if quick else 1.0)
-    if only in ("", "running"):
+    elif group == "running":
         yield from running_rows(0.02 if quick else 1.0)
-    if only in ("", "memory"):
+    else:
         yield memory(200 if quick else 10_000)

@@ -42,14 +42,13 @@ def results(rows: Sequence[Row], machine: str) -> str:
     return "\n".join([*lines, "", machine])
 
 
-def growth(series: str, points: Sequence[Point]) -> str:
+def growth(series: str, points: Sequence[Point], machine: str) -> str:
     """Table and plot of one series in Markdown."""
     lines = [f"| {series} | one cycle, ms | pods/s | µs per pod |", "|---|---|---|---|"]
-    lines += [
-        f"| {p.size:,} | {number(p.seconds * 1e3)} | {p.pods / p.seconds:,.0f} | {p.seconds / max(p.pods, 1) * 1e6:.1f} |"
-        for p in points
-    ]
-    return "\n".join([*lines, "", f"![Decision time against {series}](images/growth-{series}.svg)"])
+    for point in points:
+        cells = (f"{point.pods / point.seconds:,.0f}", f"{point.seconds / max(point.pods, 1) * 1e6:.1f}")
+        lines.append(f"| {point.size:,} | {number(point.seconds * 1e3)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", machine, "", f"![Decision time against {series}](images/growth-{series}.svg)"])
 
 
 def plot(series: str, points: Sequence[Point]) -> str:

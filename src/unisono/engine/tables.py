@@ -21,7 +21,7 @@ from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.single import Single
 from unisono.engine.static import StaticResult, StaticResults
-from unisono.engine.view import NodeView
+from unisono.engine.view import NodeView, as_slice
 
 NOWHERE = float("-inf")
 CHAIN = 8
@@ -66,6 +66,7 @@ class CandidateTable:
         self.hooks = hooks
         self.static = static
         pod_class = demand.pod_class
+        self.rows = as_slice(pod_class.rows.tolist())
         self.change = session.change_of(pod_class, pipelined=demand.future)
         plugins = _dynamic_plugins(hooks)
         self.silent = hooks.silent(pod_class, plugins)
@@ -110,16 +111,17 @@ class CandidateTable:
         if maxima == self.maxima:
             return self.static_points
         self.maxima = maxima
-        points = np.zeros(len(self.dynamic), dtype=np.float64)
+        points: FloatArray | float = 0.0
         for score in self.static.scores:
+            raw = score.raw[:1] if score.constant else score.raw  # one number stands for all
             if score.normalise is Normalise.NONE:
-                points += score.weight * score.raw
+                points = points + score.weight * raw
                 continue
             top = float(score.raw.max(where=candidates, initial=0.0))
-            share = np.trunc(score.raw * 100.0 / top) if top > 0 else np.zeros_like(points)
-            points += score.weight * (share if score.normalise is Normalise.MAX else 100.0 - share)
-        self.static_points: FloatArray = points
-        return points
+            share = np.trunc(raw * 100.0 / top) if top > 0 else np.zeros_like(raw)
+            points = points + score.weight * (share if score.normalise is Normalise.MAX else 100.0 - share)
+        self.static_points: FloatArray = np.zeros(len(self.dynamic), dtype=np.float64) + points
+        return self.static_points
 
     def _maxima(self, candidates: npt.NDArray[np.bool_]) -> list[float]:
         return [float(score.raw.max(where=candidates, initial=0.0)) for score in self.tracked]
@@ -303,7 +305,7 @@ class CandidateTable:
 
         A task that starts now must also leave what is promised to pipelined tasks, so both are checked.
         """
-        rows, amounts = self.demand.pod_class.rows, self.demand.pod_class.amounts[:, None]
+        rows, amounts = self.rows, self.demand.pod_class.amounts[:, None]
         idle = view.allocatable[rows] - view.used[rows] - amounts
         if self.demand.future or self.session.pipelining:
             later = idle + view.releasing[rows] - view.pipelined[rows]

@@ -15,6 +15,12 @@ from unisono.engine.answers import BoolArray
 PortCheck = Callable[[PodClass, npt.NDArray[np.intp]], BoolArray]
 
 
+def as_slice(rows: list[int]) -> slice | list[int]:
+    """Rows of an array as a slice where they follow each other, so that picking them copies nothing."""
+    first = rows[0] if rows else 0
+    return slice(first, first + len(rows)) if rows == list(range(first, first + len(rows))) else rows
+
+
 class NodeAt:
     """One node in plain numbers, for questions about one at a time; see `NodeView` for what the rows hold."""
 

@@ -13,7 +13,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins import formulas, formulas_at
-from unisono.engine.view import NodeAt, NodeView
+from unisono.engine.view import NodeAt, NodeView, as_slice
 
 if TYPE_CHECKING:
     from unisono.engine.session import Session
@@ -72,8 +72,9 @@ class BinpackPlugin(Plugin):
         request, rows, weights = self._demand(pod_class, nodes.table.registry)
         if not self.weight or not rows:
             return None
+        part = as_slice(rows)
         each, weight = np.array(request, dtype=np.int64), np.array(weights, dtype=np.int64)
-        return self.weight * formulas.binpack(each, nodes.used[rows], nodes.allocatable[rows], weight)
+        return self.weight * formulas.binpack(each, nodes.used[part], nodes.allocatable[part], weight)
 
     def score_at(self, pod_class: PodClass, node: NodeAt) -> float | None:
         """The same for one node."""

@@ -35,6 +35,9 @@ def most_allocated(requested: Numbers, allocatable: Numbers, weights: Numbers) -
 
 def balance(requested: Numbers, allocatable: Numbers) -> int:
     """See `formulas.balance`."""
+    if len(allocatable) == 2 and allocatable[0] and allocatable[1]:  # the usual case
+        apart = min(requested[0] / allocatable[0], 1.0) - min(requested[1] / allocatable[1], 1.0)
+        return int((1.0 - abs(apart) / 2) * MAX_SCORE)
     parts = [min(taken / whole, 1.0) for taken, whole in zip(requested, allocatable, strict=True) if whole]
     number = len(parts)
     deviation = 0.0

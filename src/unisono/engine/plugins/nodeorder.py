@@ -122,20 +122,22 @@ class NodeOrderPlugin(Plugin):
                 rows,
             )
         nonzero, vector, rows = demand
+        coming, leaving, whole = node.pipelined, node.releasing, node.allocatable
         points = 0.0
         if least or most:
-            moved = [
-                coming - leaving for coming, leaving in zip(node.pipelined[_BOTH], node.releasing[_BOTH], strict=True)
-            ]
-            requested = [held + more + own for held, more, own in zip(node.nonzero, moved, nonzero, strict=True)]
+            requested = (
+                node.nonzero[0] + coming[CPU] - leaving[CPU] + nonzero[0],
+                node.nonzero[1] + coming[MEMORY] - leaving[MEMORY] + nonzero[1],
+            )
             if least:
-                points += least * formulas_at.least_allocated(requested, node.allocatable[_BOTH], (1, 1))
+                points += least * formulas_at.least_allocated(requested, whole[_BOTH], (1, 1))
             if most:
-                points += most * formulas_at.most_allocated(requested, node.allocatable[_BOTH], (1, 1))
+                points += most * formulas_at.most_allocated(requested, whole[_BOTH], (1, 1))
         if balanced and rows:
-            before = [node.used[row] - node.releasing[row] + node.pipelined[row] for row in rows]
+            used = node.used
+            before = [used[row] - leaving[row] + coming[row] for row in rows]
             after = [held + vector[row] for held, row in zip(before, rows, strict=True)]
-            points += balanced * formulas_at.balanced_allocation(before, after, [node.allocatable[row] for row in rows])
+            points += balanced * formulas_at.balanced_allocation(before, after, [whole[row] for row in rows])
         return points if least or most or balanced else None
 
     # ---- what depends on other pods
