@@ -24,6 +24,9 @@ COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
+CARRY_COST = 40
+"""Of each pod that this cycle binds or evicts: the copy has it carried out. After a great many of them nothing is tried
+in this cycle, and the jobs that still wait have their turn in the next one."""
 
 
 class Trials:
@@ -41,7 +44,10 @@ class Trials:
 
     def __init__(self, cycle: Cycle, turns: list[str], limit: int = COST_LIMIT) -> None:
         self.cycle = cycle
-        self.left = 0 if any(plugin.outside for plugin in cycle.hooks.plugins()) else limit
+        decided = [*cycle.bound, *(placement for placement, _ in cycle.evicted)]
+        spent = CARRY_COST * sum(len(placement.tasks) for placement in decided)
+        outside = any(plugin.outside for plugin in cycle.hooks.plugins())
+        self.left = 0 if outside else max(limit - spent, 0)
         watch = cycle.stopwatch
         self.stopwatch = Stopwatch(watch.monotonic, watch.limit)
         pending = {job.key: len(job.record.pending) for job in cycle.jobs}
