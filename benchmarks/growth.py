@@ -41,5 +41,5 @@ def shapes(series: str, *, quick: bool = False) -> Iterator[tuple[int, Shape]]:
 def measure(series: str, *, quick: bool = False) -> Iterator[Point]:
     """The points of a series, smallest first."""
     for size, shape in shapes(series, quick=quick):
-        seconds, decisions = decide(state_of(shape), 1 if shape.jobs * shape.gang > 50_000 else 2)
+        seconds, decisions = decide(state_of(shape), 2)
         yield Point(size, seconds, len(decisions.binds))
