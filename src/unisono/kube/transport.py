@@ -7,7 +7,7 @@ typed calls of it, the command line uses it as it is.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,6 +26,8 @@ from unisono.kube.kubeconfig import ClusterConfig
 JSON = "application/json"
 Params = Mapping[str, str]
 Answer = tuple[int, Mapping[str, str], bytes]
+Observer = Callable[[str, str, int, float | None], None]
+"""Called after each try with method, path, status (0: no answer) and seconds (None for streams)."""
 
 _CHUNK = 1 << 16
 # Answers that say "not now" and promise that nothing was done.
@@ -44,14 +46,16 @@ class Transport:
         max_wait: float = 15.0,
         connections: int = 256,
         backoff: Backoff | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """``timeout`` bounds one request, ``max_wait`` all waiting for a busy server during one call
-        (seconds).
+        (seconds); ``observer`` hears of every try.
         """
         self.config = config
         self._clock = clock
         self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
         self._backoff = backoff or Backoff(base=0.1, cap=5.0)
+        self._observe = observer or _ignore
         self._credentials = credentials(config, clock)
         self._tls = tls.context(config)
         self._session: aiohttp.ClientSession | None = None
@@ -81,8 +85,13 @@ class Transport:
         while True:
             limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
             headers = await self._headers(accept, content_type if body is not None else None)
-            async with self._send(method, path, params, body, headers, limit) as response:
-                data = await response.read()
+            started, status = self._clock.monotonic(), 0
+            try:
+                async with self._send(method, path, params, body, headers, limit) as response:
+                    data = await response.read()
+                    status = response.status
+            finally:
+                self._observe(method, path, status, self._clock.monotonic() - started)
             if response.status == 401 and not renewed and self._credentials.refused():
                 renewed = True
                 continue
@@ -108,6 +117,7 @@ class Transport:
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=self._timeout)
         headers = await self._headers(accept, None)
         async with self._send("GET", path, params, None, headers, limit) as response:
+            self._observe("WATCH" if params and "watch" in params else "GET", path, response.status, None)
             if response.status >= 400:
                 raise error_of(response.status, response.headers, await response.read())
             async for chunk in response.content.iter_chunked(_CHUNK):
@@ -200,6 +210,10 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:
         return None
+
+
+def _ignore(method: str, path: str, status: int, seconds: float | None) -> None:
+    """Nobody wants to know."""
 
 
 def _is_loopback(server: str) -> bool:
