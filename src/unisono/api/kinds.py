@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import batch, bus, core, nodeinfo, scheduling, topology
+from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.kind import Kind
 
 NAMESPACES: Kind[core.Namespace] = Kind(
@@ -41,6 +41,15 @@ PERSISTENT_VOLUME_CLAIMS: Kind[core.PersistentVolumeClaim] = Kind(
 )
 RESOURCE_QUOTAS: Kind[core.ResourceQuota] = Kind(
     "", "v1", "ResourceQuota", "resourcequotas", core.ResourceQuota, short_names=("quota",), status_subresource=True
+)
+LIMIT_RANGES: Kind[core.LimitRange] = Kind(
+    "", "v1", "LimitRange", "limitranges", core.LimitRange, short_names=("limits",)
+)
+ROLES: Kind[rbac.Role] = Kind(rbac.GROUP, "v1", "Role", "roles", rbac.Role)
+ROLE_BINDINGS: Kind[rbac.RoleBinding] = Kind(rbac.GROUP, "v1", "RoleBinding", "rolebindings", rbac.RoleBinding)
+CLUSTER_ROLES: Kind[rbac.ClusterRole] = Kind(rbac.GROUP, "v1", "ClusterRole", "clusterroles", rbac.ClusterRole, False)
+CLUSTER_ROLE_BINDINGS: Kind[rbac.ClusterRoleBinding] = Kind(
+    rbac.GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", rbac.ClusterRoleBinding, False
 )
 POD_DISRUPTION_BUDGETS: Kind[core.PodDisruptionBudget] = Kind(
     "policy",
@@ -158,6 +167,11 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     RESOURCE_QUOTAS,
+    LIMIT_RANGES,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
     POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     STORAGE_CLASSES,

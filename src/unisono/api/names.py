@@ -64,6 +64,13 @@ _name_part = _check(_QUALIFIED, f"name part {_QUALIFIED_TEXT}", 63)
 _config_key = _check(_CONFIG_KEY, _CONFIG_KEY_TEXT, 253)
 
 
+def path_segment(value: str) -> list[str]:
+    """A name that is one segment of a URL, such as ``system:discovery``."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in value]
+
+
 def qualified_name(value: str) -> list[str]:
     """A label key, annotation key or resource name: an optional DNS prefix, "/", and a name."""
     prefix, slash, name = value.rpartition("/")

@@ -96,6 +96,7 @@ from unisono.api.core.event import (
     EventSeries,
     EventSource,
 )
+from unisono.api.core.limits import LimitRange, LimitRangeItem, LimitRangeSpec
 from unisono.api.core.namespace import (
     Namespace,
     NamespaceCondition,
@@ -351,6 +352,9 @@ __all__ = [
     "LeaseSpec",
     "Lifecycle",
     "LifecycleHandler",
+    "LimitRange",
+    "LimitRangeItem",
+    "LimitRangeSpec",
     "LoadBalancerIngress",
     "LoadBalancerStatus",
     "LocalObjectReference",

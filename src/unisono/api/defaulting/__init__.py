@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from unisono.api import kinds
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, job, pod, scheduling
+from unisono.api.defaulting import builtin, job, pod, rbac, scheduling
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -24,6 +24,9 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.STORAGE_CLASSES.struct: builtin.default_storage_class,
     kinds.RESOURCE_CLAIMS.struct: builtin.default_resource_claim,
     kinds.RESOURCE_QUOTAS.struct: builtin.default_quota,
+    kinds.LIMIT_RANGES.struct: builtin.default_limit_range,
+    kinds.ROLE_BINDINGS.struct: rbac.default_binding,
+    kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.default_binding,
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
     kinds.JOBS.struct: job.default_job,

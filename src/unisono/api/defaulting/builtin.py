@@ -8,6 +8,7 @@ from unisono.api.core.cluster import PriorityClass
 from unisono.api.core.config import Secret
 from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
 from unisono.api.core.devices import ResourceClaim
+from unisono.api.core.limits import LimitRange
 from unisono.api.core.namespace import Namespace
 from unisono.api.core.node import Node
 from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
@@ -110,6 +111,20 @@ def default_quota(quota: ResourceQuota) -> None:
     """Canonical amounts."""
     for amounts in (quota.spec.hard, quota.status.hard, quota.status.used):
         canonical_map(amounts)
+
+
+def default_limit_range(limits: LimitRange) -> None:
+    """Of containers, the maximum is the default limit, and that (or else the minimum) the default request."""
+    for item in limits.spec.limits:
+        for amounts in (item.max, item.min, item.default, item.default_request, item.max_limit_request_ratio):
+            canonical_map(amounts)
+        if item.type == "Container":
+            item.default = {**(item.max or {}), **(item.default or {})} or None
+            item.default_request = {
+                **(item.min or {}),
+                **(item.default or {}),
+                **(item.default_request or {}),
+            } or None
 
 
 def default_priority_class(priority_class: PriorityClass) -> None:

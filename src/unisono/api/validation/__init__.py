@@ -10,7 +10,20 @@ from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.api.shape import shape_of
-from unisono.api.validation import cluster, config, devices, job, pod, policy, scheduling, service, storage, topology
+from unisono.api.validation import (
+    cluster,
+    config,
+    devices,
+    job,
+    limits,
+    pod,
+    policy,
+    rbac,
+    scheduling,
+    service,
+    storage,
+    topology,
+)
 from unisono.api.validation.constraints import validate_shape
 from unisono.api.validation.meta import validate_meta, validate_meta_update
 
@@ -35,6 +48,11 @@ _RULES: dict[type[Object], Rules] = {
     kinds.RESOURCE_SLICES.struct: devices.validate_resource_slice,
     kinds.RESOURCE_QUOTAS.struct: policy.validate_quota,
     kinds.POD_DISRUPTION_BUDGETS.struct: policy.validate_budget,
+    kinds.LIMIT_RANGES.struct: limits.validate_limit_range,
+    kinds.ROLES.struct: rbac.validate_role,
+    kinds.ROLE_BINDINGS.struct: rbac.validate_role_binding,
+    kinds.CLUSTER_ROLES.struct: rbac.validate_cluster_role,
+    kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.validate_cluster_role_binding,
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
     kinds.LEASES.struct: cluster.validate_lease,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: cluster.validate_crd,

@@ -19,6 +19,10 @@ Check = Callable[[str], list[str]]
 _NAME_CHECKS: dict[type[Object], Check] = {
     kinds.NAMESPACES.struct: names.dns_label,
     kinds.SERVICES.struct: names.dns_1035_label,
+    kinds.ROLES.struct: names.path_segment,
+    kinds.ROLE_BINDINGS.struct: names.path_segment,
+    kinds.CLUSTER_ROLES.struct: names.path_segment,
+    kinds.CLUSTER_ROLE_BINDINGS.struct: names.path_segment,
 }
 
 
