@@ -6,13 +6,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
-.PHONY: run test lint types layers unit bench lock clean help
+.PHONY: run test lint types layers unit frameworks bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
 	@echo "make test   lint, types, layers and all tests"
 	@echo "make lint   ruff, mypy --strict and import-linter"
 	@echo "make bench  measure decision speed, print one table"
+	@echo "make frameworks   add Ray, MPI and XGBoost to the environment, so that their tests run too"
 
 run: $(VENV)/.run-ready
 	@$(BIN)/unisono run examples/digits-gang.yaml
@@ -27,6 +28,8 @@ lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+frameworks: $(VENV)/.frameworks-ready
 
 bench: $(VENV)/.dev-ready
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -58,12 +61,17 @@ $(VENV)/.dev-ready: requirements/dev.lock pyproject.toml | $(VENV)/bin/python
 	@$(call install,requirements/dev.lock)
 	@touch $@ $(VENV)/.run-ready
 
+$(VENV)/.frameworks-ready: requirements/frameworks.lock pyproject.toml | $(VENV)/bin/python
+	@$(call install,requirements/frameworks.lock)
+	@touch $@ $(VENV)/.dev-ready $(VENV)/.run-ready
+
 COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	--no-annotate --upgrade --quiet pyproject.toml --extra fast
 
 lock:
 	$(COMPILE) --group build -o requirements/run.lock
-	$(COMPILE) --group dev -o requirements/dev.lock
+	$(COMPILE) --group dev --extra cel -o requirements/dev.lock
+	$(COMPILE) --group frameworks --extra cel --group dev -o requirements/frameworks.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
