@@ -34,6 +34,7 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
 from unisono.kube.informer import Informer
+from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
@@ -136,10 +137,18 @@ class SimulatedNodes:
         client: the API.
         specs: what nodes there are (``parse_specs``).
         clock: times and timers.
+        heartbeat: seconds between two renewals of one node's Lease.
     """
 
-    def __init__(self, client: Client, specs: Sequence[NodeSpec], clock: Clock = SYSTEM_CLOCK) -> None:
-        self._client, self._clock = client, clock
+    def __init__(
+        self,
+        client: Client,
+        specs: Sequence[NodeSpec],
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        heartbeat: float = _HEARTBEAT_SECONDS,
+    ) -> None:
+        self._client, self._clock, self._heartbeat = client, clock, heartbeat
         self._names = {name: spec for spec in specs for name in spec.node_names()}
         self.ready = asyncio.Event()
         self._begin()
@@ -167,6 +176,10 @@ class SimulatedNodes:
         finally:
             self._alarms.close()
             self._queue.close()
+
+    def streams(self) -> dict[str, ReflectorStatistics]:
+        """How the watch on pods fares."""
+        return {PODS.resource: self._pods.statistics()}
 
     def _changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
         if pod.spec.node_name not in self._names:
@@ -278,10 +291,10 @@ class SimulatedNodes:
         while True:
             for name in self._names:
                 try:
-                    await renew_lease(self._client, name, self._clock.time(), seconds=3 * _HEARTBEAT_SECONDS)
+                    await renew_lease(self._client, name, self._clock.time(), seconds=round(3 * self._heartbeat))
                 except (ApiError, OSError) as error:
                     _log.warning("simulated.heartbeat_failed", node=name, error=str(error))
-                await self._clock.sleep(_HEARTBEAT_SECONDS / len(self._names))
+                await self._clock.sleep(self._heartbeat / len(self._names))
 
 
 def simulated_view(pod: Pod, started_at: float, now: float) -> PodView:

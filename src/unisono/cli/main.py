@@ -27,6 +27,10 @@ COMMANDS: dict[str, str] = {
     "delete": "Delete objects.",
     "explain": "Say why a job is pending, with numbers and the way out.",
     "schedule": "Run one scheduling cycle on objects from files: what would happen.",
+    "scheduler": "Run the scheduler beside an API server.",
+    "controllers": "Run the controllers beside an API server.",
+    "agent": "Simulate nodes on an API server.",
+    "crds": "Print the definitions of our kinds for a cluster.",
     "version": "Print the version.",
 }
 

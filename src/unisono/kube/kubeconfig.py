@@ -59,6 +59,7 @@ class ClusterConfig:
         impersonate: ``Impersonate-*`` headers.
         proxy: URL of an HTTP proxy.
         context: name of the kubeconfig context, empty when there is none.
+        in_cluster: found as the service account of the pod that this process runs in.
 
     """
 
@@ -77,6 +78,7 @@ class ClusterConfig:
     impersonate: tuple[tuple[str, str], ...] = ()
     proxy: str | None = None
     context: str = ""
+    in_cluster: bool = False
 
 
 def load(
@@ -133,6 +135,7 @@ def in_cluster(env: Mapping[str, str] = os.environ, root: Path = _SERVICE_ACCOUN
         namespace=namespace.read_text().strip() if namespace.is_file() else "default",
         ca=ca.read_bytes(),
         token_file=token,
+        in_cluster=True,
     )
 
 

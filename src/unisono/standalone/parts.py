@@ -1,0 +1,71 @@
+"""The parts that run as own processes beside an API server: scheduler, controllers, simulated nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from unisono.agent.simulated import SimulatedNodes
+from unisono.agent.simulated_specs import NodeSpec
+from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.kube.client import Client
+from unisono.kube.controller import Manager
+from unisono.kube.events import EventRecorder
+from unisono.kube.reflector import ReflectorStatistics
+from unisono.scheduler.scheduler import Scheduler
+from unisono.scheduler.settings import ConfigSource
+from unisono.standalone.component import MakePart, Part
+
+
+class _Controllers:
+    """All controllers on shared informers."""
+
+    def __init__(self, client: Client, scheduler_names: Sequence[str], default_queue: str) -> None:
+        self._recorder = EventRecorder(client, COMPONENT)
+        self._manager = Manager(client)
+        self._names, self._default_queue = scheduler_names, default_queue
+        self.ready: asyncio.Event = self._manager.ready
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        controllers = all_controllers(self._recorder, scheduler_names=self._names, default_queue=self._default_queue)
+        try:
+            await self._manager.run(controllers)
+        finally:
+            await self._recorder.close()
+
+    def streams(self) -> Mapping[str, ReflectorStatistics]:
+        """By resource."""
+        found: dict[str, Any] = self._manager.informers.statistics()
+        return found
+
+
+def scheduler_part(
+    source: ConfigSource, scheduler_names: Sequence[str], default_queue: str, **options: Any
+) -> MakePart:
+    """Schedules the pods of ``scheduler_names``; ``options`` are further ones of ``Scheduler``."""
+
+    def make(client: Client, registry: CollectorRegistry) -> Part:
+        return Scheduler(
+            client,
+            source,
+            registry=registry,
+            scheduler_names=scheduler_names,
+            default_queue=default_queue,
+            **options,
+        )
+
+    return make
+
+
+def controllers_part(scheduler_names: Sequence[str], default_queue: str) -> MakePart:
+    """Runs every controller."""
+    return lambda client, registry: _Controllers(client, scheduler_names, default_queue)
+
+
+def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:
+    """Registers simulated nodes and plays their pods; ``heartbeat`` is the time in seconds between two renewals."""
+    return lambda client, registry: SimulatedNodes(client, specs, heartbeat=heartbeat)
