@@ -18,7 +18,7 @@ import structlog
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.errors import ApiError, Gone, NotFound, Unavailable
+from unisono.errors import ApiError, Gone, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -86,8 +86,8 @@ class Reflector(Generic[T]):
         absent_seconds: float | None = None,
     ) -> None:
         """``watch_seconds`` is the shortest life of a watch; ``resync_seconds`` the longest time between two
-        lists. With ``absent_seconds`` a server that does not know the kind counts as one that holds no objects of it,
-        and is asked again after so long.
+        lists. With ``absent_seconds`` a server that does not know the kind, or does not let us read it, counts as one
+        that holds no objects of it, and is asked again after so long.
         """
         self.kind = kind
         self.synced = asyncio.Event()
@@ -102,6 +102,7 @@ class Reflector(Generic[T]):
         self._heard_at = clock.monotonic()
         self._lists = self._watches = self._events = self._failures = self._expiries = 0
         self._last_error = ""
+        self._absence = 0
 
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""
@@ -116,7 +117,7 @@ class Reflector(Generic[T]):
                 self._resource_version = None
                 await self._pause(error)
             except (ApiError, OSError, TimeoutError) as error:
-                if isinstance(error, NotFound) and self._absent_seconds is not None:
+                if self._absent_seconds is not None and _is_absent(error):
                     self._resource_version = None
                 await self._pause(error)
             except Exception as error:
@@ -143,15 +144,17 @@ class Reflector(Generic[T]):
             listing = await self._client.list(
                 self.kind, self._namespace, label_selector=self._labels, field_selector=self._fields
             )
-        except NotFound:
-            if self._absent_seconds is None:
+        except ApiError as error:
+            if self._absent_seconds is None or not _is_absent(error):
                 raise
             self._sink.replace([])
             self._heard()
+            self._note_absence(error)
             self.synced.set()
             await self._clock.sleep(self._absent_seconds)
             return
         self._lists += 1
+        self._absence = 0
         self._listed_at = self._clock.monotonic()
         self._resource_version = listing.resource_version
         self._sink.replace(listing.items)
@@ -207,10 +210,20 @@ class Reflector(Generic[T]):
         self._last_error = str(error)
         await self._clock.sleep(delay)
 
+    def _note_absence(self, error: ApiError) -> None:
+        if self._absence != error.code:
+            self._absence = error.code
+            _log.info("watch.absent", resource=self.kind.resource, code=error.code, error=str(error))
+
     def _resync_due(self) -> bool:
         if self._resync_seconds is None:
             return False
         return self._clock.monotonic() - self._listed_at >= self._resync_seconds
+
+
+def _is_absent(error: Exception) -> bool:
+    """The server does not know the kind, or does not let us read it."""
+    return isinstance(error, ApiError) and error.code in (403, 404)
 
 
 async def _close(stream: AsyncIterator[WatchEvent[T]]) -> None:
