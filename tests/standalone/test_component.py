@@ -185,7 +185,7 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("text", ["8080", "127.0.0.1", "127.0.0.1:http", "::1:80", "h:65536"])
 def test_wrong_addresses(text: str) -> None:
-    with pytest.raises(ConfigError, match="not an address such as 127.0.0.1:8080"):
+    with pytest.raises(ConfigError, match=r"not an address such as 127\.0\.0\.1:8080"):
         parse_listen(text)
 
 
