@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.fields import Quantity
 from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.scheduling import Queue as QueueObject
@@ -70,7 +74,7 @@ class JobBook:
             if counts is None:
                 counts = job.role_counts[task.role] = [0] * STATUS_COUNT
             counts[status] += sign
-            if not any(counts):
+            if sign < 0 and not any(counts):
                 del job.role_counts[task.role]
         if status is TaskStatus.PENDING:
             if sign > 0:
@@ -83,8 +87,12 @@ class JobBook:
                 job.gated_request = add(job.gated_request, vector, sign)
             job.request = add(job.request, vector, sign)
         elif status in ALLOCATED_STATES:
-            job.allocated = add(job.allocated, vector, sign)
-            job.request = add(job.request, vector, sign)
+            if sign == 1 and len(vector) == len(job.allocated) == len(job.request):  # nearly always
+                job.allocated += vector
+                job.request += vector
+            else:
+                job.allocated = add(job.allocated, vector, sign)
+                job.request = add(job.request, vector, sign)
         if status is TaskStatus.RELEASING and task.node:
             job.releasing_on_node += sign
         self._dirty.add(job.key)
@@ -108,8 +116,8 @@ class JobBook:
         job.priority_class = spec.priority_class_name or ""
         job.min_member = spec.min_member or 0
         job.min_task_member = dict(spec.min_task_member or {})
-        quoted = None if spec.min_resources is None else resource_list(spec.min_resources)
-        minimum = None if quoted is None else scheduled(quoted)
+        given = spec.min_resources
+        quoted, minimum = (None, None) if given is None else _minimum(tuple(given.items()))
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
         job.min_amounts, job.min_quoted = minimum, quoted
         job.topology, job.sub_groups = wish_of(spec.network_topology), policies_of(spec.sub_group_policy)
@@ -235,19 +243,23 @@ class JobBook:
     def refresh(self) -> None:
         """Bring sums and the active set up to date with the events since the last call."""
         self._widen()
+        moved: list[Job] = []
         for key in self._dirty:
             job = self.jobs.get(key)
+            self._withdraw(key)
             if job is None or not job.known:
                 self.active.discard(key)
-                self._withdraw(key)
                 continue
-            self._contribute(job)
-            job.shape = self._shapes.of(job)
+            moved.append(job)
             if self.needs_attention(job):
+                job.shape = self._shapes.of(job)
                 self.active.add(key)
             else:
+                job.shape = 0  # nobody compares it while it is left alone
                 self.active.discard(key)
         self._dirty.clear()
+        if moved:
+            self._contribute(moved)
 
     @staticmethod
     def needs_attention(job: Job) -> bool:
@@ -263,11 +275,14 @@ class JobBook:
         if queue is not None and share is not None:
             queue.sums[:, : share.shape[1]] -= share
 
-    def _contribute(self, job: Job) -> None:
-        share = shares_of(job, len(self.registry))
-        self._withdraw(job.key)
-        self.queues[job.queue].sums += share
-        self._share[job.key] = (job.queue, share)
+    def _contribute(self, jobs: list[Job]) -> None:
+        shares = shares_of(jobs, len(self.registry))
+        by_queue: dict[str, list[int]] = {}
+        for at, (job, share) in enumerate(zip(jobs, shares, strict=True)):
+            self._share[job.key] = (job.queue, share)
+            by_queue.setdefault(job.queue, []).append(at)
+        for name, found in by_queue.items():
+            self.queues[name].sums += shares[found].sum(axis=0)
 
     def _widen(self) -> None:
         width = len(self.registry)
@@ -284,20 +299,35 @@ class JobBook:
                 job.min_resources = fitted(job.min_resources, width)
 
 
-def shares_of(job: Job, width: int) -> Sums:
-    """``[5, R]`` what a job adds to the sums of its queue: allocated, request, inqueue, promised, elastic."""
-    share = np.zeros((len(_SUM_NAMES), width), dtype=np.int64)
-    share[0] = job.allocated
-    share[1] = job.request
-    held = count(job.counts, ALLOCATED_STATES)
-    minimum = job.min_resources
-    if minimum is None:
-        share[4] = job.allocated
-        return share
-    np.maximum(job.allocated - minimum, 0, out=share[4])
-    holds_minimum = job.phase == "Running" and held >= job.min_member
-    if job.phase == "Inqueue" or holds_minimum:
-        rest = np.maximum(minimum - job.allocated, 0)
-        share[2] = np.maximum(rest - job.gated_request, 0)
-        share[3] = minimum if job.phase == "Inqueue" else rest
-    return share
+def shares_of(jobs: Sequence[Job], width: int) -> Sums:
+    """``[J, 5, R]`` what each job adds to the sums of its queue: allocated, request, inqueue, promised, elastic."""
+    shares = np.zeros((len(jobs), len(_SUM_NAMES), width), dtype=np.int64)
+    allocated = shares[:, 0] = np.array([job.allocated for job in jobs])
+    shares[:, 1] = [job.request for job in jobs]
+    shares[:, 4] = allocated
+    stated = [at for at, job in enumerate(jobs) if job.min_resources is not None]
+    if not stated:
+        return shares
+    minimum = np.array([jobs[at].min_resources for at in stated])
+    shares[stated, 4] = np.maximum(allocated[stated] - minimum, 0)
+    counted, promised = [], []
+    for row, at in enumerate(stated):
+        job = jobs[at]
+        inqueue = job.phase == "Inqueue"
+        if inqueue or (job.phase == "Running" and count(job.counts, ALLOCATED_STATES) >= job.min_member):
+            counted.append(row)
+            promised.append(inqueue)
+    if counted:
+        where = np.array(stated)[counted]
+        minimum = minimum[counted]
+        rest = np.maximum(minimum - allocated[where], 0)
+        shares[where, 2] = np.maximum(rest - np.array([jobs[at].gated_request for at in where.tolist()]), 0)
+        shares[where, 3] = np.where(np.array(promised)[:, None], minimum, rest)
+    return shares
+
+
+@lru_cache(maxsize=4096)
+def _minimum(given: tuple[tuple[str, Quantity], ...]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Stated minResources in engine units, and those that scheduling counts; many PodGroups ask for the same."""
+    quoted = resource_list(dict(given))
+    return quoted, scheduled(quoted)

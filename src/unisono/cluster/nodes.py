@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from sys import intern
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +13,32 @@ import numpy.typing as npt
 from unisono.api.core import Node, Taint
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, ResourceRegistry, scheduled
+from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, scheduled
 
 ABSENT = -1
 """Label code of a node that lacks the key."""
 
 Codes = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
+
+
+class NodeSums(NamedTuple):
+    """Sums over nodes, ``[R]`` each; usable nodes are ready and not cordoned.
+
+    Attributes:
+        allocatable: over all nodes.
+        usable: the same over usable nodes.
+        sharable: ``usable``, and what is in use of what the other nodes have.
+        used: what is in use on usable nodes.
+        releasing: whether any node has pods that are being deleted.
+
+    """
+
+    allocatable: Vector
+    usable: Vector
+    sharable: Vector
+    used: Vector
+    releasing: bool
 
 
 class NodeFacts:
@@ -67,6 +87,7 @@ class NodeTable:
         nonzero: ``[2, N]`` sum of the pods' `PodClass.nonzero`.
         taint_codes: ``[N]`` index into ``taint_sets``.
         unschedulable, ready: ``[N]`` bools.
+        columns: ``[N]`` the numbers of all columns, read only.
         image_nodes: number of nodes that have an image, by its name.
 
     """
@@ -100,6 +121,24 @@ class NodeTable:
         self.taint_codes: Codes = np.zeros(size, dtype=np.int32)
         self.unschedulable: Flags = np.zeros(size, dtype=np.bool_)
         self.ready: Flags = np.zeros(size, dtype=np.bool_)
+        self._sums: NodeSums | None = None
+        self.columns: npt.NDArray[np.intp] = np.arange(size, dtype=np.intp)
+        self.columns.flags.writeable = False  # every session shows it to plug-ins
+
+    # ---- sums
+
+    def sums(self) -> NodeSums:
+        """Sums over the nodes as they are; found out once for as long as nothing changes."""
+        if self._sums is None:
+            usable = self.ready & ~self.unschedulable
+            total = self.allocatable.sum(axis=1)
+            if usable.all():
+                some, sharable, used = total, total, self.used.sum(axis=1)
+            else:
+                some, used = self.allocatable[:, usable].sum(axis=1), self.used[:, usable].sum(axis=1)
+                sharable = np.where(usable, self.allocatable, np.minimum(self.used, self.allocatable)).sum(axis=1)
+            self._sums = NodeSums(total, some, sharable, used, bool(self.releasing.any()))
+        return self._sums
 
     # ---- changes
 
@@ -183,6 +222,7 @@ class NodeTable:
         vector = pod_class.vector
         if len(vector) > len(self.used):
             self.widen()
+        self._sums = None
         self.used[: len(vector), row] += sign * vector
         self.nonzero[:, row] += sign * pod_class.nonzero
         if releasing:
@@ -194,6 +234,7 @@ class NodeTable:
         vector = pod_class.vector
         if len(vector) > len(self.used):
             self.widen()
+        self._sums = None
         for row in pod_class.rows.tolist():
             self.used[row] += vector[row] * numbers
             if releasing:
@@ -204,6 +245,7 @@ class NodeTable:
         """Give every array as many rows as the registry has."""
         missing = len(self.registry) - len(self.allocatable)
         if missing > 0:
+            self._sums = None
             pad = np.zeros((missing, len(self.names)), dtype=np.int64)
             self.allocatable = np.vstack((self.allocatable, pad))
             self.used = np.vstack((self.used, pad))
@@ -229,6 +271,7 @@ class NodeTable:
         return fork
 
     def _fill(self, row: int, facts: NodeFacts, *, moves: bool = True) -> None:
+        self._sums = None
         self.facts[row] = facts
         self.allocatable[:, row] = 0
         for name, amount in facts.allocatable.items():

@@ -228,7 +228,9 @@ def _relevant(spec: PodSpec) -> tuple[Any, ...]:
     """Everything of a spec that placement may depend on, cheap to encode."""
     return (
         [(c.resources, c.ports, c.image) for c in spec.containers or ()],
-        [(c.resources, c.ports, c.image, c.restart_policy) for c in spec.init_containers or ()],
+        [(c.resources, c.ports, c.image, c.restart_policy) for c in spec.init_containers]
+        if spec.init_containers
+        else (),
         spec.resources,
         spec.overhead,
         spec.node_selector,

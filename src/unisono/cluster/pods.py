@@ -23,6 +23,8 @@ PREEMPTABLE = "volcano.sh/preemptable"
 _COMPARED = tuple(name for name in Task.__slots__ if name != "told")
 _NOTHING: Mapping[str, str] = {}
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_RARE = frozenset((TASK_PRIORITY, PREEMPTABLE, RUN_SECONDS))
+"""Annotations that few pods have: one question rules all of them out."""
 _FINISHED = {"Succeeded": TaskStatus.SUCCEEDED, "Failed": TaskStatus.FAILED, "Unknown": TaskStatus.UNKNOWN}
 
 
@@ -38,14 +40,18 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     group = annotations.get(keys.GROUP_NAME) or annotations.get(keys.GROUP_NAME_OF_VOLCANO)
     task.job = f"{task.namespace}/{group}" if group else ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""
-    task.priority = _priority(annotations, spec.priority)
+    notes = _NOTHING if _RARE.isdisjoint(annotations) else annotations
+    if notes:
+        task.priority = _priority(notes, spec.priority)
+    elif spec.priority is not None:
+        task.priority = spec.priority
     task.priority_class_name = spec.priority_class_name or ""
     task.created = _seconds(meta.creation_timestamp) if meta.creation_timestamp else 0.0
     task.ordinal = _ordinal(meta.name)
     task.node = spec.node_name or ""
     task.status = _status(status.phase or "Pending", task.node, deleting=meta.deletion_timestamp is not None)
     task.gated = bool(spec.scheduling_gates)
-    preemptable = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
+    preemptable = notes.get(PREEMPTABLE) if PREEMPTABLE in notes else labels.get(PREEMPTABLE)
     task.preemptable = preemptable is None or preemptable in _TRUE
     task.never_preempts = spec.preemption_policy == "Never"
     task.nominated_node = status.nominated_node_name or ""
@@ -59,7 +65,8 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
             task.told = (intern(condition.reason or ""), intern(condition.message or ""))
         elif condition.status == "True":
             scheduled = condition.last_transition_time or scheduled
-    task.run_seconds = _run_seconds(annotations, spec.active_deadline_seconds)
+    if notes or spec.active_deadline_seconds:
+        task.run_seconds = _run_seconds(notes, spec.active_deadline_seconds)
     task.since = _seconds(scheduled) if scheduled and task.node else 0.0
     return task
 
@@ -108,13 +115,13 @@ def same_task(one: Task, other: Task) -> bool:
 
 
 def _status(phase: str, node: str, *, deleting: bool) -> TaskStatus:
+    if phase == "Running" and not deleting:  # most are
+        return TaskStatus.RUNNING
     finished = _FINISHED.get(phase)
     if finished is not None:
         return finished
     if deleting:
         return TaskStatus.RELEASING
-    if phase == "Running":
-        return TaskStatus.RUNNING
     return TaskStatus.BOUND if node else TaskStatus.PENDING
 
 
@@ -129,8 +136,9 @@ def _priority(annotations: Mapping[str, str], spec_priority: int | None) -> int:
 
 
 def _run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
+    text = annotations.get(RUN_SECONDS)
     try:
-        stated = float(annotations.get(RUN_SECONDS, ""))
+        stated = 0.0 if text is None else float(text)
     except ValueError:
         stated = 0.0
     limits = [limit for limit in (stated, float(deadline or 0)) if 0 < limit < inf]

@@ -125,7 +125,8 @@ class Job:
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
-        shape: jobs that scheduling cannot tell apart share it; 0: like no other (see `unisono.cluster.shapes`).
+        shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
+            `unisono.cluster.shapes`).
 
     """
 
@@ -175,8 +176,8 @@ class Job:
         self.min_member = 0
         self.min_task_member: dict[str, int] = {}
         self.min_resources: Vector | None = None
-        self.min_amounts: dict[str, int] | None = None
-        self.min_quoted: dict[str, int] | None = None
+        self.min_amounts: Mapping[str, int] | None = None
+        self.min_quoted: Mapping[str, int] | None = None
         self.topology: TopologyWish | None = None
         self.sub_groups: tuple[SubGroupPolicy, ...] = ()
         self.phase = "Pending"

@@ -153,7 +153,7 @@ class Edit:
         record.shape = 0  # like no other job
         queue = self.queue(record.queue)
         before = self._before[key]
-        queue.sums[:, :width] += shares_of(record, width) - shares_of(before, width)
+        queue.sums[:, :width] += (shares_of([record], width) - shares_of([before], width))[0]
 
     def _places(self) -> tuple[Mapping[str, Mapping[str, Task]], Mapping[str, Mapping[str, PodClass]]]:
         """Pods, and holders of host ports, by node."""
