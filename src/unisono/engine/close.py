@@ -130,7 +130,7 @@ def _events(
 
 
 def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Held) -> None:
-    names = cycle.session.nodes.table.names
+    names = cycle.session.snapshot.nodes.names
     for task, status, column in held:
         node = names[column]
         if status is TaskStatus.PIPELINED:

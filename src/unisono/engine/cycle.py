@@ -120,7 +120,7 @@ class Cycle:
 
     def write_out(self) -> None:
         """Turn what was committed into binds and evictions."""
-        names = self.session.nodes.table.names
+        names = self.session.snapshot.nodes.names
         binds: list[Bind] = []
         broken: set[str] = set()
         for placement in self.bound:

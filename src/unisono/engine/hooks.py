@@ -7,6 +7,7 @@ without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose, Reason, Refusal, Vote
 from unisono.engine.config import SchedulerConfig
+from unisono.engine.config_flags import Flags
 from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.plugin import HOOK_FLAGS, VICTIM_FLAGS, Plugin, hooks_of, overrides
@@ -26,6 +28,27 @@ if TYPE_CHECKING:
 
 Lookup = Callable[[str], type[Plugin] | None]
 Asked = list[tuple[Plugin, Callable[..., Any]]]
+_Role = tuple[type[Plugin], Flags]
+"""What decides which hooks of a plug-in are asked."""
+
+
+def _role(plugin: Plugin) -> _Role:
+    return type(plugin), plugin.config.flags
+
+
+@lru_cache(maxsize=64)
+def _asked(tiers: tuple[tuple[_Role, ...], ...]) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    """Hooks that are implemented and switched on: the hook, a tier that answers it, and who of the tier does.
+
+    The same for every session of a configuration, so it is found out once.
+    """
+    found: dict[tuple[str, int], list[int]] = {}
+    for at, tier in enumerate(tiers):
+        for place, (plugin, flags) in enumerate(tier):
+            for hook in hooks_of(plugin):
+                if not HOOK_FLAGS[hook] or getattr(flags, HOOK_FLAGS[hook]):
+                    found.setdefault((hook, at), []).append(place)
+    return tuple((hook, at, tuple(places)) for (hook, at), places in found.items())
 
 
 class _SwitchedOff(Exception):
@@ -67,18 +90,13 @@ class Hooks:
 
     def _resolve(self) -> None:
         """Sort the hooks that are implemented and switched on."""
+        watched = self.stopwatch.watched
         self.by_tier: dict[str, list[Asked]] = {hook: [] for hook in HOOK_FLAGS}
         self.flat: dict[str, Asked] = {hook: [] for hook in HOOK_FLAGS}
-        for tier in self.tiers:
-            asked_here: dict[str, Asked] = {}
-            for plugin in tier:
-                for hook in hooks_of(type(plugin)):
-                    flag = HOOK_FLAGS[hook]
-                    if not flag or getattr(plugin.config.flags, flag):
-                        asked_here.setdefault(hook, []).append((plugin, self.stopwatch.watched(plugin, hook)))
-            for hook, asked in asked_here.items():
-                self.by_tier[hook].append(asked)
-                self.flat[hook] += asked
+        for hook, at, places in _asked(tuple(tuple(map(_role, tier)) for tier in self.tiers)):
+            asked = [(plugin, watched(plugin, hook)) for plugin in map(self.tiers[at].__getitem__, places)]
+            self.by_tier[hook].append(asked)
+            self.flat[hook] += asked
         together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
         self._heard_singly: Asked = [asked for asked in self.flat["enqueued"] if asked[0] not in together]
         self._shared: dict[tuple[str, ...], bool] = {}
@@ -354,6 +372,46 @@ class Hooks:
         except Exception as error:
             self.switch_off(plugin, hook, error)
             raise _SwitchedOff from error
+
+    def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
+        """What any plug-in protects from being evicted for ``purpose``."""
+        flag = VICTIM_FLAGS[purpose]
+        found = np.zeros(len(candidates), dtype=np.bool_)
+        for plugin, method in self.flat["protected"]:
+            if flag and not getattr(plugin.config.flags, flag):
+                continue
+            try:
+                answer = method(candidates, purpose)
+            except Exception as error:
+                self.switch_off(plugin, "protected", error)
+                return self.protected(candidates, purpose)
+            if answer is not None:
+                found |= answer
+        return found
+
+    def allowance(self, queue: QueueState) -> int:
+        """How many more tasks of a queue may be evicted in this session."""
+        left = 2**62
+        for plugin, method in self.flat["allowance"]:
+            try:
+                answer = method(queue)
+            except Exception as error:
+                self.switch_off(plugin, "allowance", error)
+                return self.allowance(queue)
+            if answer is not None:
+                left = min(left, answer)
+        return left
+
+    def lost_work(self, leaving: Sequence[Task]) -> float:
+        """What is lost when these tasks go; 0 when nobody has an opinion."""
+        total = 0.0
+        for plugin, method in self.flat["lost_work"]:
+            try:
+                total += method(leaving)
+            except Exception as error:
+                self.switch_off(plugin, "lost_work", error)
+                return self.lost_work(leaving)
+        return total
 
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray:
         """Union of the answers of the first tier that names any task."""

@@ -16,7 +16,7 @@ def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[Jo
     been for nothing. Jobs of the same queue with a higher priority come along, lest they be passed over. In queue and
     job order.
     """
-    if not cycle.session.nodes.size:
+    if not len(cycle.session.snapshot.nodes):
         return []
     found: list[JobState] = []
     for jobs in waiting.values():

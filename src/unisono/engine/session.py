@@ -70,16 +70,12 @@ class Session:
         self.seed = seed
         self.registry: ResourceRegistry = snapshot.registry
         self.rows = len(snapshot.registry)
-        table = snapshot.nodes
-        self.matrix = stack(table, snapshot.memo)
-        self.columns: npt.NDArray[np.intp] = np.arange(len(table), dtype=np.intp)
-        self.nodes = self.view(self.columns, self.matrix)
         self.ports: dict[int, list[PodClass]] = {}
         self.domains = Domains(snapshot)
         self.touched: list[int] = []
         self.shared: dict[str, Any] = {}
         self.pipelining = False
-        self.releasing = bool(table.releasing.any())
+        self.releasing = snapshot.nodes.sums().releasing
         self.queues: dict[str, QueueState] = {
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known
         }
@@ -88,9 +84,25 @@ class Session:
 
     def end(self) -> None:
         """Nobody uses the session any more: its largest array is left for the next one."""
-        self.snapshot.memo[_BUFFER] = self.matrix
+        if "matrix" in vars(self):
+            self.snapshot.memo[_BUFFER] = self.matrix
 
     # ---- nodes
+
+    @property
+    def columns(self) -> npt.NDArray[np.intp]:
+        """``[N]`` the numbers of all columns, read only."""
+        return self.snapshot.nodes.columns
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """See the class; laid out when first asked for, which a cycle in which nothing waits never does."""
+        return stack(self.snapshot.nodes, self.snapshot.memo)
+
+    @cached_property
+    def nodes(self) -> NodeView:
+        """See the class."""
+        return self.view(self.snapshot.nodes.columns, self.matrix)
 
     def view(
         self, columns: npt.NDArray[np.intp], matrix: Matrix, steps: npt.NDArray[np.intp] | None = None
@@ -121,19 +133,15 @@ class Session:
             change[4 * rows :] = pod_class.nonzero
         return change
 
-    @cached_property
+    @property
     def total(self) -> Vector:
         """``[R]`` sum of allocatable over all nodes, unusable ones included (Volcano's total)."""
-        return np.asarray(self.nodes.allocatable.sum(axis=1), dtype=np.int64)
+        return self.snapshot.nodes.sums().allocatable
 
-    @cached_property
+    @property
     def usable_total(self) -> Vector:
         """``[R]`` sum of allocatable over nodes that are ready and not cordoned."""
-        table = self.nodes.table
-        usable = table.ready & ~table.unschedulable
-        if usable.all():
-            return self.total
-        return np.asarray(self.nodes.allocatable[:, usable].sum(axis=1), dtype=np.int64)
+        return self.snapshot.nodes.sums().usable
 
     # ---- jobs
 

@@ -27,6 +27,7 @@ _PER_CALL = frozenset(
         *("enqueueable", "enqueued", "pipelined", "valid", "ready", "missing", "starving"),
         *("overused", "allocatable", "headroom", "preemptive"),
         *("prefilter", "placed", "removed", "moved", "annotations"),
+        *("allowance", "lost_work"),
     )
 )
 """Asked once per job, queue, task or placement."""
@@ -77,8 +78,10 @@ class Stopwatch:
         that is under way cannot be stopped.
         """
         method: Callable[..., Any] = getattr(plugin, hook)
+        if self.monotonic is None:
+            return method
         hosted = is_hosted(plugin)
-        if self.monotonic is None or (hook in _PER_CALL and not hosted):
+        if hook in _PER_CALL and not hosted:
             return method
         clock, seconds, used, name = self.monotonic, self.seconds, self._used, plugin.config.name
         limit = self.limit if hosted else float("inf")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from unisono.api.resources import to_wire
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
 
@@ -30,12 +28,7 @@ def usable_total(session: Session) -> Vector:
     Volcano counts every node it has heard of, so a queue deserves resources that nobody can use. What still runs on a
     cordoned node stays in the total, because it is in the queues' allocated sums as well.
     """
-    nodes = session.nodes
-    usable = nodes.table.ready & ~nodes.table.unschedulable
-    if usable.all():
-        return np.asarray(nodes.allocatable.sum(axis=1), dtype=np.int64)
-    stranded = np.minimum(nodes.used, nodes.allocatable)
-    return np.asarray(np.where(usable, nodes.allocatable, stranded).sum(axis=1), dtype=np.int64)
+    return session.snapshot.nodes.sums().sharable
 
 
 def aligned(vector: Vector, registry: ResourceRegistry) -> Vector:

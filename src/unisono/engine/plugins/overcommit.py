@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,16 +33,14 @@ class OvercommitPlugin(Plugin):
         super().__init__(config)
         factor = float(argument_value(_FACTOR, self.arguments))
         # as a fraction, so that 1.2 times 30 cores is 36 cores and not a hair less
-        self.factor = Fraction(str(factor if factor >= 1 else _FACTOR.default))
+        self.factor = _exactly(str(factor if factor >= 1 else _FACTOR.default))
 
     def open(self, session: Session) -> None:
         """Sum up what is free and what admitted jobs are still promised."""
         self.registry = session.registry
-        nodes = session.nodes
-        usable = nodes.table.ready & ~nodes.table.unschedulable
-        used = (nodes.used if usable.all() else nodes.used[:, usable]).sum(axis=1)
-        amounts = zip(session.usable_total.tolist(), used.tolist(), strict=True)
-        self.idle: Amounts = [int(whole * self.factor) - taken for whole, taken in amounts]
+        sums, factor = session.snapshot.nodes.sums(), self.factor
+        amounts = zip(sums.usable.tolist(), sums.used.tolist(), strict=True)
+        self.idle: Amounts = [whole * factor.numerator // factor.denominator - taken for whole, taken in amounts]
         self.session = session
 
     @cached_property
@@ -96,3 +94,8 @@ class OvercommitPlugin(Plugin):
         if job.min_resources is not None:
             for row, amount in enumerate(job.min_resources.tolist()):
                 self.promised[row] += amount
+
+
+@lru_cache(maxsize=16)
+def _exactly(text: str) -> Fraction:
+    return Fraction(text)
