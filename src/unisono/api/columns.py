@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api import kinds
+from unisono.api import kinds, training_kinds
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 
@@ -44,6 +44,8 @@ class Column:
 
 
 _AGE = Column("AGE", "date", ".metadata.creationTimestamp")
+_STATE = Column("State", "string", ".status.conditions[-1:].type")
+_SINCE = Column("Age", "date", ".metadata.creationTimestamp")
 
 _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
     kinds.JOBS.struct: (
@@ -67,6 +69,12 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("NodeCount", "integer", ".status.nodeCount"),
         _AGE,
     ),
+    training_kinds.PYTORCH_JOBS.struct: (_STATE, _SINCE),
+    training_kinds.TF_JOBS.struct: (_STATE, _SINCE),
+    training_kinds.MPI_JOBS.struct: (_SINCE, _STATE),
+    training_kinds.XGBOOST_JOBS.struct: (_STATE, _SINCE),
+    training_kinds.PADDLE_JOBS.struct: (_STATE, _SINCE),
+    training_kinds.JAX_JOBS.struct: (_STATE, _SINCE),
 }
 
 

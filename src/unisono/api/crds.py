@@ -51,12 +51,24 @@ def _version(kind: Kind[Any], name: str) -> dict[str, Any]:
         "served": True,
         "storage": name == kind.version,
         "schema": {"openAPIV3Schema": structural_schema(kind)},
-        "subresources": {"status": {}} if kind.status_subresource else {},
+        "subresources": _subresources(kind),
     }
     printed = [column.manifest() for column in columns(kind)]
     if printed:
         version["additionalPrinterColumns"] = printed
     return version
+
+
+def _subresources(kind: Kind[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"status": {}} if kind.status_subresource else {}
+    if kind.scale is not None:
+        found["scale"] = {
+            "specReplicasPath": kind.scale.spec_replicas,
+            "statusReplicasPath": kind.scale.status_replicas,
+        }
+        if kind.scale.selector:
+            found["scale"]["labelSelectorPath"] = kind.scale.selector
+    return found
 
 
 def structural_schema(kind: Kind[Any]) -> dict[str, Any]:

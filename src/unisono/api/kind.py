@@ -11,6 +11,15 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a kind's ``scale`` subresource reads and writes, as JSON paths such as ``.spec.replicas``."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
     """One served kind.
 
@@ -25,6 +34,7 @@ class Kind(Generic[T]):
         categories: kubectl categories such as ``all``.
         status_subresource: writes to the main resource ignore ``status``, and ``/status`` writes only that.
         alias_versions: further versions that are accepted and answered with the same fields.
+        scale: the paths of the ``scale`` subresource; None without one.
 
     """
 
@@ -39,6 +49,7 @@ class Kind(Generic[T]):
     categories: tuple[str, ...] = ()
     status_subresource: bool = False
     alias_versions: tuple[str, ...] = ()
+    scale: Scale | None = None
 
     @property
     def api_version(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.kind import Kind
+from unisono.api.training_kinds import TRAINING_KINDS
 
 NAMESPACES: Kind[core.Namespace] = Kind(
     "", "v1", "Namespace", "namespaces", core.Namespace, False, short_names=("ns",), status_subresource=True
@@ -187,8 +188,17 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    *TRAINING_KINDS,
 )
-CUSTOM_KINDS: tuple[Kind[Any], ...] = (JOBS, POD_GROUPS, QUEUES, COMMANDS, HYPER_NODES, NUMATOPOLOGIES)
+CUSTOM_KINDS: tuple[Kind[Any], ...] = (
+    JOBS,
+    POD_GROUPS,
+    QUEUES,
+    COMMANDS,
+    HYPER_NODES,
+    NUMATOPOLOGIES,
+    *TRAINING_KINDS,
+)
 
 _BY_KIND: dict[tuple[str, str], Kind[Any]] = {}
 _BY_RESOURCE: dict[tuple[str, str, str], Kind[Any]] = {}

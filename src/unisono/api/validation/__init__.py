@@ -10,11 +10,13 @@ from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.api.shape import shape_of
+from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.api.validation import (
     cluster,
     config,
     devices,
     job,
+    kubeflow,
     limits,
     pod,
     policy,
@@ -60,6 +62,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,
     kinds.HYPER_NODES.struct: topology.validate_hyper_node,
+    **{kind.struct: kubeflow.validate_training_job for kind in KUBEFLOW_KINDS},
 }
 _CUSTOM = frozenset(kind.struct for kind in kinds.CUSTOM_KINDS)
 

@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns: children, indexes, wildcards and equality filters."""
+"""The JSONPath of printer columns: children, indexes, slices, wildcards and equality filters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _TOKEN = re.compile(
     r"""
     \.(?P<child>(?:\\.|[^.\[\]\\])+)
   | \[(?P<index>-?\d+)\]
+  | \[(?P<start>-?\d*):(?P<end>-?\d*)(?::(?P<stride>[1-9]\d*)?)?\]
   | \[\*\] | \.\*
   | \[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]
   | \[\?\(\s*@(?P<field>(?:\.[\w-]+)+)\s*==\s*(?P<value>[^)]+?)\s*\)\]
@@ -56,6 +57,8 @@ def _step(match: re.Match[str]) -> Step:
         return _filter(match["field"].split(".")[1:], _literal(match["value"]))
     if match["index"]:
         return _index(int(match["index"]))
+    if match["start"] is not None:
+        return _slice(*(int(match[part]) if match[part] else None for part in ("start", "end", "stride")))
     if match["quoted"] is not None:
         return _child(match["quoted"])
     if match["child"] and match["child"] != "*":
@@ -69,6 +72,10 @@ def _child(key: str) -> Step:
 
 def _index(index: int) -> Step:
     return lambda value: (value[index],) if isinstance(value, list) and -len(value) <= index < len(value) else ()
+
+
+def _slice(start: int | None, end: int | None, stride: int | None) -> Step:
+    return lambda value: value[start:end:stride] if isinstance(value, list) else ()
 
 
 def _all(value: Any) -> Iterable[Any]:
