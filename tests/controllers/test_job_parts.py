@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.controllers.durations import DurationError, format_duration, parse_duration
+from unisono.api.times import format_duration, parse_duration
 from unisono.controllers.expectations import PATIENCE_SECONDS, Expectations
 from unisono.controllers.job import phases
 from unisono.controllers.job.plugins.arguments import read_flags
@@ -21,7 +21,7 @@ def test_durations_of_go(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "5", "m", "5 m", "1d", "--1s", "5m!", "-"])
 def test_no_durations(text):
-    with pytest.raises(DurationError, match="no duration"):
+    with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
 
 

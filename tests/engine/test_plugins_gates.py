@@ -11,11 +11,11 @@ from plugins_world import World, a_pod, job_of, task_of
 from unisono import engine
 from unisono.api import kinds
 from unisono.api.core import Pod, PodDisruptionBudget, ResourceQuota
+from unisono.api.times import duration_or_none, parse_duration
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Refusal, Vote
 from unisono.engine.config import PluginConfig, load_config
 from unisono.engine.config_flags import Flags
-from unisono.engine.plugins.durations import duration_or_none, parse_duration
 from unisono.engine.plugins.registry import create
 from unisono.engine.session import Session
 from unisono.engine.verdict import Cause
@@ -44,7 +44,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "5 m", "1x", "m", "1h-5m"])
 def test_no_durations(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
     assert duration_or_none(text) is None
 

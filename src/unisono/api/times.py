@@ -52,3 +52,22 @@ def parse_duration(text: str) -> float:
         raise ValueError(f'time: invalid duration "{text}"')
     seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
     return -seconds if text.startswith("-") else seconds
+
+
+def duration_or_none(text: str | None) -> float | None:
+    """Seconds of a Go duration, None for a missing or unreadable text."""
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def format_duration(seconds: float) -> str:
+    """The duration as Go prints it, to the second: ``42s``, ``5m0s``, ``1h0m3s``; negative counts as zero."""
+    whole = max(0, int(seconds))
+    hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
+    if hours:
+        return f"{hours}h{minutes}m{rest}s"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

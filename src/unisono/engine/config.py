@@ -75,7 +75,7 @@ class SchedulerConfig:
     @property
     def plugin_time_limit(self) -> float:
         """Seconds that a plug-in that is not built in may take per cycle."""
-        from unisono.engine.plugins.durations import parse_duration
+        from unisono.api.times import parse_duration
 
         text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
         return DEFAULT_LIMIT if text is None else parse_duration(text)

@@ -8,9 +8,8 @@ plan can be carried out any number of times and given up at any point.
 from __future__ import annotations
 
 from unisono.api.scheduling import PodGroup
-from unisono.api.times import rfc3339
+from unisono.api.times import format_duration, rfc3339
 from unisono.controllers import keys
-from unisono.controllers.durations import format_duration
 from unisono.controllers.job import completion, phases
 from unisono.controllers.job.observed import Observed, PodView, Tally, is_doomed, see, tally
 from unisono.controllers.job.occurrences import EVICTED_PREFIX, POD_EVICTED, occurrences

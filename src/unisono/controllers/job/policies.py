@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from unisono.api.batch import LifecyclePolicy
-from unisono.controllers.durations import DurationError, parse_duration
+from unisono.api.times import parse_duration
 from unisono.controllers.job import phases
 from unisono.controllers.job.occurrences import POD_FAILED, POD_PENDING, Occurrence
 from unisono.controllers.job.view import JobView
@@ -113,6 +113,6 @@ def _delay(policy: LifecyclePolicy) -> float:
         return 0.0
     try:
         return max(0.0, parse_duration(policy.timeout))
-    except DurationError:
+    except ValueError:
         # The API refuses such a text; one that came in another way must not hold up the whole job.
         return 0.0

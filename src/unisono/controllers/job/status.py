@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unisono.api.batch import JobCondition, JobState, JobStatus, TaskState
-from unisono.api.times import parse_time, rfc3339
-from unisono.controllers.durations import format_duration
+from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers.job import phases
 from unisono.controllers.job.observed import Tally
 from unisono.controllers.job.view import JobView

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.keys import COOLDOWN_TIME
+from unisono.api.times import duration_or_none
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Plugin
-from unisono.engine.plugins.durations import duration_or_none
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
@@ -38,6 +38,12 @@ class CdpPlugin(Plugin):
     ) -> BoolArray | None:
         """Everything but running pods within their cool-down."""
         return np.array([not self._cooling(other) for other in candidates], dtype=np.bool_)
+
+    def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
+        """Nor are pods within their cool-down moved away for nobody's sake."""
+        if purpose is not Purpose.SHUFFLE:
+            return None
+        return np.array([self._cooling(other) for other in candidates], dtype=np.bool_)
 
     def _cooling(self, task: Task) -> bool:
         if task.status is not TaskStatus.RUNNING:

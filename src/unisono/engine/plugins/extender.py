@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from unisono.api.times import parse_duration
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -19,7 +20,6 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins import extender_wire as wire
-from unisono.engine.plugins.durations import parse_duration
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 from unisono.errors import ConfigError

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.api.times import duration_or_none
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS, fitted
 from unisono.cluster.status import TaskStatus
@@ -24,7 +25,6 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.orders import runs
 from unisono.engine.plugin import Plugin
-from unisono.engine.plugins.durations import duration_or_none
 from unisono.engine.plugins.reservation_plan import Plan, plan_for
 from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause

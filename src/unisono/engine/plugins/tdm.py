@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 
 from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE, PREEMPTABLE, REVOCABLE_ZONE
+from unisono.api.times import parse_duration
 from unisono.cluster.limits import scaled
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
@@ -25,7 +26,6 @@ from unisono.engine.answers import BoolArray, Purpose, RawScore, Reason, Refusal
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Key, Plugin
-from unisono.engine.plugins.durations import parse_duration
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
