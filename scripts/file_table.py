@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import sys
@@ -45,9 +46,12 @@ def table() -> str:
 
 def main() -> int:
     """Rewrite or check the page; 1 when ``--check`` finds it out of date."""
+    parser = argparse.ArgumentParser(description="Write the table of files in docs/architecture.md from docstrings.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when the page is out of date")
+    check = parser.parse_args().check
     text = PAGE.read_text()
     new = re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: table(), text, flags=re.DOTALL)
-    if "--check" in sys.argv:
+    if check:
         return int(new != text)
     PAGE.write_text(new)
     return 0

@@ -228,12 +228,15 @@ def _finite(text: str) -> float:
 
 
 def expand_lists(documents: Iterable[Document]) -> list[Document]:
-    """Replace every ``kind: List`` (or ``PodList``, ...) by its items, in order."""
+    """Replace every ``kind: List`` (or ``PodList``, ...), and every bare list, by its items, in order."""
     expanded: list[Document] = []
     for document in documents:
         value = document.value
-        items = value.get("items") if isinstance(value, dict) else None
-        if isinstance(items, list) and str(value.get("kind", "")).endswith("List"):
+        if isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
+            items = value.get("items")
+        else:
+            items = value
+        if isinstance(items, list):
             expanded += expand_lists(Document(item, document.line) for item in items if item is not None)
         else:
             expanded.append(document)

@@ -91,21 +91,11 @@ def _read_one(name: str) -> Iterator[Manifest]:
 
 
 def _parse(text: str, file: str, folder: Path) -> Iterator[Manifest]:
-    from unisono.api.yaml import load_all
+    from unisono.api.yaml import expand_lists, load_all
 
-    for document in load_all(text, file=file):
-        if document.value is None:
-            continue
-        for value in _expand(document.value):
-            yield Manifest(_checked(value, file, document.line), file, document.line, folder)
-
-
-def _expand(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, dict) and str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
-        return list(value["items"])
-    return [value]
+    for document in expand_lists(load_all(text, file=file)):
+        if document.value is not None:
+            yield Manifest(_checked(document.value, file, document.line), file, document.line, folder)
 
 
 def _checked(value: Any, file: str, line: int) -> dict[str, Any]:
