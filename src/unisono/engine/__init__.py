@@ -80,5 +80,5 @@ def _decide(
     cycle.decisions.violations += cycle.hooks.failures
     cycle.decisions.plugins_off = sorted(cycle.hooks.failed)
     cycle.decisions.seconds = watch.seconds
-    cycle.session.end()
+    cycle.end()
     return cycle.decisions

@@ -174,6 +174,13 @@ class Cycle:
             except Exception as second:  # the invariants are checked against the snapshot, so go on
                 self.fail(f"undoing action {name}", second)
 
+    def end(self) -> None:
+        """Let go of everything but the decisions."""
+        self.session.end()
+        self.jobs, self.bound, self.evicted = [], [], []
+        self.reports.clear()
+        self._valid.clear()
+
     def fail(self, what: str, error: Exception) -> None:
         """Report an error of the engine itself."""
         self.decisions.violations.append(Violation(what, f"{what} failed: {type(error).__name__}: {error}"))

@@ -22,6 +22,9 @@ from unisono.engine.verdicts.changes import CreateQueue, WaitFor, amounts_text
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
+_PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
+    int(status) for status in (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.ALLOCATED, TaskStatus.BINDING)
+)
 
 
 def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
@@ -29,6 +32,8 @@ def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
     explainer = Explainer(cycle)
     drafts: dict[str, Draft] = {}
     for job in cycle.jobs:
+        if _is_served(cycle, job):
+            continue
         try:
             draft = explainer.draft(job)
         except Exception as error:  # one job that cannot be explained takes no verdict from the others
@@ -40,6 +45,14 @@ def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
         if record.phase != "Completed":
             drafts[record.key] = _missing_queue(record)
     return advise(cycle, drafts, most=MOST_JOBS if advice else 0)
+
+
+def _is_served(cycle: Cycle, job: JobState) -> bool:
+    """All its tasks have got places, and nothing went wrong: the usual case, found out fast."""
+    counts = job.counts
+    if counts[_PENDING] or counts[_PIPELINED] or counts[_ALLOCATED] or not counts[_BINDING]:
+        return False
+    return job.phase != "Pending" and job.key not in cycle.reports
 
 
 def _missing_queue(record: Job) -> Draft:

@@ -98,12 +98,17 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
         return
     numbers: dict[str, int] = defaultdict(int)
     jobs: dict[str, JobState] = {}
+    whole: set[str] = set()
     for placement in cycle.bound:
-        numbers[placement.job.key] += len(placement.tasks)
-        jobs[placement.job.key] = placement.job
+        job, number = placement.job, len(placement.tasks)
+        if number >= job.record.min_member:
+            whole.add(job.key)
+            continue
+        numbers[job.key] += number
+        jobs[job.key] = job
     for key, number in numbers.items():
         record = jobs[key].record
-        if number >= record.min_member:
+        if key in whole or number >= record.min_member:
             continue
         reached = sum(record.counts[status] for status in _HELD) + number + record.pending_best_effort
         if reached < record.min_member:

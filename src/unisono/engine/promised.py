@@ -29,6 +29,8 @@ def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[Jo
 
 
 def _has_place(cycle: Cycle, job: JobState) -> bool:
+    if job.shape:  # whose tasks are all alike, and none nominated
+        return False
     return any(task.nominated_node and _room(cycle, task) for task in job.record.pending.values())
 
 

@@ -83,9 +83,14 @@ class Session:
         self._jobs: dict[str, JobState] = {}
 
     def end(self) -> None:
-        """Nobody uses the session any more: its largest array is left for the next one."""
+        """Nobody uses the session any more: its largest array is left for the next one.
+
+        What it holds per job goes at once, and not when the garbage collector finds the session.
+        """
         if "matrix" in vars(self):
             self.snapshot.memo[_BUFFER] = self.matrix
+        self._jobs.clear()
+        vars(self).pop("active", None)
 
     # ---- nodes
 

@@ -112,17 +112,21 @@ class Transaction:
                 return None
             where = list(columns[at : at + size])
             at += size
+            places = job.places
             for task, column in zip(tasks, where, strict=True):
-                job.places[task.key] = (binding, column)
+                places[task.key] = (binding, column)
             bound.append(Placement(job, pod_class, role, tasks, where, pending, TaskStatus.ALLOCATED))
         amounts = pod_class.vector * np.int64(at)
         first.queue.claimed += amounts
         first.queue.allocated += amounts
         if pod_class.base is not pod_class:
             self.session.domains.move(pod_class, columns, 1)
-        if self.hooks.flat["placed"]:
-            for placement in bound:
-                self.hooks.each("placed", placement.job, pod_class, placement.columns)
+        for plugin, method in tuple(self.hooks.flat["placed"]):
+            try:
+                for placement in bound:
+                    method(placement.job, pod_class, placement.columns)
+            except Exception as error:
+                self.hooks.switch_off(plugin, "placed", error)
         return bound
 
     def give_back(self, pod_class: PodClass, columns: Sequence[int]) -> None:

@@ -102,11 +102,13 @@ class Trials:
         if trial.hooks.failed != off:  # what it says would be said without a plug-in that the next cycle asks again
             self.left = 0
             return False
-        trial.session.end()
         job = trial.session.job(key)
         if job is not None and not job.size:
-            return job.phase != "Pending"
-        return any(placement.job.key == key for placement in trial.bound)
+            started = job.phase != "Pending"
+        else:
+            started = any(placement.job.key == key for placement in trial.bound)
+        trial.end()
+        return started
 
     @cached_property
     def _next(self) -> tuple[Snapshot, list[Move]]:
