@@ -231,11 +231,9 @@ def expand_lists(documents: Iterable[Document]) -> list[Document]:
     """Replace every ``kind: List`` (or ``PodList``, ...), and every bare list, by its items, in order."""
     expanded: list[Document] = []
     for document in documents:
-        value = document.value
-        if isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
-            items = value.get("items")
-        else:
-            items = value
+        items = document.value
+        if isinstance(items, dict) and str(items.get("kind", "")).endswith("List"):
+            items = items.get("items")
         if isinstance(items, list):
             expanded += expand_lists(Document(item, document.line) for item in items if item is not None)
         else:
