@@ -61,6 +61,9 @@ POD_DISRUPTION_BUDGETS: Kind[core.PodDisruptionBudget] = Kind(
     short_names=("pdb",),
     status_subresource=True,
 )
+NETWORK_POLICIES: Kind[core.NetworkPolicy] = Kind(
+    "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", core.NetworkPolicy, short_names=("netpol",)
+)
 PERSISTENT_VOLUMES: Kind[core.PersistentVolume] = Kind(
     "",
     "v1",
@@ -174,6 +177,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
     POD_DISRUPTION_BUDGETS,
+    NETWORK_POLICIES,
     PRIORITY_CLASSES,
     STORAGE_CLASSES,
     CSI_NODES,

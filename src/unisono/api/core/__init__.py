@@ -103,6 +103,15 @@ from unisono.api.core.namespace import (
     NamespaceSpec,
     NamespaceStatus,
 )
+from unisono.api.core.network import (
+    IPBlock,
+    NetworkPolicy,
+    NetworkPolicyEgressRule,
+    NetworkPolicyIngressRule,
+    NetworkPolicyPeer,
+    NetworkPolicyPort,
+    NetworkPolicySpec,
+)
 from unisono.api.core.node import (
     AttachedVolume,
     Binding,
@@ -344,6 +353,7 @@ __all__ = [
     "HostAlias",
     "HostIP",
     "HostPathVolumeSource",
+    "IPBlock",
     "ImageVolumeSource",
     "KeyToPath",
     "LabelSelector",
@@ -364,6 +374,12 @@ __all__ = [
     "NamespaceCondition",
     "NamespaceSpec",
     "NamespaceStatus",
+    "NetworkPolicy",
+    "NetworkPolicyEgressRule",
+    "NetworkPolicyIngressRule",
+    "NetworkPolicyPeer",
+    "NetworkPolicyPort",
+    "NetworkPolicySpec",
     "Node",
     "NodeAddress",
     "NodeAffinity",

@@ -19,6 +19,7 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.NAMESPACES.struct: builtin.default_namespace,
     kinds.SECRETS.struct: builtin.default_secret,
     kinds.SERVICES.struct: builtin.default_service,
+    kinds.NETWORK_POLICIES.struct: builtin.default_network_policy,
     kinds.PERSISTENT_VOLUME_CLAIMS.struct: builtin.default_claim,
     kinds.PERSISTENT_VOLUMES.struct: builtin.default_volume,
     kinds.STORAGE_CLASSES.struct: builtin.default_storage_class,

@@ -10,6 +10,7 @@ from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinit
 from unisono.api.core.devices import ResourceClaim
 from unisono.api.core.limits import LimitRange
 from unisono.api.core.namespace import Namespace
+from unisono.api.core.network import NetworkPolicy
 from unisono.api.core.node import Node
 from unisono.api.core.persistent_volume import PersistentVolume, StorageClass
 from unisono.api.core.policy import ResourceQuota
@@ -45,6 +46,16 @@ def default_secret(secret: Secret) -> None:
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
         secret.data = {**(secret.data or {}), **encoded}
     secret.string_data = None
+
+
+def default_network_policy(policy: NetworkPolicy) -> None:
+    """A policy restricts what comes in, and what goes out as well where it has rules about that; ports are TCP's."""
+    spec = policy.spec
+    if not spec.policy_types:
+        spec.policy_types = ["Ingress", "Egress"] if spec.egress else ["Ingress"]
+    for rule in (*(spec.ingress or ()), *(spec.egress or ())):
+        for port in rule.ports or ():
+            port.protocol = port.protocol or "TCP"
 
 
 def default_service(service: Service) -> None:

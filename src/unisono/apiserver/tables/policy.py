@@ -1,11 +1,11 @@
-"""Tables of resource quotas and disruption budgets."""
+"""Tables of resource quotas, disruption budgets and network policies."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from unisono.apiserver.tables.columns import AGE, NAME, Column, Layout, Row
-from unisono.apiserver.tables.values import age, get, mapping, text
+from unisono.apiserver.tables.values import NONE, age, get, join, mapping, text
 
 _UNLIMITED = "N/A"
 
@@ -30,7 +30,14 @@ def _budget(obj: Row, now: float) -> list[Any]:
     ]
 
 
+def _network_policy(obj: Row, now: float) -> list[Any]:
+    labels = mapping(obj, "spec", "podSelector", "matchLabels")
+    selector = join([f"{key}={labels[key]}" for key in sorted(labels)], NONE)
+    return [text(obj, "metadata", "name"), selector, age(get(obj, "metadata", "creationTimestamp"), now)]
+
+
 QUOTAS = Layout((NAME, Column("Request"), Column("Limit"), AGE), _quota)
 BUDGETS = Layout(
     (NAME, Column("Min Available"), Column("Max Unavailable"), Column("Allowed Disruptions", "integer"), AGE), _budget
 )
+NETWORK_POLICIES = Layout((NAME, Column("Pod-Selector"), AGE), _network_policy)

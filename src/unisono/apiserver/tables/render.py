@@ -21,7 +21,7 @@ from unisono.apiserver.tables.custom import custom_layout
 from unisono.apiserver.tables.events import EVENTS
 from unisono.apiserver.tables.nodes import NODES
 from unisono.apiserver.tables.pods import PODS
-from unisono.apiserver.tables.policy import BUDGETS, QUOTAS
+from unisono.apiserver.tables.policy import BUDGETS, NETWORK_POLICIES, QUOTAS
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
@@ -37,6 +37,7 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("", "persistentvolumeclaims"): CLAIMS,
     ("", "resourcequotas"): QUOTAS,
     ("policy", "poddisruptionbudgets"): BUDGETS,
+    ("networking.k8s.io", "networkpolicies"): NETWORK_POLICIES,
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("coordination.k8s.io", "leases"): LEASES,
     ("apiextensions.k8s.io", "customresourcedefinitions"): CRDS,
