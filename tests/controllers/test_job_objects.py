@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from job_pods import OWNER, built, env, view_of
 from job_world import World, job, task
 
 from unisono.api.base import ObjectMeta, OwnerReference
@@ -12,35 +13,9 @@ from unisono.api.core import ConfigMap, PersistentVolumeClaim, Pod, PriorityClas
 from unisono.api.kinds import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import min_resources
-from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
 from unisono.controllers.patching import to_json
 from unisono.errors import ApiError
-
-OWNER = {
-    "apiVersion": "batch.volcano.sh/v1alpha1",
-    "kind": "Job",
-    "name": "job",
-    "uid": "u1",
-    "controller": True,
-    "blockOwnerDeletion": True,
-}
-
-
-def view_of(*tasks: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> JobView:
-    given = job(*tasks, **spec)
-    given.metadata.uid = "u1"
-    given.metadata.annotations = annotations
-    return JobView(given)
-
-
-def built(view: JobView, name: str = "", index: int = 0) -> dict[str, Any]:
-    chosen = view.task(name) or view.tasks[0]
-    return to_json(PodBuilder(view, load(view)).build(chosen, index))
-
-
-def env(pod: dict[str, Any], container: int = 0, where: str = "containers") -> dict[str, Any]:
-    return {e["name"]: e.get("value", e.get("valueFrom")) for e in pod["spec"][where][container].get("env", ())}
 
 
 def test_golden_pod():
@@ -114,7 +89,7 @@ def test_env_plugin_reaches_init_containers():
 
 def test_svc_plugin():
     view = view_of(task("ps", 1), task("my-worker", 2), plugins={"svc": ["--publish-not-ready-addresses=true"]})
-    config_map, service = [to_json(resource.obj) for resource in load(view)[0].resources()]
+    config_map, service, policy = [to_json(resource.obj) for resource in load(view)[0].resources()]
     assert config_map["metadata"] == {"name": "job-svc", "namespace": "default", "ownerReferences": [OWNER]}
     assert config_map["data"] == {
         "ps.host": "job-ps-0.job",
@@ -129,6 +104,13 @@ def test_svc_plugin():
         "clusterIP": "None",
         "selector": {"volcano.sh/job-name": "job", "volcano.sh/job-namespace": "default"},
         "publishNotReadyAddresses": True,
+    }
+    members = {"matchLabels": service["spec"]["selector"]}
+    assert policy["metadata"] == service["metadata"]
+    assert policy["spec"] == {
+        "podSelector": members,
+        "ingress": [{"from": [{"podSelector": members}]}],
+        "policyTypes": ["Ingress"],
     }
     pod = built(view, "my-worker", 1)
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-my-worker-1", "job")

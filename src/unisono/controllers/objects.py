@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
+
+import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
@@ -73,6 +76,37 @@ async def ensure(client: Client, kind: Kind[Any], obj: Object, *, permanent: boo
     patch = difference(to_json(found), to_json(obj))
     if patch:
         await client.patch(kind, meta.name, patch, namespace=meta.namespace)
+
+
+async def ensure_seeded(
+    client: Client, kind: Kind[Any], obj: Object, seed: Callable[[], Awaitable[Mapping[str, str]]]
+) -> None:
+    """As ``ensure``, for an object of which a part of ``data`` is made once and then left alone.
+
+    Args:
+        client: the API server.
+        kind: kind of the object, one with ``data``.
+        obj: how the object should be, without that part.
+        seed: makes that part; asked only where the object does not exist yet.
+
+    Raises:
+        Vanishing: as ``create_once``.
+        ForeignObject: as ``create_once``.
+
+    """
+    meta, data = obj.metadata, to_json(obj).get("data") or {}
+    try:
+        found = await client.get(kind, meta.name, meta.namespace)
+    except NotFound:
+        complete = msgspec.structs.replace(obj, data={**data, **await seed()})
+        if await create_once(client, kind, complete) is not None:
+            return
+        found = await client.get(kind, meta.name, meta.namespace)
+    if owner_uid(found) != owner_uid(obj) or found.metadata.deletion_timestamp:
+        raise _occupied(kind, found, obj)
+    have = to_json(found).get("data") or {}
+    if not contains(have, data):
+        await client.patch(kind, meta.name, {"data": data}, namespace=meta.namespace)
 
 
 def difference(actual: Json, wanted: Json) -> Json:

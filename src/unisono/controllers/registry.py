@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 from unisono.controllers.job.controller import JobController
+from unisono.controllers.job.execute import Offload
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
@@ -16,7 +18,11 @@ COMPONENT = "unisono-controllers"
 
 
 def all_controllers(
-    recorder: Recorder, *, scheduler_names: Collection[str] = SCHEDULER_NAMES, default_queue: str = "default"
+    recorder: Recorder,
+    *,
+    scheduler_names: Collection[str] = SCHEDULER_NAMES,
+    default_queue: str = "default",
+    offload: Offload = asyncio.to_thread,
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -26,11 +32,12 @@ def all_controllers(
         recorder: records events; its component is ``COMPONENT``.
         scheduler_names: ``schedulerName`` of pods that this control plane schedules.
         default_queue: queue of jobs that name none.
+        offload: runs what computes for long away from the event loop.
 
     """
     return [
         QueueController(recorder, default_queue),
-        JobController(recorder),
+        JobController(recorder, offload),
         PodGroupController(scheduler_names),
         TtlController(),
     ]

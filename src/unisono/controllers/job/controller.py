@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from unisono.api.batch import Job
@@ -13,7 +14,7 @@ from unisono.controllers.expectations import Expectations
 from unisono.controllers.indexing import index
 from unisono.controllers.job import phases
 from unisono.controllers.job.decide import decide
-from unisono.controllers.job.execute import Executor
+from unisono.controllers.job.execute import Executor, Offload
 from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.plan import Notice
 from unisono.controllers.job.view import JobView
@@ -34,8 +35,9 @@ class JobController(Controller):
 
     name = "job-controller"
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
+        """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
+        self._recorder, self._offload = recorder, offload
         self._expectations = Expectations()
         # Jobs as this process wrote them last: newer than the cache for a moment.
         self._written: dict[str, Job] = {}
@@ -53,7 +55,7 @@ class JobController(Controller):
         self._commands = context.watch(COMMANDS, command_targets)
         index(self._commands, COMMAND_INDEX, command_targets)
         self._priorities = context.informer(PRIORITY_CLASSES)
-        self._executor = Executor(self._client, self._clock, self._expectations, self._notify)
+        self._executor = Executor(self._client, self._clock, self._expectations, self._notify, self._offload)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one job and carry the plan out."""

@@ -16,13 +16,16 @@ from unisono.controllers.job.plan import Notice, Plan, PodSlot, Resource
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
-from unisono.controllers.objects import Vanishing, create_once, delete_owned, delete_seen, ensure
+from unisono.controllers.objects import Vanishing, create_once, delete_owned, delete_seen, ensure, ensure_seeded
 from unisono.controllers.patching import merge_diff, to_json
 from unisono.errors import NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 
 T = TypeVar("T")
+
+# Runs a function that computes for long away from the event loop, and answers its result.
+Offload = Callable[[Callable[[], dict[str, str]]], Awaitable[dict[str, str]]]
 
 # Requests that are under way at once for one job.
 _PARALLEL = 32
@@ -34,9 +37,15 @@ class Executor:
     """Carries out plans; keeps nothing but savings of requests."""
 
     def __init__(
-        self, client: Client, clock: Clock, expectations: Expectations, notify: Callable[[Job, Notice], None]
+        self,
+        client: Client,
+        clock: Clock,
+        expectations: Expectations,
+        notify: Callable[[Job, Notice], None],
+        offload: Offload = asyncio.to_thread,
     ) -> None:
         self._client, self._clock, self._expectations, self._notify = client, clock, expectations, notify
+        self._offload = offload
         # Digests of what was applied, by UID of the job: equal objects are not written again.
         self._applied: dict[str, dict[tuple[str, str], bytes]] = {}
 
@@ -116,9 +125,15 @@ class Executor:
         if applied.get(place) == content:
             return
         text = "Failed to create PVC, err: " if resource.permanent else "Execute plugin when job add failed, err: "
-        work = ensure(self._client, resource.kind, obj, permanent=resource.permanent)
-        await self._warned(job, resource.warning, text, work)
+        await self._warned(job, resource.warning, text, self._make(resource))
         applied[place] = content
+
+    async def _make(self, resource: Resource) -> None:
+        seed = resource.first_data
+        if seed is None:
+            await ensure(self._client, resource.kind, resource.obj, permanent=resource.permanent)
+        else:
+            await ensure_seeded(self._client, resource.kind, resource.obj, lambda: self._offload(seed))
 
     async def _remove_resources(self, view: JobView) -> None:
         self._applied.pop(view.uid, None)

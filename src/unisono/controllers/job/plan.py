@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ class Resource:
         permanent: made once, never changed, and kept when the job ends (claims hold data).
         what: name of what made it, for messages: ``plug-in svc``, ``volume``.
         warning: reason of the event when it cannot be made.
+        first_data: further entries of ``data``, asked for when the object is made and left alone from then on.
 
     """
 
@@ -47,6 +48,7 @@ class Resource:
     permanent: bool = False
     what: str = ""
     warning: str = "PluginError"
+    first_data: Callable[[], dict[str, str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

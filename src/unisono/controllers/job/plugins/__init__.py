@@ -5,11 +5,28 @@ from __future__ import annotations
 from unisono.controllers.job.plugins.arguments import PluginError
 from unisono.controllers.job.plugins.base import JobPlugin
 from unisono.controllers.job.plugins.env import EnvPlugin
+from unisono.controllers.job.plugins.hcclrank import HcclrankPlugin
+from unisono.controllers.job.plugins.jax import JaxPlugin
+from unisono.controllers.job.plugins.mpi import MpiPlugin
 from unisono.controllers.job.plugins.pytorch import PytorchPlugin
+from unisono.controllers.job.plugins.ray import RayPlugin
+from unisono.controllers.job.plugins.ssh import SshPlugin
 from unisono.controllers.job.plugins.svc import SvcPlugin
+from unisono.controllers.job.plugins.tensorflow import TensorflowPlugin
 from unisono.controllers.job.view import JobView
 
-ORDER: tuple[type[JobPlugin], ...] = (SvcPlugin, EnvPlugin, PytorchPlugin)
+# The last one reads what the others set.
+ORDER: tuple[type[JobPlugin], ...] = (
+    SvcPlugin,
+    SshPlugin,
+    EnvPlugin,
+    TensorflowPlugin,
+    PytorchPlugin,
+    MpiPlugin,
+    JaxPlugin,
+    RayPlugin,
+    HcclrankPlugin,
+)
 
 __all__ = ["ORDER", "JobPlugin", "PluginError", "load"]
 

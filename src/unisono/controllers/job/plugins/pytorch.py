@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unisono.api.core import Container, ContainerPort, EnvVar, Pod
+from unisono.api.core import Container, EnvVar, Pod
 from unisono.controllers.job.plugins.arguments import flag_bool, flag_port, flag_seconds, read_flags
 from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
+from unisono.controllers.job.plugins.roles import open_port, tasks_named
 from unisono.controllers.job.view import TaskView
 
 PORT_NAME = "pytorchjob-port"
@@ -49,7 +50,7 @@ class PytorchPlugin(JobPlugin):
         address = master.host(0)
         rank = self._rank(task, index)
         for container in containers(pod, init=False):
-            _open_port(container, self.port)
+            open_port(container, PORT_NAME, self.port)
             set_env(container, EnvVar(name="MASTER_ADDR", value=address))
             set_env(container, EnvVar(name="MASTER_PORT", value=str(self.port)))
             set_env(container, EnvVar(name="WORLD_SIZE", value=str(self._world_size())))
@@ -64,8 +65,7 @@ class PytorchPlugin(JobPlugin):
         return index + 1 if task.name == self.worker else None
 
     def _world_size(self) -> int:
-        roles = (self.view.task(name) for name in dict.fromkeys((self.master, self.worker)))
-        return sum(task.replicas for task in roles if task is not None)
+        return sum(task.replicas for task in tasks_named(self.view, (self.master, self.worker)))
 
     def _waiter(self, address: str) -> Container:
         script = (
@@ -77,9 +77,3 @@ class PytorchPlugin(JobPlugin):
             f"sleep {_POLL_SECONDS}; done"
         )
         return Container(name=INIT_NAME, image=self.wait_image, command=["sh", "-c", script])
-
-
-def _open_port(container: Container, number: int) -> None:
-    ports = container.ports or []
-    if not any(port.container_port == number or port.name == PORT_NAME for port in ports):
-        container.ports = [*ports, ContainerPort(name=PORT_NAME, container_port=number, protocol="TCP")]

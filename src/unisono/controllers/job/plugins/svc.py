@@ -11,13 +11,18 @@ from unisono.api.core import (
     ConfigMapVolumeSource,
     EnvVar,
     EnvVarSource,
+    LabelSelector,
+    NetworkPolicy,
+    NetworkPolicyIngressRule,
+    NetworkPolicyPeer,
+    NetworkPolicySpec,
     Pod,
     Service,
     ServiceSpec,
     Volume,
     VolumeMount,
 )
-from unisono.api.kinds import CONFIG_MAPS, JOBS, SERVICES
+from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SERVICES
 from unisono.controllers import keys
 from unisono.controllers.job.plan import Resource
 from unisono.controllers.job.plugins.arguments import flag_bool, read_flags
@@ -33,7 +38,7 @@ class SvcPlugin(JobPlugin):
     """Gives the job a headless Service, and its pods host names and lists of all hosts.
 
     Arguments: ``--publish-not-ready-addresses`` (false), ``--inject-hosts-env`` (true), ``--disable-network-policy``
-    (false; network policies are only made where the API server serves them).
+    (false): without it a NetworkPolicy lets only pods of the job reach pods of the job.
 
     The ConfigMap ``<job>-svc`` holds, per task with ``-`` written as ``_``: ``<task>.host``, one host per line;
     ``VC_<TASK>_HOSTS``, the hosts joined by commas; ``VC_<TASK>_NUM``, their number.
@@ -46,6 +51,7 @@ class SvcPlugin(JobPlugin):
         flags = read_flags(arguments, _FLAGS)
         self.publish = flag_bool(self.name, flags, "publish-not-ready-addresses")
         self.inject = flag_bool(self.name, flags, "inject-hosts-env")
+        self.isolate = not flag_bool(self.name, flags, "disable-network-policy")
 
     @property
     def config_map_name(self) -> str:
@@ -67,8 +73,9 @@ class SvcPlugin(JobPlugin):
                     set_env(container, variable)
 
     def resources(self) -> Iterable[Resource]:
-        """The hosts' ConfigMap and the headless Service."""
+        """The hosts' ConfigMap, the headless Service, and the NetworkPolicy."""
         view = self.view
+        members = {keys.JOB_NAME: view.name, keys.JOB_NAMESPACE: view.namespace}
         what = f"plug-in {self.name}"
         yield Resource(
             CONFIG_MAPS, ConfigMap(metadata=self._meta(self.config_map_name), data=self.hosts_data()), what=what
@@ -79,12 +86,21 @@ class SvcPlugin(JobPlugin):
                 metadata=self._meta(view.name),
                 spec=ServiceSpec(
                     cluster_ip="None",
-                    selector={keys.JOB_NAME: view.name, keys.JOB_NAMESPACE: view.namespace},
+                    selector=members,
                     publish_not_ready_addresses=self.publish or None,
                 ),
             ),
             what=what,
         )
+        if self.isolate:
+            pods = LabelSelector(match_labels=members)
+            spec = NetworkPolicySpec(
+                pod_selector=pods,
+                ingress=[NetworkPolicyIngressRule(from_=[NetworkPolicyPeer(pod_selector=pods)])],
+                policy_types=["Ingress"],
+            )
+            policy = NetworkPolicy(metadata=self._meta(view.name), spec=spec)
+            yield Resource(NETWORK_POLICIES, policy, what=what)
 
     def hosts_data(self) -> dict[str, str]:
         """Content of the ConfigMap."""
