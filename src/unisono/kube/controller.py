@@ -27,6 +27,9 @@ T = TypeVar("T", bound=Object)
 
 _log = structlog.get_logger(__name__)
 
+# Seconds until a server that did not know an optional kind is asked for it again.
+_ABSENT_SECONDS = 60.0
+
 # Failures in a row of one key after which it is named in an error log: by then it is no passing trouble.
 _STUCK_AFTER = 8
 
@@ -40,12 +43,19 @@ class Informers:
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
         self._group: asyncio.TaskGroup | None = None
 
-    def of(self, kind: Kind[T]) -> Informer[T]:
-        """The shared informer of ``kind`` over all namespaces."""
+    def of(self, kind: Kind[T], *, optional: bool = False) -> Informer[T]:
+        """The shared informer of ``kind`` over all namespaces.
+
+        Whoever asks first decides whether the kind is ``optional``: a server that does not know an optional kind counts
+        as one without objects of it, and is asked again from time to time.
+        """
         name = (kind.group, kind.plural)
         informer = self._informers.get(name)
         if informer is None:
-            informer = Informer(self.client, kind, clock=self.clock, resync_seconds=self._resync_seconds)
+            absent = _ABSENT_SECONDS if optional else None
+            informer = Informer(
+                self.client, kind, clock=self.clock, resync_seconds=self._resync_seconds, absent_seconds=absent
+            )
             self._informers[name] = informer
             if self._group is not None:
                 self._group.create_task(informer.run())
@@ -89,6 +99,7 @@ class Context:
         keys: Callable[[T], Iterable[str]] | None = None,
         *,
         when: Callable[[EventType, T, T | None], bool] | None = None,
+        optional: bool = False,
     ) -> Informer[T]:
         """Queue keys when an object of ``kind`` changes.
 
@@ -97,9 +108,10 @@ class Context:
             keys: which keys a changed object concerns; its own key when absent. Asked for the new and the old
                 state.
             when: changes for which it answers False are ignored.
+            optional: wait quietly where the server does not serve the kind.
 
         """
-        informer = self.informers.of(kind)
+        informer = self.informers.of(kind, optional=optional)
         of = keys or _own_key
 
         def handle(event_type: EventType, new: T, old: T | None) -> None:

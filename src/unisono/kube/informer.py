@@ -29,7 +29,8 @@ class Informer(Generic[T]):
     """Objects of one kind by key, kept current by list and watch.
 
     ``synced`` is set after the first list went through every handler. Keys are ``namespace/name``, or
-    ``name`` for cluster-scoped kinds.
+    ``name`` for cluster-scoped kinds. With ``absent_seconds`` a server that does not know the kind counts as one
+    without objects, and is asked again after so long.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Informer(Generic[T]):
         clock: Clock = SYSTEM_CLOCK,
         backoff: Backoff | None = None,
         resync_seconds: float | None = None,
+        absent_seconds: float | None = None,
     ) -> None:
         self.kind = kind
         self._objects: dict[str, T] = {}
@@ -59,6 +61,7 @@ class Informer(Generic[T]):
             clock=clock,
             backoff=backoff,
             resync_seconds=resync_seconds,
+            absent_seconds=absent_seconds,
         )
 
     @property
