@@ -29,6 +29,20 @@ def controller_of(obj: Object) -> OwnerReference | None:
     return None
 
 
+def controller_uids(obj: Object) -> list[str]:
+    """Index function: UID of the object's controller, of whatever kind."""
+    reference = controller_of(obj)
+    return [reference.uid] if reference else []
+
+
+def keys_of(kind: Kind[Any], obj: Object) -> list[str]:
+    """Key of the object's controller if it is of this kind, in whatever version."""
+    reference = controller_of(obj)
+    if reference is None or reference.kind != kind.kind or reference.api_version.partition("/")[0] != kind.group:
+        return []
+    return [f"{obj.metadata.namespace}/{reference.name}"]
+
+
 def controlling_job(obj: Object) -> OwnerReference | None:
     """The controller reference if it names a ``batch.volcano.sh`` Job of whatever version."""
     reference = controller_of(obj)
