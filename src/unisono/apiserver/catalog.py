@@ -34,10 +34,14 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A kind under one of the versions that it is served with; ``kind.version`` is that version."""
+    """A kind under one of the versions that it is served with; ``kind.version`` is that version.
+
+    ``verbs`` is shorter for kinds that are answered and never stored.
+    """
 
     kind: Kind[Any]
     subresources: tuple[Subresource, ...]
+    verbs: tuple[str, ...] = VERBS
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name."""
@@ -53,14 +57,14 @@ class Catalog:
         for kind in sorted(kinds, key=lambda kind: _group_rank(kind.group)):
             self.add(kind)
 
-    def add(self, kind: Kind[Any]) -> None:
+    def add(self, kind: Kind[Any], verbs: tuple[str, ...] = VERBS) -> None:
         """Serve one more kind under its own version and its aliases; the own version is preferred."""
         versions = self._groups.setdefault(kind.group, [])
         for version in (kind.version, *kind.alias_versions):
             if version not in versions:
                 versions.append(version)
             seen = kind if version == kind.version else replace(kind, version=version)
-            self._served[kind.group, version, kind.plural] = Served(seen, _subresources(seen))
+            self._served[kind.group, version, kind.plural] = Served(seen, _subresources(seen), verbs)
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
         """The kind behind a resource URL."""
@@ -90,6 +94,8 @@ def _subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
             Subresource("eviction", "policy", "v1", "Eviction", ("create",)),
             Subresource("log", "", "v1", "Pod", ("get",)),
         ]
+    if kind.group == "" and kind.plural == "serviceaccounts":
+        found.append(Subresource("token", "authentication.k8s.io", "v1", "TokenRequest", ("create",)))
     if kind.status_subresource:
         found.append(Subresource("status", kind.group, kind.version, kind.kind, STATUS_VERBS))
     return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.apiserver.catalog import VERBS, Catalog, Served, Subresource
+from unisono.apiserver.catalog import Catalog, Served, Subresource
 from unisono.apiserver.http.accept import clauses
 
 Document = dict[str, Any]
@@ -63,7 +63,7 @@ def _discovered(served: Served) -> Document:
         "responseKind": _response_kind(kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular_name,
-        "verbs": list(VERBS),
+        "verbs": list(served.verbs),
     }
     if kind.short_names:
         found["shortNames"] = list(kind.short_names)
@@ -133,7 +133,7 @@ def _resources(served: Served) -> list[Document]:
         "singularName": kind.singular_name,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(VERBS),
+        "verbs": list(served.verbs),
     }
     if kind.short_names:
         main["shortNames"] = list(kind.short_names)
