@@ -229,6 +229,18 @@ class MemoryClient:
         status["conditions"] = [*others, {"type": "PodScheduled", "status": "True"}]
         self._store(record, value)
 
+    async def evict(
+        self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
+    ) -> None:
+        await self._enter_named("evict", "pods", namespace, pod)
+        record = self._objects.get(("", "pods"), {}).get(f"{namespace}/{pod}")
+        if record is None:
+            raise NotFound(f'pods "{pod}" not found')
+        if uid is not None and record.value["metadata"]["uid"] != uid:
+            raise Conflict(f"the UID in the precondition ({uid}) does not match")
+        self.writes.append(Write("evict", "pods", f"{namespace}/{pod}", {"gracePeriodSeconds": grace_seconds}))
+        self._delete(record.kind, record, grace_seconds)
+
     async def close(self) -> None:
         self.drop_watches()
 

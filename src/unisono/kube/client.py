@@ -112,6 +112,15 @@ class Client(Protocol):
         """POST the pod's ``binding``: it runs on ``node`` from now on."""
         ...
 
+    async def evict(
+        self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
+    ) -> None:
+        """POST the pod's ``eviction``: delete it, unless a disruption budget forbids that now.
+
+        ``Unavailable`` with code 429 means that a budget is spent.
+        """
+        ...
+
     async def close(self) -> None:
         """Release connections."""
         ...

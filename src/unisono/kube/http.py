@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -75,7 +76,7 @@ class HttpClient:
             method, path, body=body, params=params, content_type=content_type, accept=accept
         )
 
-    def stream(self, path: str, params: Params | None = None, *, accept: str = JSON) -> AsyncIterator[bytes]:
+    def stream(self, path: str, params: Params | None = None, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         """A raw GET as it comes (logs, Table watches); see ``Transport.stream``."""
         return self.transport.stream(path, params, accept=accept)
 
@@ -122,14 +123,18 @@ class HttpClient:
         if timeout_seconds is not None:
             params["timeoutSeconds"] = str(max(1, int(timeout_seconds)))
             limit = timeout_seconds + _WATCH_GRACE_SECONDS
-        chunks = self.transport.stream(kind.path(namespace), params, timeout=limit)
-        async for line in split_lines(chunks):
-            event = self._decode(_Event, line)
-            if event.type == "ERROR":
-                raise from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
-            decoded = self._decode_event(kind, event)
-            if decoded is not None:
-                yield decoded
+        # Each generator is closed by the one that reads it: a watch that is left must not keep its connection.
+        async with (
+            aclosing(self.transport.stream(kind.path(namespace), params, timeout=limit)) as chunks,
+            aclosing(split_lines(chunks)) as lines,
+        ):
+            async for line in lines:
+                event = self._decode(_Event, line)
+                if event.type == "ERROR":
+                    raise from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
+                decoded = self._decode_event(kind, event)
+                if decoded is not None:
+                    yield decoded
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
         """Create; without a namespace the one of the configuration is meant."""
@@ -204,6 +209,24 @@ class HttpClient:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
         await self._call("POST", path, body=msgspec.json.encode(body))
 
+    async def evict(
+        self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
+    ) -> None:
+        """POST the pod's ``eviction``; a spent budget is answered at once, not waited for."""
+        options: dict[str, Any] = {}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        await self._call("POST", path, body=msgspec.json.encode(body), max_wait=0.0)
+
     async def close(self) -> None:
         """Close all connections."""
         await self.transport.close()
@@ -216,9 +239,10 @@ class HttpClient:
         body: bytes | None = None,
         params: Params | None = None,
         content_type: str = JSON,
+        max_wait: float | None = None,
     ) -> bytes:
         status, headers, data = await self.transport.request(
-            method, path, body=body, params=params, content_type=content_type
+            method, path, body=body, params=params, content_type=content_type, max_wait=max_wait
         )
         if status >= 300:
             raise error_of(status, headers, data)
@@ -268,7 +292,7 @@ class _Named(msgspec.Struct):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     """Lines of a byte stream without their newline; a last line that the connection cut off is dropped."""
     parts: list[bytes] = []
     async for chunk in chunks:

@@ -259,6 +259,13 @@ class FencedClient:
         self._check()
         await self._client.bind(namespace, pod, node, uid=uid, annotations=annotations)
 
+    async def evict(
+        self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
+    ) -> None:
+        """Evict, as leader."""
+        self._check()
+        await self._client.evict(namespace, pod, uid=uid, grace_seconds=grace_seconds)
+
     async def close(self) -> None:
         """Release connections."""
         await self._client.close()

@@ -7,7 +7,7 @@ typed calls of it, the command line uses it as it is.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -70,11 +70,12 @@ class Transport:
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,
+        max_wait: float | None = None,
     ) -> Answer:
         """One call: status, headers and body of the answer.
 
         A busy server (429, 503) is asked again after its ``Retry-After`` or a back-off, for ``max_wait``
-        seconds in all; then its answer is returned. A 401 is tried once more where credentials can be
+        seconds in all (None: the transport's); then its answer is returned. A 401 is tried once more where credentials can be
         renewed.
 
         Raises:
@@ -82,6 +83,7 @@ class Transport:
 
         """
         waited, tries, renewed = 0.0, 0, False
+        longest = self._max_wait if max_wait is None else max_wait
         while True:
             limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
             headers = await self._headers(accept, content_type if body is not None else None)
@@ -99,14 +101,14 @@ class Transport:
                 return response.status, response.headers, data
             tries += 1
             pause = _retry_after(response.headers) or self._backoff.delay(tries)
-            if waited + pause > self._max_wait:
+            if waited + pause > longest:
                 return response.status, response.headers, data
             waited += pause
             await self._clock.sleep(pause)
 
     async def stream(
         self, path: str, params: Params | None = None, *, accept: str = JSON, timeout: float | None = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Body of a GET as it comes, for as long as the server sends (``timeout`` None: for ever).
 
         Raises:
