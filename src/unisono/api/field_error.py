@@ -30,7 +30,7 @@ _TITLES: dict[Reason, str] = {
     "FieldValueTooMany": "Too many",
     "FieldValueNotFound": "Not found",
 }
-_WITHOUT_VALUE = frozenset(("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "FieldValueTooMany"))
+_WITHOUT_VALUE = frozenset(("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.api.validation import (
     cluster,
     config,
+    crd,
     devices,
     job,
     kubeflow,
@@ -59,7 +60,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.validate_cluster_role_binding,
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
     kinds.LEASES.struct: cluster.validate_lease,
-    kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: cluster.validate_crd,
+    kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: crd.validate_crd,
     kinds.JOBS.struct: job.validate_job,
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,

@@ -1,4 +1,4 @@
-"""Rules of nodes, events, priority classes, leases, claims and CustomResourceDefinitions."""
+"""Rules of nodes, events, priority classes, leases and claims."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from unisono.api import names
 from unisono.api.core.cluster import Lease, PriorityClass
 from unisono.api.core.config import ServiceAccount
-from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.core.event import Event
 from unisono.api.core.node import Node
 from unisono.api.core.storage import PersistentVolumeClaim, PersistentVolumeClaimSpec
 from unisono.api.field_error import FieldError, forbidden, invalid, required
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.validation.affinity import validate_taints
-from unisono.api.validation.meta import by, named, one_of, validate_selector
+from unisono.api.validation.meta import named, one_of, validate_selector
 from unisono.api.validation.quantities import validate_resource_map
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
@@ -108,43 +106,3 @@ def validate_claim_spec(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[
             yield invalid(f"{path}.resources[storage]", storage, "must be greater than zero")
     except QuantityError as error:
         yield invalid(f"{path}.resources[storage]", storage, str(error))
-
-
-def validate_crd(definition: CustomResourceDefinition, old: CustomResourceDefinition | None) -> Iterator[FieldError]:
-    """Names agree, and exactly one version is stored."""
-    spec, kind_names = definition.spec, definition.spec.names
-    for path, value in (
-        ("spec.group", spec.group),
-        ("spec.names.plural", kind_names.plural),
-        ("spec.names.kind", kind_names.kind),
-    ):
-        if not value:
-            yield required(path)
-    if spec.group:
-        yield from by(names.dns_subdomain, "spec.group", spec.group)
-    if not spec.scope:
-        yield required("spec.scope")
-    else:
-        yield from one_of("spec.scope", spec.scope, ("Cluster", "Namespaced"))
-    if definition.metadata.name != f"{kind_names.plural}.{spec.group}":
-        yield invalid("metadata.name", definition.metadata.name, 'must be spec.names.plural+"."+spec.group')
-    versions = spec.versions or []
-    if sum(1 for version in versions if version.storage) != 1:
-        yield invalid(
-            "spec.versions",
-            [version.name for version in versions],
-            "must have exactly one version marked as storage version",
-        )
-    for index, version in enumerate(versions):
-        yield from by(names.dns_1035_label, f"spec.versions[{index}].name", version.name)
-        if version.schema is None or version.schema.open_apiv3_schema is None:
-            yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
-    if old is not None:
-        for path, after, before in (
-            ("spec.group", spec.group, old.spec.group),
-            ("spec.scope", spec.scope, old.spec.scope),
-            ("spec.names.kind", kind_names.kind, old.spec.names.kind),
-            ("spec.names.plural", kind_names.plural, old.spec.names.plural),
-        ):
-            if after != before:
-                yield invalid(path, after, "field is immutable")

@@ -1,0 +1,264 @@
+"""What a schema in a CustomResourceDefinition may say: words, types, list keys, defaults, CEL rules."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
+from unisono.api.structural.lists import check_lists
+from unisono.api.structural.node import Node, compile_schema
+from unisono.api.structural.paths import PathError, field_path
+from unisono.api.structural.pruning import META_FIELDS, prune
+from unisono.api.structural.structure import Schema, check_structure
+from unisono.api.structural.values import NOWHERE, check_value
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_AT_ROOT_WITH_STATUS = (
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+)
+_WORDS_AT_ROOT = frozenset(name[0].lower() + name[1:] for name in _AT_ROOT_WITH_STATUS) | {
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+}
+_REFUSED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+
+
+def check_schema(schema: Schema, path: str, *, status: bool = False) -> list[FieldError]:
+    """Everything that is wrong with a schema that ``dialect.read_schema`` has read.
+
+    Args:
+        schema: the schema of a version.
+        path: of the schema, for the errors.
+        status: the version has the status subresource.
+
+    """
+    errors = [*_root(schema, path, status=status)]
+    structural = check_structure(schema, path)
+    errors += structural
+    if not structural:
+        errors += _defaults(schema, path, in_meta=False)
+    errors += _check(schema, path, _Place())
+    return list({error.message(): error for error in errors}.values())
+
+
+def _root(schema: Schema, path: str, *, status: bool) -> Iterator[FieldError]:
+    if status:
+        if schema.get("type", "object") != "object":
+            why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+            yield invalid(f"{path}.type", schema["type"], why)
+        elif not set(schema) <= _WORDS_AT_ROOT | {"nullable"}:
+            why = (
+                f"only [{' '.join(_AT_ROOT_WITH_STATUS)}] fields are allowed at the root of the schema if the status "
+                "subresource is enabled"
+            )
+            yield invalid(path, sorted(set(schema) - _WORDS_AT_ROOT), why)
+    if schema.get("nullable"):
+        yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the schema we are.
+
+    Attributes:
+        no_defaults: why defaults are refused; empty when they are not.
+        in_meta: below apiVersion, kind or metadata of an object.
+
+    """
+
+    root: bool = True
+    no_defaults: str = ""
+    in_meta: bool = False
+
+
+def _check(schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
+    yield from _words(schema, path, place)
+    yield from _lists(schema, path)
+    yield from _rules(schema, path)
+    below = replace(place, root=False)
+    additional, properties = schema.get("additionalProperties"), schema.get("properties", {})
+    if properties and (additional is False or isinstance(additional, dict)):
+        yield forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
+    if isinstance(additional, dict):
+        inside = "inside additionalProperties applying to object metadata" if place.in_meta else place.no_defaults
+        yield from _check(additional, f"{path}.additionalProperties", replace(below, no_defaults=inside))
+    for name, each in properties.items():
+        here = below
+        if name in META_FIELDS and (place.root or schema.get("x-kubernetes-embedded-resource")):
+            reason = f"in top-level {name}" if place.root else below.no_defaults
+            here = replace(below, in_meta=True, no_defaults=reason)
+        yield from _check(each, f"{path}.properties[{name}]", here)
+    for junctor in ("allOf", "oneOf", "anyOf"):
+        for index, each in enumerate(schema.get(junctor, ())):
+            yield from _check(each, f"{path}.{junctor}[{index}]", below)
+    if "not" in schema:
+        yield from _check(schema["not"], f"{path}.not", below)
+    if isinstance(schema.get("items"), dict):
+        yield from _check(schema["items"], f"{path}.items", below)
+
+
+def _words(schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
+    kind = schema.get("type", "")
+    if kind and kind not in _TYPES:
+        yield not_supported(f"{path}.type", kind, _TYPES)
+    if kind == "null":
+        yield forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
+    if schema.get("default") is not None and place.no_defaults:
+        yield forbidden(f"{path}.default", f"must not be set {place.no_defaults}")
+    for word in _REFUSED:
+        if schema.get(word) not in (None, "", {}):
+            yield forbidden(f"{path}.{word}", f"{word} is not supported")
+    if isinstance(schema.get("items"), list):
+        yield forbidden(f"{path}.items", "items must be a schema object and not an array")
+    if place.in_meta and schema.get("x-kubernetes-embedded-resource"):
+        yield forbidden(f"{path}.x-kubernetes-embedded-resource", "must not be used inside of resource meta")
+    if schema.get("uniqueItems"):
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(f"{path}.uniqueItems", why)
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        yield invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+    for extension, wanted, known in (
+        ("x-kubernetes-map-type", "object", ("atomic", "granular")),
+        ("x-kubernetes-list-type", "array", ("atomic", "set", "map")),
+    ):
+        value = schema.get(extension)
+        if value is None:
+            continue
+        if kind != wanted:
+            why = f"must be {wanted} if {extension} is specified"
+            yield invalid(f"{path}.type", kind, why) if kind else required(f"{path}.type", why)
+        if value not in known:
+            yield not_supported(f"{path}.{extension}", value, known)
+
+
+def _lists(schema: Schema, path: str) -> Iterator[FieldError]:
+    list_type, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys", [])
+    items = schema.get("items")
+    item: Schema = items if isinstance(items, dict) else {}
+    if keys and list_type != "map":
+        at, why = f"{path}.x-kubernetes-list-type", "must be map if x-kubernetes-list-map-keys is non-empty"
+        yield required(at, why) if list_type is None else invalid(at, list_type, why)
+    if list_type == "set" and schema.get("type") == "array":
+        yield from _set_items(item, path)
+    if list_type in ("set", "map") and item.get("nullable"):
+        yield forbidden(f"{path}.items.nullable", f"cannot be nullable when x-kubernetes-list-type is {list_type}")
+    if list_type != "map":
+        return
+    if not keys:
+        why = "must not be empty if x-kubernetes-list-type is map"
+        yield required(f"{path}.x-kubernetes-list-map-keys", why)
+    if items is None:
+        yield required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
+    elif item.get("type") != "object":
+        why = "must be object if parent array's x-kubernetes-list-type is map"
+        yield invalid(f"{path}.items.type", item.get("type", ""), why)
+    else:
+        yield from _map_keys(item, keys, path)
+
+
+def _set_items(item: Schema, path: str) -> Iterator[FieldError]:
+    why = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    if item.get("type") == "array" and item.get("x-kubernetes-list-type", "atomic") != "atomic":
+        yield invalid(f"{path}.items.x-kubernetes-list-type", item["x-kubernetes-list-type"], why)
+    if item.get("type") == "object" and item.get("x-kubernetes-map-type") != "atomic":
+        yield invalid(f"{path}.items.x-kubernetes-map-type", item.get("x-kubernetes-map-type"), why)
+
+
+def _map_keys(item: Schema, keys: list[str], path: str) -> Iterator[FieldError]:
+    properties = item.get("properties", {})
+    for key in dict.fromkeys(keys):
+        at = f"{path}.items.properties[{key}]"
+        each = properties.get(key)
+        if each is None:
+            yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
+            continue
+        if each.get("type") in ("array", "object"):
+            why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            yield invalid(f"{at}.type", each["type"], why)
+        if key not in item.get("required", ()) and each.get("default") is None:
+            why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            yield required(f"{at}.default", why)
+        if each.get("nullable"):
+            why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+            yield forbidden(f"{at}.nullable", why)
+    if len(set(keys)) != len(keys):
+        yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
+
+
+def _rules(schema: Schema, path: str) -> Iterator[FieldError]:
+    for index, each in enumerate(schema.get("x-kubernetes-validations", ())):
+        at = f"{path}.x-kubernetes-validations[{index}]"
+        rule, message, target = each.get("rule", ""), each.get("message", ""), each.get("fieldPath", "")
+        if not rule.strip():
+            yield required(f"{at}.rule", "rule is not specified")
+        elif message and not message.strip():
+            yield invalid(f"{at}.message", message, "must be non-empty if specified")
+        elif _breaks(message.strip()):
+            yield invalid(f"{at}.message", message, "must not contain line breaks")
+        elif _breaks(rule.strip()) and not message.strip():
+            yield required(f"{at}.message", "message must be specified if rule contains line breaks")
+        expression = each.get("messageExpression", "")
+        if expression and not expression.strip():
+            yield required(f"{at}.messageExpression", "messageExpression must be non-empty if specified")
+        reason = each.get("reason")
+        if reason is not None and reason not in _REASONS:
+            yield not_supported(f"{at}.reason", reason, _REASONS)
+        if target and not target.strip():
+            yield invalid(f"{at}.fieldPath", target, "must be non-empty if specified")
+        if _breaks(target):
+            yield invalid(f"{at}.fieldPath", target, "must not contain line breaks")
+        if target:
+            try:
+                field_path(target, compile_schema(schema))
+            except PathError:
+                yield invalid(f"{at}.fieldPath", target, "must be a valid path")
+
+
+def _breaks(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+def _defaults(schema: Schema, path: str, *, in_meta: bool) -> Iterator[FieldError]:
+    """Defaults must be values that the schema allows and keeps."""
+    embedded = schema.get("x-kubernetes-embedded-resource", False)
+    if schema.get("default") is not None and not in_meta:
+        yield from _default(compile_schema(schema), schema["default"], f"{path}.default")
+    if isinstance(schema.get("items"), dict):
+        yield from _defaults(schema["items"], f"{path}.items", in_meta=in_meta)
+    for name, each in schema.get("properties", {}).items():
+        inside = in_meta or (embedded and name in META_FIELDS)
+        yield from _defaults(each, f"{path}.properties[{name}]", in_meta=inside)
+
+
+def _default(node: Node, value: Any, path: str) -> Iterator[FieldError]:
+    pruned = copy.deepcopy(value)
+    if prune(node, pruned, root=node.embedded):
+        yield invalid(path, value, "must not have unknown fields")
+    for error in check_value(node, value):
+        yield replace(error, path=path if error.path in ("", NOWHERE) else f"{path}.{error.path}")
+    yield from check_lists(node, value, path)
