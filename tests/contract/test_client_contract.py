@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import msgspec
 import pytest
@@ -51,7 +52,7 @@ def names(listing):
 async def events(stream, count):
     """The next events that are no bookmarks."""
     found = []
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(SECONDS), aclosing(stream):
         async for event in stream:
             if event.type != "BOOKMARK" and own(event.object.metadata.name):
                 found.append(event)
@@ -321,7 +322,7 @@ async def test_watching_with_selectors(client, namespace):
     await client.bind(namespace, "last", "n1")
     stream = client.watch(PODS, namespace, resource_version=since, field_selector="spec.nodeName=n1")
     found = []
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(SECONDS), aclosing(stream):
         async for event in stream:
             if event.object.metadata.uid == last.metadata.uid:
                 break
@@ -443,7 +444,7 @@ async def test_a_namespace_takes_its_content_along(client, namespace):
     await client.delete(NAMESPACES, namespace)
     selector = f"metadata.name={namespace}"
     stream = client.watch(NAMESPACES, resource_version=version, field_selector=selector)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(SECONDS), aclosing(stream):
         async for event in stream:
             if event.type == "DELETED":
                 break

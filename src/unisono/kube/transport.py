@@ -75,8 +75,8 @@ class Transport:
         """One call: status, headers and body of the answer.
 
         A busy server (429, 503) is asked again after its ``Retry-After`` or a back-off, for ``max_wait``
-        seconds in all (None: the transport's); then its answer is returned. A 401 is tried once more where credentials can be
-        renewed.
+        seconds in all (None: the transport's); then its answer is returned. A 401 is tried once more where
+        credentials can be renewed.
 
         Raises:
             Unavailable: the server cannot be reached or broke off.
