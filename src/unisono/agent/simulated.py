@@ -44,6 +44,7 @@ _WORKERS = 8
 _REGISTER_PARALLEL = 4
 _HEARTBEAT_SECONDS = 300
 _TERMINATED = 143
+_NOT_READY = "node.kubernetes.io/not-ready"
 _FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
@@ -281,10 +282,14 @@ class SimulatedNodes:
     async def _register_one(self, name: str) -> None:
         node = simulated_node(name, self._names[name], self._clock.time())
         try:
-            await self._client.create(NODES, node)
+            made = await self._client.create(NODES, node)
         except AlreadyExists:
-            await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}})
+            made = await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}})
         await self._client.patch(NODES, name, {"status": msgspec.to_builtins(node.status)}, subresource="status")
+        if any(taint.key == _NOT_READY for taint in made.spec.taints or ()):
+            # Put there when the node was created; where no node controller runs, nobody else takes it away.
+            taints = [taint for taint in made.spec.taints or () if taint.key != _NOT_READY]
+            await self._client.patch(NODES, name, {"spec": {"taints": msgspec.to_builtins(taints) or None}})
 
     async def _heartbeats(self) -> None:
         """Renew the Leases one after the other, spread over the period: thousands of nodes must not cost a thing."""
