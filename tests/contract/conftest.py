@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
+from unisono.errors import ApiError
 from unisono.kube import kubeconfig
 from unisono.kube.client import Client
 from unisono.kube.http import HttpClient
@@ -115,7 +116,9 @@ def admits(implementation: Implementation) -> None:
 
 
 @pytest.fixture
-async def namespace(client: Client) -> str:
-    """A namespace of the test's own."""
+async def namespace(client: Client) -> AsyncIterator[str]:
+    """A namespace of the test's own; a cluster that goes on living gets rid of it."""
     made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name="contract-")))
-    return made.metadata.name
+    yield made.metadata.name
+    with suppress(ApiError):
+        await client.delete(NAMESPACES, made.metadata.name)
