@@ -231,6 +231,7 @@ async def test_unknown_policy_works_after_a_restart_too():
     async with World() as world:
         await world.submit(job(task("a", 1), policies=[policy("RestartJob", "Unknown")], maxRetry=5))
         for round_ in (1, 2):
+            await world.advance(60)
             await world.admit()
             await world.all_pods("Running")
             await world.group_phase("Unknown")
@@ -262,6 +263,7 @@ async def test_partial_restarts_share_the_retry_budget():
             await world.all_pods("Running")
             await world.pod("job-a-1", "Failed")
             await world.finish_deletions()
+            await world.advance(60)
         assert world.phase() == "Failed"
         assert world.job().status.retry_count == 3
 
@@ -366,6 +368,24 @@ async def test_scale_up_and_down():
             assert world.group().spec.min_task_member == {"a": replicas}
             await world.all_pods("Running")
         assert "Restarting" not in world.history()
+
+
+async def test_the_pod_group_follows_labels_and_annotations_of_the_job():
+    async with World() as world:
+        await world.submit(job(task("a", 2)))
+        group = world.group()
+        group.metadata.annotations["others"] = "stay"
+        world.client.put(POD_GROUPS, group)
+        notes = {"labels": {"team": "x"}, "annotations": {"volcano.sh/sla-waiting-time": "1h"}}
+        await world.client.patch(JOBS, "job", {"metadata": notes}, namespace="default")
+        await world.settle()
+        after = world.group().metadata
+        assert (after.uid, after.labels) == (group.metadata.uid, {"team": "x"})
+        assert after.annotations == {
+            "volcano.sh/job-version": "0",
+            "volcano.sh/sla-waiting-time": "1h",
+            "others": "stay",
+        }
 
 
 async def test_scale_down_is_no_eviction():

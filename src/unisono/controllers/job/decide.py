@@ -7,10 +7,13 @@ plan can be carried out any number of times and given up at any point.
 
 from __future__ import annotations
 
+import math
+
 from unisono.api.scheduling import PodGroup
-from unisono.api.times import format_duration, rfc3339
+from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import keys
 from unisono.controllers.job import completion, phases
+from unisono.controllers.job.backoff import restart_delay
 from unisono.controllers.job.observed import Observed, PodView, Tally, is_doomed, see, tally
 from unisono.controllers.job.occurrences import EVICTED_PREFIX, POD_EVICTED, occurrences
 from unisono.controllers.job.plan import Plan
@@ -180,12 +183,24 @@ class _Decision:
         counts = self._count(self.state)
         kills = sum(1 for pod in self.pods if not pod.deleting and self._doomed(pod, self.state))
         outcome = completion.restarting_rule(self.view, counts, self.view.retry_count, kills)
-        if self._follow(outcome, counts):
+        wait = self._backoff() if outcome[0] == phases.PENDING else 0.0
+        if wait > 0:
+            self.plan.requeue_after = min(self.plan.requeue_after or wait, wait)
+            once = f"backoff/{self.view.retry_count}"
+            self.plan.tell("BackOff", f"Waiting {format_duration(math.ceil(wait))} before the next restart", once)
+        elif self._follow(outcome, counts):
             return
         self._delete(self.state)
         if self.seen.pod_group is not None and group_is_outdated(self.view, self.seen.pod_group):
             self.plan.delete_group = self.seen.pod_group
         self._write(self.state, counts)
+
+    def _backoff(self) -> float:
+        """Seconds until the pods of this restart may come; a resumed job has not failed and does not wait."""
+        since = self.view.status.state.last_transition_time
+        if self.state.reason == phases.RESUME_JOB or not since:
+            return 0.0
+        return parse_time(since) + restart_delay(self.view.uid, self.view.retry_count) - self.now
 
     def _wind_down(self) -> None:
         counts = self._count(self.state)

@@ -11,7 +11,7 @@ from unisono.controllers.job.observed import Observed, PodView
 from unisono.controllers.job.occurrences import group_version
 from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
-from unisono.controllers.job.pod_group import PENDING, pod_group_for, pod_group_spec
+from unisono.controllers.job.pod_group import PENDING, pod_group_for
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import claims_to_make, job_volumes
 from unisono.controllers.patching import contains, merge_diff, to_json
@@ -96,9 +96,10 @@ def _plan_group(plan: Plan, view: JobView, seen: Observed) -> tuple[str, str] | 
         if not group.metadata.deletion_timestamp:
             plan.delete_group = group
         return None
-    patch = _group_patch(to_json(group.spec), to_json(pod_group_spec(view, seen.priority)))
-    if patch:
-        plan.patch_group = {"spec": patch}
+    wanted = pod_group_for(view, view.version, seen.priority)
+    spec, metadata = _group_patch(to_json(group.spec), to_json(wanted.spec)), _notes(group, wanted)
+    if spec or metadata:
+        plan.patch_group = ({"spec": spec} if spec else {}) | ({"metadata": metadata} if metadata else {})
     if not is_admitted(view, group):
         _tell_why_pending(plan, view, group)
     return None
@@ -119,6 +120,17 @@ def _group_patch(actual: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[s
         elif not contains(have, want):
             patch[key] = want
     return patch
+
+
+def _notes(group: PodGroup, wanted: PodGroup) -> dict[str, Any]:
+    """Labels and annotations of the job that the pod group lacks; what others wrote there stays."""
+    have, want = group.metadata, wanted.metadata
+    pairs = {"labels": (have.labels, want.labels), "annotations": (have.annotations, want.annotations)}
+    return {
+        key: missing
+        for key, (old, new) in pairs.items()
+        if (missing := {name: value for name, value in (new or {}).items() if (old or {}).get(name) != value})
+    }
 
 
 def _tell_why_pending(plan: Plan, view: JobView, group: PodGroup) -> None:
