@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,9 @@ import aiohttp
 import yaml
 
 from unisono.api.kind import Kind
+from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from unisono.apiserver.authorization.authorizer import Authorizer
+from unisono.apiserver.authorization.defaults import default_bindings, default_roles
 from unisono.apiserver.server import ApiServer
 from unisono.apiserver.types import Deleted, DeleteOptions, Page, StoreEvent, WriteOptions, Written
 from unisono.errors import NotFound
@@ -91,10 +94,23 @@ async def serving(service: Any, data_dir: Path, **options: Any) -> AsyncIterator
         await server.stop()
 
 
+class DefaultRoles:
+    """A view that holds the roles and bindings of every cluster, and nothing else."""
+
+    def all(self, kind: Kind[Any], namespace: str | None = None) -> Iterator[Any]:
+        found = {CLUSTER_ROLES: default_roles, CLUSTER_ROLE_BINDINGS: default_bindings}.get(kind)
+        return iter(found() if found else ())
+
+    def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+        return next((one for one in self.all(kind) if one.metadata.name == name), None)
+
+
 @dataclass
 class ScriptedService:
     """Answers what a test has put in, and remembers what it was asked."""
 
+    view: Any = field(default_factory=DefaultRoles)
+    authorizer: Authorizer = field(default_factory=lambda: Authorizer(DefaultRoles(), lambda: 0))
     objects: dict[tuple[str, str | None, str], dict[str, Any]] = field(default_factory=dict)
     script: list[Any] = field(default_factory=list)
     failure: Exception | None = None

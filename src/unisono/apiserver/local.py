@@ -10,6 +10,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.apiserver import codec
+from unisono.apiserver.access.user import MASTERS
 from unisono.apiserver.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
@@ -143,4 +144,4 @@ class LocalClient:
 
     def _options(self, *, dry_run: bool = False) -> WriteOptions:
         # Components create objects by the thousand; recording their owner costs half as much again (decision 5).
-        return WriteOptions(dry_run=dry_run, field_manager=self._manager, user=self._user, track_fields=False)
+        return WriteOptions(dry_run=dry_run, field_manager=self._manager, user=self._user, groups=(MASTERS,), track_fields=False)

@@ -19,9 +19,14 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
-from unisono.apiserver.access.auth import ADMIN, Authenticator
+from unisono.apiserver.access.auth import Authenticator
 from unisono.apiserver.access.kubeconfig import write_kubeconfig
 from unisono.apiserver.access.pki import LOOPBACK_NAMES, Authority, utc_now
+from unisono.apiserver.access.service_accounts import ServiceAccountTokens
+from unisono.apiserver.access.tokens import TokenSigner
+from unisono.apiserver.access.user import ADMIN
+from unisono.apiserver.authorization.kinds import REVIEW_KINDS
+from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http.app import App
 from unisono.apiserver.http.body import Limits
@@ -29,6 +34,7 @@ from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
+from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
 from unisono.errors import ConfigError
@@ -89,6 +95,8 @@ class ApiServer:
         self._readiness: Readiness = readiness or (list)
         self._metrics = RequestMetrics(registry or CollectorRegistry())
         self.catalog = Catalog(kinds)
+        for kind in REVIEW_KINDS:
+            self.catalog.add(kind, ("create",))
         self._app: App | None = None
         self._web: _Server | None = None
         self._listener: asyncio.Server | None = None
@@ -119,7 +127,8 @@ class ApiServer:
         self._data_dir.mkdir(parents=True, exist_ok=True)
         authority = Authority(self._data_dir / "pki", utc_now())
         token = authority.token("admin")
-        app = self._compose(Authenticator({token: ADMIN}))
+        accounts = ServiceAccountTokens(TokenSigner(self._data_dir / "pki", self._clock), self._service.view)
+        app = self._compose(Authenticator({token: ADMIN}, accounts), accounts)
         names = LOOPBACK_NAMES if self._host in LOOPBACK_NAMES else (*LOOPBACK_NAMES, self._host)
         bound = _bind(self._host, self._port)
         try:
@@ -146,14 +155,17 @@ class ApiServer:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await listener.wait_closed()
 
-    def _compose(self, authenticator: Authenticator) -> App:
+    def _compose(self, authenticator: Authenticator, accounts: ServiceAccountTokens) -> App:
+        authorizer = self._service.authorizer
         return App(
             catalog=self.catalog,
             authenticator=authenticator,
-            meta=MetaHandlers(self.catalog, self._metrics, self._readiness),
+            authorizer=authorizer,
+            meta=MetaHandlers(self.catalog, self._metrics, self._readiness, accounts.signer),
             objects=ObjectHandlers(self._service, self._clock),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock),
+            reviews=ReviewHandlers(Reviews(authorizer, authenticator.token_user), accounts, self._clock),
             metrics=self._metrics,
             limits=self._limits,
             monotonic=time.monotonic,

@@ -9,6 +9,9 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, deletes, failures, pod_actions, reads, writes
 from unisono.apiserver.admission import Admission
+from unisono.apiserver.authorization.authorizer import Authorizer, version_of
+from unisono.apiserver.authorization.committed import Committed
+from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
@@ -43,7 +46,11 @@ class ObjectService:
         new_suffix: Callable[[], str] = random_suffix,
     ) -> None:
         self.store = store
-        self.context = Context(store, admission or Admission(), clock, new_uid, new_suffix)
+        self.view = Committed(store)
+        self.authorizer = Authorizer(self.view, version_of(store))
+        admission = admission or Admission()
+        admission.extend(checking=rules_of(Escalation(self.authorizer)))
+        self.context = Context(store, admission, clock, new_uid, new_suffix)
         self._snapshots = reads.Snapshots()
 
     async def get(self, kind: Kind[Any], namespace: str | None, name: str) -> bytes:

@@ -24,7 +24,8 @@ class WriteOptions:
         field_validation: what to do with unknown fields: drop silently, drop with a warning, or refuse (400).
         field_manager: name of the writer, as kubectl sends it; recorded by server-side apply.
         force: server-side apply takes over the fields of other managers.
-        user: authenticated user name, for admission.
+        user: authenticated user name, for admission; empty for the server's own writes.
+        groups: the user's groups.
 
     """
 
@@ -33,6 +34,7 @@ class WriteOptions:
     field_manager: str = ""
     force: bool = False
     user: str = ""
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

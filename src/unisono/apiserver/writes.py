@@ -35,7 +35,7 @@ async def create(
         error = field_error.required("metadata.name", "name or generateName is required")
         raise failures.invalid(stored, "", [error])
     strategy.begin_status(obj, stored)
-    request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user)
+    request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
     _admit(context, request)
     _make_unique(context, stored, obj, generated=generated)
     data = codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
@@ -96,7 +96,7 @@ async def _replace(
 ) -> bytes:
     _check_finalizers(stored, old, new)
     strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
-    request = Request("UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user)
+    request = Request("UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups)
     _admit(context, request)
     if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
         new.metadata.generation = (old.metadata.generation or 0) + 1

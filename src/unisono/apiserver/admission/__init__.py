@@ -47,6 +47,16 @@ class Admission:
         )
         self._checking = _joined({**_CHECKING, _QUEUES: queue_rules}, checking or {})
 
+    def extend(
+        self,
+        *,
+        mutating: Mapping[str, Sequence[Rule]] | None = None,
+        checking: Mapping[str, Sequence[Rule]] | None = None,
+    ) -> None:
+        """Add rules behind those that are there, per resource."""
+        self._mutating = _joined(self._mutating, mutating or {})
+        self._checking = _joined(self._checking, checking or {})
+
     def mutate(self, request: Request, view: View) -> None:
         """Complete ``request.object``.
 

@@ -33,6 +33,8 @@ class Request:
         object: the object to be stored; for DELETE the one to be deleted.
         old: the object before an UPDATE, else None.
         subresource: ``status`` or empty.
+        user: who writes; empty for the server itself.
+        groups: the user's groups.
 
     """
 
@@ -44,6 +46,7 @@ class Request:
     old: Any = None
     subresource: str = ""
     user: str = ""
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

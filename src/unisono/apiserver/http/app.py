@@ -11,17 +11,22 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from unisono.apiserver.access.auth import ANONYMOUS, Action, Authenticator, authorize
+from unisono.apiserver.access.auth import Authenticator
+from unisono.apiserver.access.user import ANONYMOUS
+from unisono.apiserver.authorization.authorizer import Authorizer
+from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.body import Limits
 from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.impersonation import effective_user
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.apiserver.http.query import flag
+from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.errors import ApiError, Unavailable
@@ -41,10 +46,12 @@ class App:
     Args:
         catalog: what is served.
         authenticator: who is asking.
+        authorizer: what they may do.
         meta: handlers of paths without a resource.
         objects: handlers of object verbs.
         watches: handler of watches.
         logs: handler of pod logs.
+        reviews: handler of kinds that are answered and not stored.
         metrics: counts every answer.
         limits: bounds on what clients may ask for.
         monotonic: seconds of a clock that only goes forward.
@@ -56,15 +63,18 @@ class App:
         *,
         catalog: Catalog,
         authenticator: Authenticator,
+        authorizer: Authorizer,
         meta: MetaHandlers,
         objects: ObjectHandlers,
         watches: WatchHandler,
         logs: LogHandler,
+        reviews: ReviewHandlers,
         metrics: RequestMetrics,
         limits: Limits,
         monotonic: Callable[[], float],
     ) -> None:
         self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
+        self._authorizer, self._reviews = authorizer, reviews
         self._objects, self._watches, self._logs = objects, watches, logs
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
         self._in_flight = 0
@@ -115,7 +125,8 @@ class App:
             raise Unavailable("the server is shutting down", details={"retryAfterSeconds": 1})
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
-        exchange.user = self._authenticator.authenticate(request.headers.get("Authorization"), certificate)
+        user = self._authenticator.authenticate(request.headers.get("Authorization"), certificate)
+        exchange.user = effective_user(user, request.headers, self._authorizer)
         parts = split(request.rel_url.raw_path)
         path = parse(parts)
         served = path and self._catalog.find(path.group, path.version, path.resource)
@@ -126,9 +137,9 @@ class App:
     async def _other(self, exchange: Exchange, parts: list[str], path: ResourcePath | None) -> web.StreamResponse:
         method = exchange.request.method
         if path is None:
-            authorize(exchange.user, Action(method.lower(), path=exchange.request.path))
+            self._authorizer.require(exchange.user, Action(method.lower(), path=exchange.request.path))
         else:
-            authorize(exchange.user, _action(_verb(exchange, path) or method.lower(), path))
+            self._authorizer.require(exchange.user, _action(exchange, _verb(exchange, path) or method.lower(), path))
         self._refuse_when_busy(exchange, public=parts[:1] in (["healthz"], ["livez"], ["readyz"]))
         exchange.verb = method.lower()
         if method not in {"GET", "HEAD"} and path is None:
@@ -141,7 +152,7 @@ class App:
     async def _resource(self, exchange: Exchange, served: Served, path: ResourcePath) -> web.StreamResponse:
         verb = _verb(exchange, path)
         exchange.resource = f"{path.resource}/{path.subresource}" if path.subresource else path.resource
-        authorize(exchange.user, _action(verb or exchange.request.method.lower(), path))
+        self._authorizer.require(exchange.user, _action(exchange, verb or exchange.request.method.lower(), path))
         if not _fits(served, path):
             return await exchange.send(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
         if path.subresource == "log" and verb == "get":
@@ -161,6 +172,10 @@ class App:
 
     def _handler(self, exchange: Exchange, served: Served, path: ResourcePath, verb: str) -> Handler | None:
         kind, objects = served.kind, self._objects
+        if path.subresource == "token":
+            return partial(self._reviews.token, exchange, path) if verb == "create" else None
+        if verb not in served.verbs and verb != "log":
+            return None
         if path.subresource in {"binding", "eviction"}:
             act = objects.bind if path.subresource == "binding" else objects.evict
             return partial(act, exchange, path) if verb == "create" else None
@@ -168,6 +183,8 @@ class App:
             return partial(self._logs.log, exchange, path)
         if path.subresource and verb not in {"get", "update", "patch"}:
             return None
+        if "get" not in served.verbs:
+            return partial(self._reviews.review, exchange, kind, path)
         # Objects are made and collections deleted in one namespace, never in all.
         if verb in {"create", "deletecollection"} and (path.name or bool(path.namespace) != kind.namespaced):
             return None
@@ -226,15 +243,22 @@ def _verb(exchange: Exchange, path: ResourcePath) -> str:
     return (_VERBS if path.name else _COLLECTION_VERBS).get(method, "")
 
 
-def _action(verb: str, path: ResourcePath) -> Action:
-    return Action(
-        verb=verb,
-        group=path.group,
-        resource=path.resource,
-        subresource=path.subresource,
-        namespace=path.namespace,
-        name=path.name or "",
-    )
+def _action(exchange: Exchange, verb: str, path: ResourcePath) -> Action:
+    name, namespace = path.name or "", path.namespace
+    if not name and verb in {"list", "watch", "deletecollection"}:
+        name = _selected_name(exchange.query.get("fieldSelector", ""))
+    if path.resource == "namespaces" and not path.group and path.name:
+        namespace = path.name  # a namespace is read with the rights in it
+    return Action(verb, "", path.group, path.resource, path.subresource, namespace, name)
+
+
+def _selected_name(selector: str) -> str:
+    """The name that a field selector asks for: a right to one name reaches so far."""
+    for part in selector.split(","):
+        key, equals, value = part.replace("==", "=").partition("=")
+        if key.strip() == "metadata.name" and equals and not key.endswith("!"):
+            return value.strip()
+    return ""
 
 
 def _fits(served: Served, path: ResourcePath) -> bool:

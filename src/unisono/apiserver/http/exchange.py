@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from unisono.apiserver.access.auth import User
+from unisono.apiserver.access.user import User
 from unisono.apiserver.http.accept import Form, accepts_gzip
 from unisono.apiserver.http.body import Limits, read_body
 from unisono.apiserver.http.status import encode_failure, retry_after

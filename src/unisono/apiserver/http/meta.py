@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from unisono import __version__
+from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http import discovery
 from unisono.apiserver.http.exchange import JSON, Exchange
@@ -25,11 +26,13 @@ _HEALTH = {"healthz", "livez", "readyz"}
 _ROOTS = (
     "/api",
     "/api/v1",
+    "/.well-known/openid-configuration",
     "/apis",
     "/healthz",
     "/livez",
     "/metrics",
     "/openapi/v3",
+    "/openid/v1/jwks",
     "/readyz",
     "/version",
 )
@@ -59,13 +62,17 @@ class MetaHandlers:
         catalog: what is served.
         metrics: what ``/metrics`` shows.
         readiness: reasons why the server is not ready yet, empty when it is.
+        signer: signs the tokens of service accounts; others may check them by its documents.
 
     """
 
-    def __init__(self, catalog: Catalog, metrics: RequestMetrics, readiness: Readiness) -> None:
+    def __init__(
+        self, catalog: Catalog, metrics: RequestMetrics, readiness: Readiness, signer: TokenSigner | None = None
+    ) -> None:
         self._catalog = catalog
         self._metrics = metrics
         self._readiness = readiness
+        self._signer = signer
         self._openapi = OpenApi(catalog, __version__)
 
     async def handle(self, exchange: Exchange, parts: list[str]) -> web.StreamResponse | None:
@@ -79,6 +86,10 @@ class MetaHandlers:
                 return await self._health(exchange, check) if len(rest) < 2 else None
             case ["metrics"]:
                 return await exchange.send(200, self._metrics.text(), content_type=CONTENT_TYPE)
+            case [".well-known", "openid-configuration"] if self._signer is not None:
+                return await exchange.document(self._signer.configuration(f"https://{exchange.request.host}"))
+            case ["openid", "v1", "jwks"] if self._signer is not None:
+                return await exchange.document(self._signer.keys(), content_type="application/jwk-set+json")
             case ["openapi", "v3", *rest]:
                 return await self._open_api(exchange, rest)
             case ["openapi", "v2"] if "openapi.spec.v2" in exchange.request.headers.get("Accept", ""):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -149,7 +150,8 @@ class ObjectHandlers:
 
     def _options(self, exchange: Exchange, operation: Any) -> WriteOptions:
         agent = exchange.request.headers.get("User-Agent", "")
-        return write_options(exchange.query, exchange.user.name, agent, operation)
+        options = write_options(exchange.query, exchange.user.name, agent, operation)
+        return replace(options, groups=exchange.user.groups)
 
     async def _written(
         self, exchange: Exchange, kind: Kind[Any], written: Written, warnings: Sequence[str]

@@ -1,0 +1,192 @@
+"""The roles and bindings that every cluster has: Kubernetes' default roles, with the kinds of this server.
+
+They carry ``rbac.authorization.kubernetes.io/autoupdate: "true"``: each start adds rules and subjects that are missing.
+Who wants to keep a change of a default role sets the annotation to ``"false"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unisono.api.base import ObjectMeta
+from unisono.api.meta import LabelSelector
+from unisono.api.rbac import (
+    GROUP,
+    AggregationRule,
+    ClusterRole,
+    ClusterRoleBinding,
+    PolicyRule,
+    RoleRef,
+    Subject,
+)
+from unisono.apiserver.access.user import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED
+
+AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_BOOTSTRAP = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+_READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_HEALTH = ("/livez", "/readyz", "/healthz")
+_VERSION = ("/version", "/version/")
+_DISCOVERY = ("/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*")
+_ISSUER = (
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
+    "/openid/v1/jwks",
+    "/openid/v1/jwks/",
+)
+_INTO_PODS = ("pods/attach", "pods/exec", "pods/portforward")
+
+# What users of a namespace work with: group, resources that an editor writes, resources that a viewer only reads.
+_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "",
+        ("pods", "services", "persistentvolumeclaims", "configmaps", "serviceaccounts", "events"),
+        ("limitranges", "resourcequotas", "namespaces", "endpoints", "bindings"),
+    ),
+    ("events.k8s.io", ("events",), ()),
+    ("apps", ("deployments", "replicasets", "statefulsets", "daemonsets"), ("controllerrevisions",)),
+    ("batch", ("jobs", "cronjobs"), ()),
+    ("autoscaling", ("horizontalpodautoscalers",), ()),
+    ("policy", ("poddisruptionbudgets",), ()),
+    ("networking.k8s.io", ("networkpolicies", "ingresses"), ()),
+    ("discovery.k8s.io", (), ("endpointslices",)),
+    ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"), ()),
+)
+_BATCH_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("batch.volcano.sh", ("jobs", "cronjobs"), ()),
+    ("bus.volcano.sh", ("commands",), ()),
+    ("flow.volcano.sh", ("jobflows", "jobtemplates"), ()),
+    ("scheduling.volcano.sh", (), ("podgroups",)),
+    ("training.volcano.sh", ("hyperjobs",), ()),
+    ("kubeflow.org", ("*",), ()),
+    ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), ()),
+    ("jobset.x-k8s.io", ("jobsets",), ()),
+    ("ray.io", ("rayclusters", "rayjobs", "rayservices"), ()),
+)
+# Objects whose owner is nobody in particular, but which every job's author looks at.
+_CLUSTER_WIDE = PolicyRule(verbs=[*_READ], api_groups=["scheduling.volcano.sh"], resources=["queues"])
+
+
+def default_roles() -> list[ClusterRole]:
+    """Every ClusterRole, with its label and annotation."""
+    return [
+        _role("cluster-admin", [_rule("*", "*", "*"), _urls("*", verbs=("*",))]),
+        _role("system:discovery", [_urls(*_HEALTH, *_VERSION, *_DISCOVERY)]),
+        _role("system:public-info-viewer", [_urls(*_HEALTH, *_VERSION)]),
+        _role("system:monitoring", [_urls("/metrics", *_HEALTH, *(f"{path}/*" for path in _HEALTH))]),
+        _role("system:service-account-issuer-discovery", [_urls(*_ISSUER)]),
+        _role("system:basic-user", _basic_rules()),
+        _role("system:auth-delegator", _delegator_rules()),
+        _aggregated("admin"),
+        _aggregated("edit", into="admin"),
+        _aggregated("view", into="edit"),
+        _role("system:aggregate-to-admin", _admin_rules(), into="admin"),
+        _role("system:aggregate-to-edit", _edit_rules(), into="edit"),
+        _role("system:aggregate-to-view", _reading(_WORK, extra=("pods/log",)), into="view"),
+        _role("unisono:aggregate-to-edit", _writing(_BATCH_WORK), into="edit"),
+        _role("unisono:aggregate-to-view", _reading(_BATCH_WORK), into="view"),
+        _role("unisono:queue-viewer", [_CLUSTER_WIDE]),
+    ]
+
+
+def default_bindings() -> list[ClusterRoleBinding]:
+    """Every ClusterRoleBinding, with its label and annotation."""
+    return [
+        _binding("cluster-admin", MASTERS),
+        _binding("system:monitoring", "system:monitoring"),
+        _binding("system:discovery", AUTHENTICATED),
+        _binding("system:basic-user", AUTHENTICATED),
+        _binding("system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
+        _binding("system:service-account-issuer-discovery", SERVICE_ACCOUNTS),
+        _binding("unisono:queue-viewer", AUTHENTICATED),
+    ]
+
+
+def _basic_rules() -> list[PolicyRule]:
+    reviews = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+    return [
+        PolicyRule(verbs=["create"], api_groups=["authorization.k8s.io"], resources=[*reviews]),
+        PolicyRule(verbs=["create"], api_groups=["authentication.k8s.io"], resources=["selfsubjectreviews"]),
+    ]
+
+
+def _delegator_rules() -> list[PolicyRule]:
+    return [
+        _rule("create", "authentication.k8s.io", "tokenreviews"),
+        _rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+    ]
+
+
+def _admin_rules() -> list[PolicyRule]:
+    verbs = [*_WRITE, *_READ]
+    return [
+        _rule("create", "authorization.k8s.io", "localsubjectaccessreviews"),
+        PolicyRule(verbs=verbs, api_groups=[GROUP], resources=["roles", "rolebindings"]),
+    ]
+
+
+def _edit_rules() -> list[PolicyRule]:
+    return [
+        PolicyRule(verbs=[*_READ, *_WRITE], api_groups=[""], resources=["secrets"]),
+        PolicyRule(verbs=[*_READ, *_WRITE], api_groups=["coordination.k8s.io"], resources=["leases"]),
+        PolicyRule(verbs=["get", "create"], api_groups=[""], resources=[*_INTO_PODS]),
+        PolicyRule(verbs=["create"], api_groups=[""], resources=["pods/eviction", "serviceaccounts/token"]),
+        _rule("impersonate", "", "serviceaccounts"),
+        *_writing(_WORK),
+    ]
+
+
+def _writing(work: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]]) -> list[PolicyRule]:
+    return [
+        PolicyRule(verbs=[*_WRITE], api_groups=[group], resources=[*written, *_scales(group, written)])
+        for group, written, _ in work
+        if written
+    ]
+
+
+def _reading(
+    work: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]], extra: tuple[str, ...] = ()
+) -> list[PolicyRule]:
+    rules = []
+    for group, written, read in work:
+        names = (*written, *read)
+        below = [] if "*" in names else [f"{name}/status" for name in names]
+        more = [*extra] if group == "" else []
+        resources = [*names, *below, *_scales(group, written), *more]
+        rules.append(PolicyRule(verbs=[*_READ], api_groups=[group], resources=resources))
+    return rules
+
+
+def _scales(group: str, names: tuple[str, ...]) -> list[str]:
+    return [f"{name}/scale" for name in names if name != "daemonsets"] if group == "apps" else []
+
+
+def _rule(verb: str, group: str, resource: str) -> PolicyRule:
+    return PolicyRule(verbs=[verb], api_groups=[group], resources=[resource])
+
+
+def _urls(*urls: str, verbs: tuple[str, ...] = ("get",)) -> PolicyRule:
+    return PolicyRule(verbs=[*verbs], non_resource_urls=[*urls])
+
+
+def _meta(name: str, into: str = "") -> ObjectMeta:
+    labels = {**_BOOTSTRAP, **({f"{_AGGREGATE}{into}": "true"} if into else {})}
+    return ObjectMeta(name=name, labels=labels, annotations={AUTO_UPDATE: "true"})
+
+
+def _role(name: str, rules: list[PolicyRule], into: str = "") -> ClusterRole:
+    return ClusterRole(metadata=_meta(name, into), rules=rules)
+
+
+def _aggregated(name: str, into: str = "") -> ClusterRole:
+    selector = LabelSelector(match_labels={f"{_AGGREGATE}{name}": "true"})
+    return ClusterRole(metadata=_meta(name, into), aggregation_rule=AggregationRule(cluster_role_selectors=[selector]))
+
+
+def _binding(role: str, *groups: str) -> ClusterRoleBinding:
+    return ClusterRoleBinding(
+        metadata=_meta(role),
+        subjects=[Subject(kind="Group", api_group=GROUP, name=group) for group in groups],
+        role_ref=RoleRef(api_group=GROUP, kind="ClusterRole", name=role),
+    )
