@@ -176,10 +176,45 @@ async def test_update_of_a_status(service: ScriptedService, web: WebClient) -> N
 async def test_patch_types(
     service: ScriptedService, web: WebClient, content_type: str, patch: Any, name: str, status: int
 ) -> None:
-    reply = await web.call("PATCH", f"{VCJOBS}/j?force=true", patch, type=content_type)
+    query = "?fieldManager=me&force=true" if name == "apply" else ""
+    reply = await web.call("PATCH", f"{VCJOBS}/j{query}", patch, type=content_type)
     assert reply.status == status
     assert service.asked[0][4:6] == (patch, name)
-    assert service.asked[0][6].force is True
+    assert service.asked[0][6].force is (name == "apply")
+
+
+@pytest.mark.parametrize(
+    ("query", "content_type", "field", "message"),
+    [
+        ("", "application/apply-patch+yaml", "fieldManager", "Required value: is required for apply patch"),
+        ("?force=true", "application/merge-patch+json", "force", "Forbidden: may not be specified for non-apply patch"),
+        (
+            f"?fieldManager={'x' * 129}",
+            "application/merge-patch+json",
+            "fieldManager",
+            "Too long: may not be more than 128 bytes",
+        ),
+        (
+            "?fieldManager=a%07b",
+            "application/merge-patch+json",
+            "fieldManager",
+            'Invalid value: "a\\u0007b": invalid character U+0007 (at position 1)',
+        ),
+    ],
+)
+async def test_options_of_a_patch_that_make_no_sense(
+    service: ScriptedService, web: WebClient, query: str, content_type: str, field: str, message: str
+) -> None:
+    reply = await web.call("PATCH", f"{VCJOBS}/j{query}", {"a": 1}, type=content_type)
+    assert reply.status == 422
+    assert reply.json()["message"] == f'PatchOptions.meta.k8s.io "" is invalid: {field}: {message}'
+    assert not service.asked
+
+
+async def test_a_writer_without_a_name_is_known_by_its_program(service: ScriptedService, web: WebClient) -> None:
+    headers = {"User-Agent": "kopf/1.37 (linux)"}
+    await web.call("PATCH", f"{VCJOBS}/j", {"a": 1}, type="application/merge-patch+json", headers=headers)
+    assert service.asked[0][6].field_manager == "kopf"
 
 
 async def test_delete_answers_a_status_with_the_uid(service: ScriptedService, web: WebClient) -> None:

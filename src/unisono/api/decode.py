@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -34,12 +34,14 @@ class Decoded(Generic[T]):
         obj: the struct; fields of a wrong type are absent.
         unknown_fields: paths of fields that the kind does not have, such as ``spec.tasks[0].bogus``; they are pruned.
         type_errors: values of a wrong JSON type, numbers out of range, and texts that are no quantities.
+        clean: the JSON that the struct was made from: only what was given, known and right.
 
     """
 
     obj: T
     unknown_fields: list[str]
     type_errors: list[FieldError]
+    clean: dict[str, Any] = field(default_factory=dict)
 
 
 def decode(kind: Kind[T], value: Any) -> Decoded[T]:
@@ -48,10 +50,11 @@ def decode(kind: Kind[T], value: Any) -> Decoded[T]:
     ``apiVersion`` and ``kind`` of the result are those of ``kind``, whatever alias version came in.
     """
     walk = _Walk()
-    clean = walk.value(shape_of(kind.struct), value, None)
-    obj = msgspec.convert(clean if isinstance(clean, dict) else {}, kind.struct)
+    found = walk.value(shape_of(kind.struct), value, None)
+    clean = found if isinstance(found, dict) else {}
+    obj = msgspec.convert(clean, kind.struct)
     obj.api_version, obj.kind = kind.api_version, kind.kind
-    return Decoded(obj, walk.unknown, walk.errors)
+    return Decoded(obj, walk.unknown, walk.errors, clean)
 
 
 def encode(obj: Object) -> bytes:

@@ -18,12 +18,14 @@ class ListMerge:
         key: item field that strategic merge matches by; empty for lists of plain values.
         strategy: ``merge``, ``merge,retainKeys`` or ``retainKeys``; empty when strategic merge replaces the list.
         keys: item fields that server-side apply matches by; defaults to ``key``.
+        defaults: values that absent key fields have.
 
     """
 
     key: str = ""
     strategy: str = "merge"
     keys: tuple[str, ...] = ()
+    defaults: tuple[tuple[str, str], ...] = ()
 
     def schema(self) -> dict[str, Any]:
         """The schema extensions of the list."""
@@ -41,9 +43,34 @@ class ListMerge:
         return extensions
 
 
+# Structs that are one field for server-side apply (``structType=atomic``): a reference is changed as a whole.
+ATOMIC_STRUCTS = frozenset(
+    {
+        "ConfigMapKeySelector",
+        "LabelSelector",
+        "LocalObjectReference",
+        "NodeSelector",
+        "NodeSelectorTerm",
+        "ObjectFieldSelector",
+        "ObjectReference",
+        "OwnerReference",
+        "ResourceFieldSelector",
+        "RoleRef",
+        "ScopeSelector",
+        "SecretKeySelector",
+        "SecretReference",
+        "Subject",
+        "TopologySelectorTerm",
+        "TypedLocalObjectReference",
+    }
+)
+# Maps that are one field (``mapType=atomic``): struct and wire name.
+ATOMIC_MAPS = frozenset({("PodSpec", "nodeSelector"), ("ServiceSpec", "selector")})
+_TCP = (("protocol", "TCP"),)
+
 _BY_NAME = ListMerge("name")
 _CONTAINER: dict[str, ListMerge] = {
-    "ports": ListMerge("containerPort", keys=("containerPort", "protocol")),
+    "ports": ListMerge("containerPort", keys=("containerPort", "protocol"), defaults=_TCP),
     "env": _BY_NAME,
     "volumeMounts": ListMerge("mountPath"),
     "volumeDevices": ListMerge("devicePath"),
@@ -77,7 +104,7 @@ LISTS: dict[str, dict[str, ListMerge]] = {
         "volumeMounts": ListMerge("mountPath"),
         "allocatedResourcesStatus": _BY_NAME,
     },
-    "ServiceSpec": {"ports": ListMerge("port", keys=("port", "protocol"))},
+    "ServiceSpec": {"ports": ListMerge("port", keys=("port", "protocol"), defaults=_TCP)},
     "ServiceStatus": {"conditions": _STATUS_BY_TYPE},
     "NodeSpec": {"podCIDRs": ListMerge()},
     "NodeStatus": {

@@ -9,7 +9,7 @@ import msgspec
 
 from unisono.api.fields import QUANTITY_PATTERN
 from unisono.api.kind import Kind
-from unisono.api.merge_keys import list_merge
+from unisono.api.merge_keys import ATOMIC_MAPS, ATOMIC_STRUCTS, list_merge
 from unisono.api.shape import FieldShape, Shape, shape_of, summary
 
 _INT_OR_STRING: dict[str, Any] = {
@@ -68,6 +68,8 @@ def _render_object(shape: Shape) -> dict[str, Any]:
     if shape.struct is not None:
         schema["description"] = summary(shape.struct)
         name = shape.struct.__name__
+        if name in ATOMIC_STRUCTS:
+            schema["x-kubernetes-map-type"] = "atomic"
     schema["properties"] = {wire: _render_field(name, each) for wire, each in shape.fields.items()}
     required = sorted(wire for wire, each in shape.fields.items() if each.required)
     if required:
@@ -82,6 +84,10 @@ def _render_field(struct: str, entry: FieldShape) -> dict[str, Any]:
     merge = list_merge(struct, entry.name)
     if merge is not None:
         schema |= merge.schema()
+        for key, default in merge.defaults:
+            schema["items"]["properties"][key]["default"] = default
+    elif (struct, entry.name) in ATOMIC_MAPS:
+        schema["x-kubernetes-map-type"] = "atomic"
     elif entry.shape.kind == "array":
         schema["x-kubernetes-list-type"] = "atomic"
     return schema

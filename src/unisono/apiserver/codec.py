@@ -74,6 +74,38 @@ def accept(
     return obj, [f'unknown field "{path}"' for path in decoded.unknown_fields]
 
 
+def accept_configuration(
+    kind: Kind[Any], stored: Kind[Any], body: dict[str, Any], namespace: str | None, name: str
+) -> dict[str, Any]:
+    """The body of a server-side apply as plain JSON: aliases normalised, nulls dropped.
+
+    Raises:
+        ApiError: 400 for another kind or version, ``managedFields``, or a field that the kind does not have.
+        Invalid: a field has the wrong type.
+
+    """
+    if body.get("apiVersion") != kind.api_version:
+        raise bad_request(
+            f"Incorrect version specified in apply patch. Specified patch version: {body.get('apiVersion') or ''}, "
+            f"expected: {kind.api_version}"
+        )
+    _check_type(kind, body)
+    metadata = body.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    decoded = decode(stored, body)
+    if decoded.unknown_fields:
+        # Applying a field means owning it, so that unknown ones cannot be dropped, however lenient the client is.
+        listed = ", ".join(f".{path}: field not declared in schema" for path in decoded.unknown_fields)
+        raise bad_request(
+            f"failed to create typed patch object ({namespace or ''}/{name}; {kind.api_version}, Kind={kind.kind}): "
+            f"{listed}"
+        )
+    if decoded.type_errors:
+        raise invalid(stored, name, decoded.type_errors)
+    return decoded.clean
+
+
 def _check_type(kind: Kind[Any], body: dict[str, Any]) -> None:
     found = body.get("apiVersion")
     if found != kind.api_version:

@@ -144,4 +144,6 @@ class LocalClient:
 
     def _options(self, *, dry_run: bool = False) -> WriteOptions:
         # Components create objects by the thousand; recording their owner costs half as much again (decision 5).
-        return WriteOptions(dry_run=dry_run, field_manager=self._manager, user=self._user, groups=(MASTERS,), track_fields=False)
+        return WriteOptions(
+            dry_run=dry_run, field_manager=self._manager, user=self._user, groups=(MASTERS,), track_fields=False
+        )

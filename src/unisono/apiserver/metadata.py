@@ -59,7 +59,7 @@ def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, suffix: str) -> N
     meta.uid, meta.creation_timestamp = uid, now
     meta.generation = 1 if has_generation(kind) else None
     meta.deletion_timestamp = meta.deletion_grace_period_seconds = None
-    meta.self_link = meta.managed_fields = meta.resource_version = None
+    meta.self_link = meta.resource_version = None
 
 
 def generated_name(base: str, suffix: str) -> str:
@@ -92,7 +92,7 @@ def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bo
     meta.creation_timestamp = before.creation_timestamp
     meta.deletion_timestamp = before.deletion_timestamp
     meta.deletion_grace_period_seconds = before.deletion_grace_period_seconds
-    meta.self_link = meta.managed_fields = None
+    meta.self_link = None
     if meta.generate_name is None:
         meta.generate_name = before.generate_name
 

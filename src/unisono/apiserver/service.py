@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, deletes, failures, pod_actions, reads, writes
+from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, writes
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
@@ -181,13 +181,17 @@ class ObjectService:
     ) -> Written:
         """Patch an object; ``patch`` is decoded JSON (a list for ``json``, an object otherwise).
 
-        A patch that changes nothing answers the object as it is and makes no event.
+        A patch that changes nothing answers the object as it is and makes no event. ``apply`` is server-side apply,
+        which also creates objects; ``options.field_manager`` owns what it names.
 
         Raises:
-            Conflict: the patch names a resourceVersion or uid that is not the present one.
+            Conflict: the patch names a resourceVersion or uid that is not the present one, or an applied
+                configuration changes fields of other managers without ``options.force``.
             ApiError: 400 for a malformed patch, 415 for a type that the kind does not take.
 
         """
+        if patch_type == "apply":
+            return await applying.apply(self.context, kind, namespace, name, patch, options, subresource)
         return await writes.patch(self.context, kind, namespace, name, patch, patch_type, options, subresource)
 
     async def delete(self, kind: Kind[Any], namespace: str | None, name: str, options: DeleteOptions) -> Deleted:

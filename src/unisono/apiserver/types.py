@@ -26,6 +26,8 @@ class WriteOptions:
         force: server-side apply takes over the fields of other managers.
         user: authenticated user name, for admission; empty for the server's own writes.
         groups: the user's groups.
+        track_fields: record the creator of a new object in ``managedFields``; without it nothing is recorded for
+            that object until somebody applies to it.
 
     """
 
@@ -35,6 +37,7 @@ class WriteOptions:
     force: bool = False
     user: str = ""
     groups: tuple[str, ...] = ()
+    track_fields: bool = True
 
 
 @dataclass(frozen=True, slots=True)

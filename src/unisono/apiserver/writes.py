@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from unisono.api import field_error
@@ -9,7 +10,7 @@ from unisono.api.base import Object
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.validation import validate
-from unisono.apiserver import codec, failures, metadata, strategy
+from unisono.apiserver import codec, failures, field_owners, metadata, strategy
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
 from unisono.apiserver.deletion import removable
@@ -28,6 +29,18 @@ async def create(
     stored = context.stored_kind(kind)
     obj, warnings = codec.accept(kind, stored, body, options, _name_in(body))
     metadata.check_place(obj, stored, namespace, None)
+
+    def own() -> None:
+        field_owners.on_create(kind, stored, obj, options, context.now())
+
+    data = await store_new(context, stored, obj, options, own)
+    return Written(codec.as_version(data, stored, kind), True, warnings)
+
+
+async def store_new(
+    context: Context, stored: Kind[Any], obj: Any, options: WriteOptions, own: Callable[[], None]
+) -> bytes:
+    """Complete, admit and store a new object; ``own`` is called when its owners can be recorded."""
     generated = not obj.metadata.name and bool(obj.metadata.generate_name)
     metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), suffix=context.new_suffix())
     name = obj.metadata.name
@@ -35,11 +48,13 @@ async def create(
         error = field_error.required("metadata.name", "name or generateName is required")
         raise failures.invalid(stored, "", [error])
     strategy.begin_status(obj, stored)
+    # Its creator owns the defaults too, but nothing that admission adds.
+    apply_defaults(stored, obj)
+    own()
     request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
     _admit(context, request)
     _make_unique(context, stored, obj, generated=generated)
-    data = codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
-    return Written(codec.as_version(data, stored, kind), True, warnings)
+    return codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
 
 
 async def update(
@@ -53,12 +68,13 @@ async def update(
 ) -> Written:
     """Replace an object or its status; see ``ObjectService.update``."""
     stored = context.stored_kind(kind)
-    _check_subresource(stored, subresource)
+    check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored))
-    data = await _replace(context, stored, entry, old, new, options, subresource)
+    own = _updater(context, kind, stored, entry, old, new, options, subresource)
+    data = await replace(context, stored, entry, old, new, options, subresource, own)
     return Written(codec.as_version(data, stored, kind), False, warnings)
 
 
@@ -74,18 +90,38 @@ async def patch(
 ) -> Written:
     """Patch an object or its status; see ``ObjectService.patch``."""
     stored = context.stored_kind(kind)
-    _check_subresource(stored, subresource)
+    check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
     current = codec.json_value(codec.as_version(entry.data, stored, kind))
     body = apply_patch(stored, current, change, patch_type)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
-    data = await _replace(context, stored, entry, old, new, options, subresource)
+    own = _updater(context, kind, stored, entry, old, new, options, subresource)
+    data = await replace(context, stored, entry, old, new, options, subresource, own)
     return Written(codec.as_version(data, stored, kind), False, warnings)
 
 
-async def _replace(
+def _updater(
+    context: Context,
+    kind: Kind[Any],
+    stored: Kind[Any],
+    entry: Entry,
+    old: Any,
+    new: Any,
+    options: WriteOptions,
+    subresource: str,
+) -> Callable[[], None]:
+    requested, managed = new.metadata.managed_fields, old.metadata.managed_fields
+
+    def own() -> None:
+        now = context.now()
+        field_owners.on_update(kind, stored, entry.data, managed, new, requested, options, subresource, now)
+
+    return own
+
+
+async def replace(
     context: Context,
     stored: Kind[Any],
     entry: Entry,
@@ -93,10 +129,16 @@ async def _replace(
     new: Any,
     options: WriteOptions,
     subresource: str,
+    own: Callable[[], None],
 ) -> bytes:
+    """Admit and store a changed object; ``own`` is called when its owners can be recorded."""
     _check_finalizers(stored, old, new)
     strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
-    request = Request("UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups)
+    apply_defaults(stored, new)
+    own()
+    request = Request(
+        "UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups
+    )
     _admit(context, request)
     if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
         new.metadata.generation = (old.metadata.generation or 0) + 1
@@ -109,7 +151,6 @@ async def _replace(
 
 
 def _admit(context: Context, request: Request) -> None:
-    apply_defaults(request.kind, request.object)
     context.admission.mutate(request, context)
     errors = validate(request.kind, request.object, request.old)
     if errors:
@@ -137,7 +178,8 @@ def _check_finalizers(stored: Kind[Any], old: Object, new: Object) -> None:
         raise failures.invalid(stored, old.metadata.name, [field_error.forbidden("metadata.finalizers", why)])
 
 
-def _check_subresource(stored: Kind[Any], subresource: str) -> None:
+def check_subresource(stored: Kind[Any], subresource: str) -> None:
+    """404 for a subresource that the kind does not have."""
     if subresource and not (subresource == "status" and stored.status_subresource):
         raise NotFound("the server could not find the requested resource")
 

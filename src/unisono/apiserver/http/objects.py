@@ -23,7 +23,7 @@ from unisono.apiserver.http.query import (
 )
 from unisono.apiserver.http.status import bad_request, success
 from unisono.apiserver.tables import TableWriter, partial_metadata
-from unisono.apiserver.types import Page, WriteOptions, Written
+from unisono.apiserver.types import Page, PatchType, WriteOptions, Written
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ObjectHandlers:
         body = decode_yaml(data) if wanted == "apply" else decode_json(data, "error decoding patch: ")
         if not isinstance(body.value, list if wanted == "json" else dict):
             raise bad_request(f"a {wanted} patch must be {'a list of operations' if wanted == 'json' else 'an object'}")
-        options = self._options(exchange, "Patch")
+        options = self._options(exchange, "Patch", wanted)
         _refuse_duplicates(kind, body, options)
         written = await self._service.patch(
             kind, path.namespace, str(path.name), body.value, wanted, options, path.subresource
@@ -148,9 +148,9 @@ class ObjectHandlers:
         value: dict[str, Any] = decode_object(data, content_type(exchange.request), "DeleteOptions").value
         return value
 
-    def _options(self, exchange: Exchange, operation: Any) -> WriteOptions:
+    def _options(self, exchange: Exchange, operation: Any, patch: PatchType | None = None) -> WriteOptions:
         agent = exchange.request.headers.get("User-Agent", "")
-        options = write_options(exchange.query, exchange.user.name, agent, operation)
+        options = write_options(exchange.query, exchange.user.name, agent, operation, patch)
         return replace(options, groups=exchange.user.groups)
 
     async def _written(

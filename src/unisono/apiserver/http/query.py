@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.tables import IncludeObject
-from unisono.apiserver.types import DeleteOptions, FieldValidation, WriteOptions
+from unisono.apiserver.types import DeleteOptions, FieldValidation, PatchType, WriteOptions
 from unisono.errors import ApiError, Invalid
 
 Query = Mapping[str, str]
 # A watch without a time-out ends after this long: clients reconnect, and nothing is held for ever.
 DEFAULT_WATCH_SECONDS = 3600.0
 
+_LONGEST_MANAGER = 128
 _INCLUDE = ("None", "Metadata", "Object")
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 
@@ -54,7 +56,11 @@ def include_object(query: Query) -> IncludeObject:
 
 
 def write_options(
-    query: Query, user: str, user_agent: str, operation: Literal["Create", "Update", "Patch"]
+    query: Query,
+    user: str,
+    user_agent: str,
+    operation: Literal["Create", "Update", "Patch"],
+    patch_type: PatchType | None = None,
 ) -> WriteOptions:
     """The options of a create, update or patch.
 
@@ -62,6 +68,13 @@ def write_options(
         Invalid: an option has a value that Kubernetes does not know.
 
     """
+    manager = _field_manager(query, operation)
+    if patch_type == "apply" and not manager:
+        detail = "Required value: is required for apply patch"
+        raise _invalid_option(operation, "fieldManager", detail, "FieldValueRequired")
+    if patch_type not in (None, "apply") and "force" in query:
+        detail = "Forbidden: may not be specified for non-apply patch"
+        raise _invalid_option(operation, "force", detail, "FieldValueForbidden")
     validation = query.get("fieldValidation", "") or "Warn"
     if validation not in _VALIDATIONS:
         supported = ", ".join(f'"{value}"' for value in _VALIDATIONS)
@@ -70,10 +83,29 @@ def write_options(
     return WriteOptions(
         dry_run=dry_run(query, operation),
         field_validation=cast(FieldValidation, validation),
-        field_manager=query.get("fieldManager", "") or user_agent.partition("/")[0],
+        field_manager=manager or _manager_of(user_agent),
         force=flag(query, "force"),
         user=user,
     )
+
+
+def _field_manager(query: Query, operation: str) -> str:
+    manager = query.get("fieldManager", "")
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        detail = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+        raise _invalid_option(operation, "fieldManager", detail, "FieldValueTooLong")
+    for position, character in enumerate(manager):
+        if not character.isprintable():
+            shown = f"U+{ord(character):04X} (at position {position})"
+            detail = f"Invalid value: {json.dumps(manager)}: invalid character {shown}"
+            raise _invalid_option(operation, "fieldManager", detail, "FieldValueInvalid")
+    return manager
+
+
+def _manager_of(user_agent: str) -> str:
+    """A client that gives no name is known by its program, as on a real server."""
+    printable = "".join(character for character in user_agent.partition("/")[0] if character.isprintable())
+    return printable[:_LONGEST_MANAGER]
 
 
 def delete_options(query: Query, body: dict[str, Any] | None, user: str) -> DeleteOptions:

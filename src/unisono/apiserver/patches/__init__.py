@@ -16,11 +16,12 @@ from unisono.apiserver.types import PatchType
 _JSON = "application/json-patch+json"
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
 
 
 def media_types(kind: Kind[Any]) -> tuple[str, ...]:
     """Content types of patches that the kind accepts; strategic merge is for built-in kinds, as on a real server."""
-    return (_JSON, _MERGE) if is_custom(kind) else (_JSON, _MERGE, _STRATEGIC)
+    return (_JSON, _MERGE, _APPLY) if is_custom(kind) else (_JSON, _MERGE, _STRATEGIC, _APPLY)
 
 
 def apply_patch(kind: Kind[Any], current: dict[str, Any], patch: Any, patch_type: PatchType) -> dict[str, Any]:

@@ -1,0 +1,132 @@
+"""Keeps ``metadata.managedFields`` right when objects are written: between structs and the pure rules of ``ownership``.
+
+What is recorded, and when nothing is: decision 5 in ``docs/decisions``.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.api.schema import schema_of
+from unisono.apiserver import codec, ownership
+from unisono.apiserver.metadata import is_custom
+from unisono.apiserver.ownership.paths import Path
+from unisono.apiserver.ownership.record import Ignored
+from unisono.apiserver.types import WriteOptions
+
+Managed = list[dict[str, Any]] | None
+# What Kubernetes' structs always have: nobody owns it by creating an object.
+_ALWAYS: dict[str, dict[str, Any]] = {"metadata": {}, "spec": {}, "status": {}}
+_ALWAYS_IN_PODS: dict[str, dict[str, Any]] = {**_ALWAYS, "spec": {"containers": []}}
+
+
+def schema(kind: Kind[Any]) -> dict[str, Any]:
+    """How the fields of a kind merge."""
+    return schema_of(kind)
+
+
+def empty(kind: Kind[Any]) -> dict[str, Any]:
+    """An object of the kind of which nothing has been written."""
+    return _ALWAYS_IN_PODS if kind.resource == "pods" else _ALWAYS
+
+
+def plain(data: bytes) -> dict[str, Any]:
+    """Encoded object as JSON values, without ``managedFields``."""
+    value: dict[str, Any] = codec.json_value(data)
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return value
+
+
+def ignored(kind: Kind[Any], subresource: str, *, creating: bool = False) -> Ignored:
+    """Which fields this door does not write."""
+    if subresource == "status":
+        written = {"f:status"} if is_custom(kind) else {"f:status", "f:metadata"}
+        return lambda path: path[0] not in written
+    # A node registers itself with its status.
+    if kind.status_subresource and not (creating and kind.resource == "nodes"):
+        return lambda path: path[0] == "f:status"
+    return _nothing
+
+
+def _nothing(_: Path) -> bool:
+    return False
+
+
+def entries_of(managed: Managed) -> list[ownership.Entry]:
+    """The entries; none when they cannot be read, as on a real server."""
+    try:
+        return ownership.read_entries(managed)
+    except ValueError:
+        return []
+
+
+def on_create(kind: Kind[Any], stored: Kind[Any], obj: Object, options: WriteOptions, now: str) -> None:
+    """Record the creator of a new object as the owner of all its fields."""
+    obj.metadata.managed_fields = None
+    if not options.track_fields:
+        return
+    writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version)
+    door = ignored(stored, "", creating=True)
+    entries = ownership.record(empty(stored), plain(codec.render(obj)), schema(stored), [], writer, now, door)
+    obj.metadata.managed_fields = ownership.write_entries(entries)
+
+
+def on_update(
+    kind: Kind[Any],
+    stored: Kind[Any],
+    old: bytes,
+    managed: Managed,
+    new: Object,
+    requested: Managed,
+    options: WriteOptions,
+    subresource: str,
+    now: str,
+) -> None:
+    """Record the writer of a changed object as the owner of what it changed.
+
+    An object without owners stays without until somebody applies to it.
+
+    Args:
+        kind: as the writer names it.
+        stored: as it is stored.
+        old: the stored object.
+        managed: its ``managedFields``.
+        new: the object to store; its ``managedFields`` are set.
+        requested: ``managedFields`` in the request: None keeps them, ``[]`` or ``[{}]`` forgets all owners.
+        options: name the writer.
+        subresource: through which it writes.
+        now: RFC 3339.
+
+    """
+    new.metadata = copy.copy(new.metadata)
+    new.metadata.managed_fields = managed
+    base = managed
+    if requested is not None and not subresource and requested != managed:
+        if requested in ([], [{}]):
+            base = None
+        elif entries_of(requested):
+            base = requested
+    if not base:
+        new.metadata.managed_fields = base
+        return
+    writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version, subresource)
+    entries = entries_of(base)
+    changed = ownership.record(
+        plain(old), plain(codec.render(new)), schema(stored), entries, writer, now, ignored(stored, subresource)
+    )
+    set_entries(new, base, entries, changed)
+
+
+def set_entries(new: Object, managed: Managed, before: list[ownership.Entry], after: list[ownership.Entry]) -> None:
+    """Give ``new`` the entries ``after``; where they are as ``before``, they stay as ``managed`` has them.
+
+    Byte by byte, because a write that changes nothing must be recognised as none.
+    """
+    new.metadata = copy.copy(new.metadata)
+    same = len(before) == len(after) and all(entry in before for entry in after)
+    new.metadata.managed_fields = managed if same else ownership.write_entries(after)

@@ -1,0 +1,9 @@
+"""Who owns which field of an object: ``metadata.managedFields``, and server-side apply on top of it. Pure functions."""
+
+from __future__ import annotations
+
+from unisono.apiserver.ownership.apply import Applied, apply
+from unisono.apiserver.ownership.managers import Entry, Writer, read_entries, write_entries
+from unisono.apiserver.ownership.record import record
+
+__all__ = ["Applied", "Entry", "Writer", "apply", "read_entries", "record", "write_entries"]

@@ -1,0 +1,52 @@
+"""From client-side to server-side apply: the annotation in which kubectl keeps what it applied last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from unisono.apiserver.ownership.compare import compare, fields_of
+from unisono.apiserver.ownership.managers import Writer
+from unisono.apiserver.ownership.paths import NONE, Paths
+from unisono.apiserver.ownership.schemas import Schema
+from unisono.errors import ApiError
+
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+# Only for kubectl's own name: who applies under another one decides about conflicts itself.
+KUBECTL = "kubectl"
+
+
+def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer) -> Paths:
+    """Fields that client-side apply wrote and that are still as it wrote them: kubectl may take them over."""
+    text = _annotations(live).get(ANNOTATION)
+    if writer.name != KUBECTL or not isinstance(text, str):
+        return NONE
+    try:
+        last = msgspec.json.decode(text)
+        if not isinstance(last, dict) or last.get("apiVersion") != writer.api_version:
+            return NONE
+        changes = compare(last, live, schema)
+        return fields_of(last, schema) - changes.written - changes.removed
+    except (msgspec.DecodeError, ApiError):
+        return NONE
+
+
+def renewed(merged: dict[str, Any], config: dict[str, Any], writer: Writer) -> dict[str, Any]:
+    """The object with the annotation brought up to date, if it has one and kubectl applies."""
+    if writer.name != KUBECTL or not _annotations(merged).get(ANNOTATION):
+        return merged
+    metadata = dict(config.get("metadata") or {})
+    annotations = {key: value for key, value in _annotations(config).items() if key != ANNOTATION}
+    metadata.pop("annotations", None)
+    if annotations:
+        metadata["annotations"] = annotations
+    last = msgspec.json.encode({**config, "metadata": metadata}, order="deterministic").decode() + "\n"
+    present = {**_annotations(merged), ANNOTATION: last}
+    return {**merged, "metadata": {**merged["metadata"], "annotations": present}}
+
+
+def _annotations(value: dict[str, Any]) -> dict[str, Any]:
+    metadata = value.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}

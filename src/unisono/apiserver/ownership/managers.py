@@ -1,0 +1,130 @@
+"""The entries of ``metadata.managedFields``: who wrote, how, when, and which fields that owner holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from unisono.apiserver.ownership.paths import NONE, Paths, from_tree, to_tree
+
+Operation = Literal["Apply", "Update"]
+FIELDS_TYPE = "FieldsV1"
+# More update managers than this are merged into one, oldest first, as Kubernetes does.
+MAX_UPDATERS = 10
+ANCIENT = "ancient-changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes: entries of equal writers are one entry.
+
+    Attributes:
+        name: the field manager.
+        operation: Apply, or Update for every other write.
+        api_version: version of the fields; appliers keep one entry for all versions.
+        subresource: ``status``, or empty for the object itself.
+
+    """
+
+    name: str
+    operation: Operation
+    api_version: str
+    subresource: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes two writers one."""
+        return (
+            self.name,
+            self.operation,
+            "" if self.operation == "Apply" else self.api_version,
+            self.subresource,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The fields of one writer; ``time`` is when it last took or gave up any."""
+
+    writer: Writer
+    time: str | None = None
+    fields: Paths = NONE
+
+
+def read_entries(managed: Iterable[Any] | None) -> list[Entry]:
+    """The entries of ``metadata.managedFields``.
+
+    Raises:
+        ValueError: an entry is malformed.
+
+    """
+    return [_read(entry) for entry in managed or ()]
+
+
+def _read(entry: Any) -> Entry:
+    if not isinstance(entry, dict):
+        raise ValueError("an entry of managedFields must be an object")
+    operation, api_version = entry.get("operation"), entry.get("apiVersion")
+    if operation not in ("Apply", "Update"):
+        raise ValueError("operation must be `Apply` or `Update`")
+    if not api_version:
+        raise ValueError("apiVersion must not be empty")
+    if entry.get("fieldsType") != FIELDS_TYPE:
+        raise ValueError(f"fieldsType must be {FIELDS_TYPE}")
+    texts = [entry.get("manager", ""), api_version, entry.get("subresource", "")]
+    time = entry.get("time")
+    if not all(isinstance(each, str) for each in texts) or not isinstance(time, str | None):
+        raise ValueError("manager, apiVersion, subresource and time must be texts")
+    writer = Writer(texts[0], operation, texts[1], texts[2])
+    return Entry(writer, time, from_tree(entry.get("fieldsV1") or {}))
+
+
+def write_entries(entries: Iterable[Entry]) -> list[dict[str, Any]] | None:
+    """``metadata.managedFields`` in Kubernetes' order: appliers first, then by time and name; None without entries."""
+    ordered = sorted(entries, key=lambda each: (each.writer.operation, each.time or "", each.writer.identity))
+    return [_write(entry) for entry in ordered] or None
+
+
+def _write(entry: Entry) -> dict[str, Any]:
+    writer = entry.writer
+    written: dict[str, Any] = {
+        "manager": writer.name,
+        "operation": writer.operation,
+        "apiVersion": writer.api_version,
+        "time": entry.time,
+        "fieldsType": FIELDS_TYPE,
+        "fieldsV1": to_tree(entry.fields),
+        "subresource": writer.subresource,
+    }
+    return {key: value for key, value in written.items() if value or key == "fieldsV1"}
+
+
+def without(entries: Iterable[Entry], fields: set[tuple[str, ...]]) -> list[Entry]:
+    """The entries without these fields; empty ones are dropped."""
+    kept = (
+        entry if entry.fields.isdisjoint(fields) else replace(entry, fields=entry.fields - fields) for entry in entries
+    )
+    return [entry for entry in kept if entry.fields]
+
+
+def capped(entries: Sequence[Entry]) -> list[Entry]:
+    """At most ``MAX_UPDATERS`` update entries; the oldest of a version are merged."""
+    updaters = sorted(
+        (entry for entry in entries if entry.writer.operation == "Update"),
+        key=lambda each: (each.time or "", each.writer.identity),
+    )
+    surplus = len(updaters) - MAX_UPDATERS
+    if surplus <= 0:
+        return list(entries)
+    kept = [entry for entry in entries if entry.writer.operation == "Apply"]
+    groups: dict[str, list[Entry]] = {}
+    for entry in updaters:
+        group = groups.setdefault(entry.writer.api_version, [])
+        if surplus and group:
+            surplus -= 1
+            merged = group[0].fields | entry.fields
+            group[0] = Entry(Writer(ANCIENT, "Update", entry.writer.api_version), entry.time, merged)
+        else:
+            group.append(entry)
+    return kept + [entry for group in groups.values() for entry in group]

@@ -1,0 +1,109 @@
+"""Sets of field paths, and their form on the wire: the nested keys of ``FieldsV1``.
+
+A path is a tuple of elements as ``FieldsV1`` writes them: ``f:<name>`` a field or a map's key, ``k:<json>`` the list
+item with these keys, ``v:<json>`` a value of a set. A set of fields is a frozenset of paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+Path = tuple[str, ...]
+Paths = frozenset[Path]
+Tree = dict[str, Any]
+
+# Marks a node that is a member itself, where it has children too.
+MEMBER = "."
+NONE: Paths = frozenset()
+_DEEPEST = 100
+_ENCODE = msgspec.json.Encoder(order="sorted").encode
+
+
+def field(name: str) -> str:
+    """The element of a field."""
+    return f"f:{name}"
+
+
+def item(keys: dict[str, Any]) -> str:
+    """The element of a list item with these key fields."""
+    return f"k:{_ENCODE(keys).decode()}"
+
+
+def value(content: Any) -> str:
+    """The element of a value in a set."""
+    return f"v:{_ENCODE(content).decode()}"
+
+
+def to_tree(paths: Iterable[Path]) -> Tree:
+    """The nested form of a set."""
+    root: Tree = {}
+    for path in sorted(paths):
+        node = root
+        for element in path:
+            node = node.setdefault(element, {})
+        node[MEMBER] = {}
+    return _without_marks(root)
+
+
+def _without_marks(node: Tree) -> Tree:
+    """A leaf is written ``{}``; only members with children carry the mark."""
+    return {
+        key: {} if key == MEMBER or child.keys() == {MEMBER} else _without_marks(child) for key, child in node.items()
+    }
+
+
+def from_tree(tree: Any) -> Paths:
+    """The set of a nested form.
+
+    Raises:
+        ValueError: it is no ``FieldsV1``.
+
+    """
+    return frozenset(_members(tree, (), _DEEPEST))
+
+
+def _members(node: Any, path: Path, depth: int) -> Iterator[Path]:
+    if not isinstance(node, dict) or not depth:
+        raise ValueError("fieldsV1 must be nested objects")
+    if path and not node:
+        yield path
+    for key, child in node.items():
+        if key == MEMBER:
+            if path:
+                yield path
+        else:
+            yield from _members(child, (*path, _canonical(key)), depth - 1)
+
+
+def _canonical(element: str) -> str:
+    mark, content = element[:2], element[2:]
+    if mark == "f:":
+        return element
+    if mark == "k:":
+        keys = msgspec.json.decode(content)
+        if not isinstance(keys, dict):
+            raise ValueError(f"{element} does not name key fields")
+        return item(keys)
+    if mark == "v:":
+        return value(msgspec.json.decode(content))
+    if mark == "i:":
+        return element
+    raise ValueError(f"{element} is no path element")
+
+
+def text(path: Path) -> str:
+    """The path as conflicts show it: ``.spec.containers[name="main"].image``."""
+    return "".join(map(_element_text, path))
+
+
+def _element_text(element: str) -> str:
+    mark, content = element[:2], element[2:]
+    if mark == "f:":
+        return f".{content}"
+    if mark == "k:":
+        keys = msgspec.json.decode(content)
+        return "[" + ",".join(f"{name}={_ENCODE(keys[name]).decode()}" for name in sorted(keys)) + "]"
+    return f"[={content}]" if mark == "v:" else f"[{content}]"
