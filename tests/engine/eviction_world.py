@@ -13,6 +13,7 @@ from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
+from unisono.api.times import rfc3339
 from unisono.engine.config import SchedulerConfig, load_config
 from unisono.engine.decisions import Decisions
 
@@ -49,6 +50,7 @@ class Plane:
     """Runs cycles and carries their decisions out.
 
     Attributes:
+        now: time of the next cycle; it stands still unless a test moves it.
         grace: cycles that an evicted pod takes to end; it is made again at once when it has.
         evicted: victims' jobs, per cycle.
 
@@ -56,6 +58,7 @@ class Plane:
 
     def __init__(self, config: SchedulerConfig, *things: Any, grace: int = 1) -> None:
         self.config, self.grace = config, grace
+        self.now = START + 1000.0
         self.objects: dict[tuple[str, str], Object] = {}
         self.state = cluster()
         for thing in flatten(things):
@@ -86,7 +89,7 @@ class Plane:
             del self.leaving[key]
             self._make_again(key[1])
         self.leaving = {key: left - 1 for key, left in self.leaving.items()}
-        decisions = engine.run(self.state.snapshot(), self.config, START + 1000.0)
+        decisions = engine.run(self.state.snapshot(), self.config, self.now)
         assert decisions.violations == []
         self._carry_out(decisions)
         return decisions
@@ -105,6 +108,7 @@ class Plane:
             victim = self.objects["Pod", f"{eviction.namespace}/{eviction.pod}"]
             assert isinstance(victim, Pod) and not victim.metadata.deletion_timestamp
             jobs.append(job_of(victim))
+            self.state.release(victim.key, self.now)
             victim.metadata.deletion_timestamp = "2026-01-01T00:00:00Z"
             self.leaving["Pod", victim.key] = self.grace
             self.put(victim)
@@ -119,6 +123,7 @@ class Plane:
             bound = self.objects["Pod", f"{bind.namespace}/{bind.pod}"]
             assert isinstance(bound, Pod)
             bound.spec.node_name, bound.status.phase = bind.node, "Running"
+            bound.status.start_time = rfc3339(self.now)
             self.put(bound)
         for update in decisions.pod_groups:
             group = self.objects["PodGroup", update.key]
@@ -134,6 +139,7 @@ class Plane:
         old.metadata.uid = f"{old.metadata.uid}-again"
         old.metadata.deletion_timestamp = None
         old.spec.node_name, old.status.phase, old.status.nominated_node_name = None, "Pending", None
+        old.status.start_time = None
         self.put(old)
 
 

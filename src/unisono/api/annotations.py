@@ -13,6 +13,15 @@ VERDICT: Final = "unisono.io/verdict"
 RUN_SECONDS: Final = "unisono.io/run-seconds"
 """On a pod: how long a simulated node runs it."""
 
+MIN_RUN_TIME: Final = "unisono.io/min-run-time"
+"""On a pod, a PodGroup or a Queue: how long a pod must have run before it may be evicted, such as ``10m``."""
+
+CHECKPOINT_TIME: Final = "unisono.io/checkpoint-time"
+"""On a pod or a PodGroup: when it last saved its work, as in ``2026-01-02T00:00:00Z``."""
+
+MAX_EVICTIONS: Final = "unisono.io/max-evictions"
+"""On a Queue: how many of its pods may be evicted within the window of plug-in ``eviction-guard``."""
+
 EXIT_CODE: Final = "unisono.io/exit-code"
 """On a pod: how it ends on a simulated node."""
 

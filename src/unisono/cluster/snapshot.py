@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.cluster.catalogue import Catalogue
+from unisono.cluster.evictions import EvictionLog
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.neighbours import Neighbours
@@ -37,6 +38,7 @@ class Snapshot:
         neighbours: which pods stand where, for affinity and spread.
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
+        evictions: what was evicted lately.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
         memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
@@ -62,6 +64,7 @@ class Snapshot:
     quotas: Mapping[str, Mapping[str, Quota]] = field(default_factory=dict)
     budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
     node_usage: Mapping[str, NodeUsage] = field(default_factory=dict)
+    evictions: EvictionLog = field(default_factory=EvictionLog)
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

@@ -14,6 +14,7 @@ from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PriorityClass
 from unisono.api.kind import Kind
 from unisono.cluster.catalogue import Catalogue
+from unisono.cluster.evictions import EvictionLog, PastEviction
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, quota_of
@@ -72,6 +73,7 @@ class ClusterState:
         self.quotas: LimitBook[Quota] = LimitBook()
         self.budgets: LimitBook[Budget] = LimitBook()
         self.node_usage: dict[str, NodeUsage] = {}
+        self.evictions = EvictionLog()
         self.catalogue = Catalogue()
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
@@ -233,8 +235,10 @@ class ClusterState:
 
     # ---- evictions on their way
 
-    def release(self, pod_key: str) -> None:
+    def release(self, pod_key: str, at: float | None = None) -> None:
         """An eviction was decided: the task counts as being released until an event or `keep` says otherwise.
+
+        ``at`` is when (seconds since the epoch); without it limits on evictions do not count this one.
 
         Unknown pods and pods that hold no place are left alone.
         """
@@ -242,11 +246,15 @@ class ClusterState:
         if task is None or task.status not in PREEMPTABLE_STATES:
             return
         self._released[pod_key] = (task.uid, task.status)
+        if at is not None:
+            job = self.book.jobs.get(task.job)
+            self.evictions.note(PastEviction(at, task.uid, task.job, job.queue if job is not None else ""))
         self._restate(task, TaskStatus.RELEASING, task.node, task.annotations)
 
     def keep(self, pod_key: str) -> None:
         """The eviction failed: the task holds its place again."""
         uid, status = self._released.pop(pod_key, ("", TaskStatus.UNKNOWN))
+        self.evictions.strike(uid)
         task = self.tasks.get(pod_key)
         if task is not None and task.uid == uid and task.status is TaskStatus.RELEASING:
             self._restate(task, status, task.node, task.annotations)
@@ -338,6 +346,7 @@ class ClusterState:
             quotas=self.quotas.by_namespace,
             budgets=self.budgets.by_namespace,
             node_usage=self.node_usage,
+            evictions=self.evictions,
         )
 
     def _reclass(self, task: Task) -> None:

@@ -41,6 +41,7 @@ KNOWN_PLUGINS = frozenset(
         "gpu-aware",
         "fragmentation",
         "reservation",
+        "eviction-guard",
     ]
 )
 

@@ -17,17 +17,21 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import FloatArray
+from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.cycle import Cycle
 from unisono.engine.deadends import DeadEnds
 from unisono.engine.freeable import Among, Freeable, Pool, Rule
 from unisono.engine.job_state import JobState
+from unisono.engine.losses import Losses
 from unisono.engine.room import NOWHERE, RoomTable
 from unisono.engine.standing import Standing
 from unisono.engine.transaction import Placement
 from unisono.engine.victims import Index, VictimIndex
 
 Cost = tuple[float, ...]
+
+_COMPARED = 16
+"""Nodes compared by what work is lost there, where no action says how many."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class Evictions:
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
+        self._limited = cycle.hooks.has("allowance")
+        self.losses = Losses(cycle, self.index) if cycle.hooks.has("lost_work") else None
 
     # ---- jobs of the same shape
 
@@ -92,10 +98,16 @@ class Evictions:
         actor = standing.job
         key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule)
         points[self._dead.of(key, actor.waiting_count, self.session.touched)] = NOWHERE
+        compared = rule.compared
+        if self.losses is not None:
+            compared = compared or _COMPARED
+            points = self.losses.cheapest_first(points, self._lacking(task), freeable.mask)
+        if self._used_up():
+            points[self._lacking(task)] = NOWHERE
         tried: list[tuple[Cost, int]] = []
         while True:
             column = int(points.argmax())
-            if points[column] == NOWHERE or (rule.compared and len(tried) == rule.compared):
+            if points[column] == NOWHERE or (compared and len(tried) == compared):
                 break
             points[column] = NOWHERE
             mark = self.cycle.transaction.checkpoint()
@@ -103,10 +115,10 @@ class Evictions:
             if victims is None:
                 self._dead.add(actor.waiting_count, column)
                 continue
-            if not rule.compared or not victims:
+            if not compared or not victims:
                 return True
-            tried.append((_cost(victims), column))
             self.rollback(mark)
+            tried.append((self._cost(victims), column))
         return bool(tried) and self._take(standing, task, min(tried)[1], rule, freeable) is not None
 
     def _points(self, task: Task, freeable: Freeable, rule: Rule) -> FloatArray:
@@ -140,6 +152,12 @@ class Evictions:
             return np.where(possible, total, NOWHERE)
         missing = (np.maximum(amounts - free, 0) / amounts).max(axis=0)
         return np.where(possible, -missing, NOWHERE)
+
+    def _lacking(self, task: Task) -> BoolArray:
+        """``[N]`` nodes on which something would have to go for the task."""
+        amounts = task.pod_class.amounts[:, None]
+        state = self.session.matrix[self._books(task.pod_class)]
+        return np.asarray((state[0] - state[1] + state[2] - state[3] < amounts).any(axis=0), dtype=np.bool_)
 
     def _books(self, pod_class: PodClass) -> Index:
         """``[4, k]`` rows of the session's matrix: allocatable, used, releasing, pipelined of what a class requests."""
@@ -252,7 +270,9 @@ class Evictions:
         return False
 
     def _evict_for_good(self, standing: Standing, victim: Task, column: int, rule: Rule) -> bool:
-        """Evict a task unless its job would be served before the one that wants its place."""
+        """Evict a task unless its job would be served before the one that wants its place, or no more may go."""
+        if not self.allowed(victim):
+            return False
         mark = self.cycle.transaction.checkpoint()
         self.evict(victim, column, rule.purpose.value)
         if rule.among is Among.OTHER_QUEUES or standing.served_before(self.cycle, self._job_of(victim)):
@@ -272,12 +292,44 @@ class Evictions:
                 held = rest
         return kept
 
+    # ---- limits, and what is lost
+
+    def allowed(self, victim: Task) -> bool:
+        """One more task of its queue may be evicted in this session."""
+        return not self._limited or self.cycle.hooks.allowance(self._job_of(victim).queue) > 0
+
+    def _used_up(self) -> bool:
+        """Nobody at all may be evicted any more."""
+        return self._limited and all(self.cycle.hooks.allowance(queue) < 1 for queue in self.index.jobs.queues)
+
+    def tasks_of(self, job: JobState) -> list[Task]:
+        """Those of a job that could be evicted and have not been."""
+        number = self.index.jobs.number.get(job.key)
+        found = np.flatnonzero((self.index.job == number) & self.index.alive) if number is not None else ()
+        return [self.index.tasks[int(at)] for at in found]
+
+    def _cost(self, victims: Sequence[Task]) -> Cost:
+        """What kube-scheduler compares: highest priority, sum of priorities, number, and the start of the best victims.
+
+        The node whose most important victims started last loses least; pods are taken to start when they are created.
+        What work is lost, where a plug-in knows, comes after the highest priority. Nobody is evicted at the moment.
+        """
+        highest = max(victim.priority for victim in victims)
+        total = sum(victim.priority + 2**31 for victim in victims)
+        started = min(victim.created for victim in victims if victim.priority == highest)
+        if self.losses is None:
+            return highest, total, len(victims), -started
+        rank = max(self._job_of(victim).priority for victim in victims)
+        return rank, highest, self.cycle.hooks.lost_work(victims), total, len(victims), -started
+
     # ---- the transaction
 
     def evict(self, victim: Task, column: int, reason: str) -> None:
         """Evict one task; undone by `rollback`."""
         self.cycle.transaction.evict(self._job_of(victim), victim, column, reason)
         self.pool.note(victim, column, alive=False)
+        if self.losses is not None:
+            self.losses.note(victim)
 
     def rollback(self, mark: int) -> list[Placement]:
         """Take everything back to a checkpoint of the transaction."""
@@ -286,18 +338,9 @@ class Evictions:
             if placement.status is TaskStatus.RELEASING:
                 for victim, column in zip(placement.tasks, placement.columns, strict=True):
                     self.pool.note(victim, column, alive=True)
+                    if self.losses is not None:
+                        self.losses.note(victim)
         return undone
-
-
-def _cost(victims: Sequence[Task]) -> Cost:
-    """What kube-scheduler compares: highest priority, sum of priorities, number, and the start of the best victims.
-
-    The node whose most important victims started last loses least; pods are taken to start when they are created.
-    """
-    highest = max(victim.priority for victim in victims)
-    total = sum(victim.priority + 2**31 for victim in victims)
-    started = min(victim.created for victim in victims if victim.priority == highest)
-    return highest, total, len(victims), -started
 
 
 _EVICTIONS: WeakKeyDictionary[Cycle, Evictions] = WeakKeyDictionary()

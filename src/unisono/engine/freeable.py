@@ -71,21 +71,34 @@ class Pool:
         self.hooks = hooks
         self._rows = rows
         self._last: Freeable | None = None
+        self._free_to_go: dict[tuple[Purpose, int], BoolArray] = {}
 
     def of(self, actor: JobState, task: Task, rule: Rule) -> Freeable:
         """What could be taken for ``task``; the same object while the same tasks are concerned."""
         index = self.index
         bound = self.hooks.victim_jobs(actor, task, index.jobs, rule.purpose)
         own = actor.key if rule.among is Among.JOB else ""
-        key = (rule.among, actor.queue.name, own, task.best_effort, bound.tobytes())
+        key = (rule.purpose, rule.among, actor.queue.name, own, task.best_effort, bound.tobytes())
         if self._last is None or self._last.key != key:
-            mask = (bound & self._concerned(actor, rule))[index.job]
+            mask = (bound & self._concerned(actor, rule))[index.job] & self.unprotected(rule.purpose)
             if rule.among is Among.OTHER_QUEUES:
                 mask = mask & index.running
             if task.best_effort:
                 mask = mask & index.best_effort
             self._last = Freeable(key, mask, {})
         return self._last
+
+    def unprotected(self, purpose: Purpose) -> BoolArray:
+        """``[T]`` tasks that no plug-in protects from everybody."""
+        key = (purpose, self.hooks.generation)
+        found = self._free_to_go.get(key)
+        if found is None:
+            if self.hooks.has("protected"):
+                found = ~self.hooks.protected(self.index.tasks, purpose)
+            else:
+                found = np.ones(len(self.index), dtype=np.bool_)
+            self._free_to_go[key] = found
+        return found
 
     def _concerned(self, actor: JobState, rule: Rule) -> BoolArray:
         """``[J]`` jobs whose tasks the rule lets go."""

@@ -73,13 +73,15 @@ class Orders:
 
         The queue that comes last in queue order loses first (unless a plug-in says otherwise), within a queue a gang
         that is broken anyway and then the last job, within a job the last task; between jobs that no plug-in tells
-        apart, the last task of all.
+        apart, the last task of all. Where a plug-in knows what work would be lost, the one that loses least goes
+        first among those of equal priority.
         """
         if len(victims) < 2:
             return [task for task, _ in victims]
         queue_keys: dict[str, Key] = {}
         job_keys: dict[str, Key] = {}
         numbered = all(task.ordinal >= 0 for task, _ in victims)
+        asked = self.hooks.has("lost_work")
 
         def key(item: tuple[Task, JobState]) -> Key:
             task, job = item
@@ -89,7 +91,8 @@ class Orders:
                 queue_keys[job.queue.name] = self.queue_key(job.queue)
             tail = (task.ordinal,) if numbered else ()
             task_key = (*self.hooks.keys("task_key", task), *tail, task.created, task.uid, task.key)
-            return queue_keys[job.queue.name], job.broken, job_keys[job.key], task_key
+            loss = (-job.priority, -task.priority, -self.hooks.lost_work((task,))) if asked else ()
+            return queue_keys[job.queue.name], job.broken, loss, job_keys[job.key], task_key
 
         ordered = sorted(victims, key=key, reverse=True)
         if self.hooks.has("victim_queue_key") and len(queue_keys) > 1:

@@ -34,10 +34,14 @@ score                 node_order                                             sum
 score_at              node_order                                             sum
 domain_filter         predicate                                              or
 batch_score           node_order                                             sum
+line_score            node_order                                             only one may answer
 victims               preemptable (PREEMPT), reclaimable (RECLAIM),          intersection, see the hook
                       always on for the gang purposes
 shuffled              victim                                                 union; the first tier with any decides
 retained              victim                                                 union; what it names stays
+protected             as victims                                             union; what it names stays
+allowance             (always on)                                            minimum
+lost_work             (always on)                                            sum
 victim_jobs           as victims                                             and within a tier, or over the tiers
 victim_queue_key      (always on)                                            all keys form one tuple, lowest goes first
 group_key             sub_job_order                                          all keys form one tuple, lowest first
@@ -93,6 +97,7 @@ if TYPE_CHECKING:
     from unisono.cluster.status import TaskStatus
     from unisono.engine.config import PluginConfig
     from unisono.engine.decisions import Preparation
+    from unisono.engine.lines import LineScore
     from unisono.engine.session import JobState, QueueState, Session
     from unisono.engine.topology.groups import SubGroup
     from unisono.engine.victims import VictimJobs
@@ -326,6 +331,14 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def line_score(self, pod_class: PodClass) -> LineScore | None:
+        """The points of ``batch_score`` for a class, where all nodes of a line (a group of nodes) share theirs.
+
+        Only an optimisation, for points that do not depend on the candidates: with it a placement costs no pass over
+        all nodes. None: ask ``batch_score``.
+        """
+        raise NotImplementedError
+
     def filter_at(self, pod_class: PodClass, node: NodeAt) -> bool:
         """Whether ``filter`` refuses a node, as one question in plain numbers.
 
@@ -358,6 +371,27 @@ class Plugin:
 
     def retained(self, leaving: Sequence[Task]) -> BoolArray | None:
         """Which of the tasks that are to leave (action shuffle) must stay after all; None: none of them."""
+        raise NotImplementedError
+
+    def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
+        """Which of ``candidates`` must not be evicted now, whoever wants their places; None: none of them.
+
+        Asked once per action about all that could go. Unlike ``victims``, what it lets pass is no vote for anything.
+        """
+        raise NotImplementedError
+
+    def allowance(self, queue: QueueState) -> int | None:
+        """How many more tasks of ``queue`` may be evicted in this session, for whomever; None: any number.
+
+        Asked before each eviction; ``moved`` tells of those that are carried out and taken back.
+        """
+        raise NotImplementedError
+
+    def lost_work(self, leaving: Sequence[Task]) -> float:
+        """What is lost when these tasks are evicted together, in any unit that compares.
+
+        Among candidates of equal priority those go first with whom least is lost, and several nodes are compared.
+        """
         raise NotImplementedError
 
     def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
@@ -469,9 +503,13 @@ HOOK_FLAGS: dict[str, str] = {
     "score": "node_order",
     "domain_filter": "predicate",
     "batch_score": "node_order",
+    "line_score": "node_order",
     "victims": "",
     "shuffled": "victim",
     "retained": "victim",
+    "protected": "",
+    "allowance": "",
+    "lost_work": "",
     "victim_jobs": "",
     "victim_queue_key": "",
     "group_key": "sub_job_order",

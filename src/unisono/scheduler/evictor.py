@@ -24,6 +24,9 @@ _log = structlog.get_logger(__name__)
 # An eviction that was sent is not sent again while its deletion makes its way through the API server.
 _REPEAT_SECONDS = 30.0
 
+GIVE_UP = "release"
+"""The action of pods that are removed because their gang was bound only in part: no limit counts those."""
+
 
 class Evictor:
     """Marks pods as disrupted, then deletes exactly that incarnation."""
@@ -64,7 +67,8 @@ class Evictor:
                 continue
             self._sent[uid] = now + _REPEAT_SECONDS
             if self._feed is not None:
-                self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}"))
+                at = None if action == GIVE_UP else self._clock.time()
+                self._feed.do(partial(self._feed.state.release, f"{namespace}/{name}", at))
             task = asyncio.get_running_loop().create_task(self._evict(namespace, name, uid, action, why))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -32,7 +32,7 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
-from unisono.scheduler.evictor import Evictor
+from unisono.scheduler.evictor import GIVE_UP, Evictor
 from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
@@ -310,7 +310,7 @@ class Scheduler:
         _log.warning("gang.released", job=release.job, pods=len(release.pods), ready=release.ready)
         self.metrics.gangs_released.inc()
         self._binder.hold(release.job)
-        self._evictor.submit([(task.namespace, task.name, task.uid) for task in release.pods], "release", why)
+        self._evictor.submit([(task.namespace, task.name, task.uid) for task in release.pods], GIVE_UP, why)
         group = self.feed.groups.get(release.job)
         if group is not None:
             self.events.event(group, "Warning", "GangReleased", f"{len(release.pods)} pods are removed: {why}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from unisono.engine.answers import Purpose
 from unisono.engine.cycle import Cycle
 from unisono.engine.eviction import evictions_of
 
@@ -12,9 +15,10 @@ def run(cycle: Cycle) -> None:
         return
     evictions = evictions_of(cycle)
     index = evictions.index
-    candidates = [task for at, task in enumerate(index.tasks) if index.running[at] and index.alive[at]]
+    movable = index.running & index.alive & evictions.pool.unprotected(Purpose.SHUFFLE)
+    candidates = [index.tasks[at] for at in np.flatnonzero(movable).tolist()]
     mark = cycle.transaction.checkpoint()
     for task, chosen in zip(candidates, cycle.hooks.shuffled(candidates).tolist(), strict=True):
-        if chosen:
-            evictions.evict(task, int(index.column[index.at(task)]), "shuffle")
+        if chosen and evictions.allowed(task):
+            evictions.evict(task, int(index.column[index.at(task)]), Purpose.SHUFFLE.value)
     cycle.commit(mark, None)

@@ -32,7 +32,12 @@ class ConformancePlugin(Plugin):
         """Everything but critical pods."""
         if purpose is Purpose.SHUFFLE:
             return None
-        return np.array(
-            [c.priority_class_name not in _CRITICAL and c.namespace != "kube-system" for c in candidates],
-            dtype=np.bool_,
-        )
+        return ~_critical(candidates)
+
+    def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
+        """Nor are critical pods moved away for nobody's sake."""
+        return _critical(candidates) if purpose is Purpose.SHUFFLE else None
+
+
+def _critical(tasks: Sequence[Task]) -> BoolArray:
+    return np.array([t.priority_class_name in _CRITICAL or t.namespace == "kube-system" for t in tasks], dtype=np.bool_)

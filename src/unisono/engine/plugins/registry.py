@@ -19,6 +19,7 @@ from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
 from unisono.engine.plugins.drf import DrfPlugin
+from unisono.engine.plugins.eviction_guard import EvictionGuardPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fragmentation import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
@@ -72,6 +73,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ExtenderPlugin,
         TaskTopologyPlugin,
         ReservationPlugin,
+        EvictionGuardPlugin,
     )
 }
 

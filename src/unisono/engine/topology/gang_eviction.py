@@ -168,10 +168,11 @@ class _Plan:
     def _candidates(self) -> Iterator[tuple[Task, int, JobState]]:
         index = self.evictions.index
         states = index.jobs.states
+        open_to_all = index.alive & self.evictions.pool.unprotected(self.rule.purpose)
         for column in search_of(self.cycle).tree.columns[self.domain].tolist():
             for at in index.on(column):
                 job = states[index.job[at]]
-                if index.alive[at] and job is not self.job and self._concerned(index.tasks[at], job):
+                if open_to_all[at] and job is not self.job and self._concerned(index.tasks[at], job):
                     yield index.tasks[at], column, job
 
     def _concerned(self, task: Task, job: JobState) -> bool:
@@ -185,12 +186,17 @@ class _Plan:
     def _rank(self) -> Any:
         """Key of a victim's job: the last in job order loses first, or the queue that is to lose first."""
         orders, hooks = self.cycle.orders, self.cycle.hooks
+
+        def loss(job: JobState) -> tuple[float, ...]:
+            return (job.priority, hooks.lost_work(self.evictions.tasks_of(job))) if hooks.has("lost_work") else ()
+
         if self.rule.purpose is Purpose.GANG_PREEMPT:
-            return lambda job: _Reversed(hooks.keys("job_key", job))
+            return lambda job: (loss(job), _Reversed(hooks.keys("job_key", job)))
         asked = hooks.has("victim_queue_key")
         return lambda job: (
             hooks.keys("victim_queue_key", job.queue, self.job.queue) if asked else (),
             _Reversed(orders.queue_key(job.queue)),
+            loss(job),
         )
 
     # ---- trials
@@ -199,6 +205,8 @@ class _Plan:
         """Evict and place; undone by the caller."""
         victims = [(task, column, bundle.job) for bundle in bundles for task, column in bundle.tasks]
         for task, column, _ in victims:
+            if not self.evictions.allowed(task):
+                return False
             self.evictions.evict(task, column, self.rule.purpose.value)
         sheet = GroupSheet.of(self.cycle, self.job, self.tasks)
         solver = Solver(self.cycle, self.job, sheet, promise=True)
