@@ -29,7 +29,7 @@ CLAIM_HOOKS = {"preparations"}
 TOPOLOGY_HOOKS = {"domain_gradients", "domain_points"} | {hook for hook in HOOK_FLAGS if hook.startswith("group_")}
 """Asked only about jobs with network topology or sub-groups."""
 
-SHORTCUTS = {"admissible", "filter_at", "score_at", "underused"}
+SHORTCUTS = {"admissible", "filter_at", "line_score", "score_at", "underused"}
 """Asked only in support of another hook that the same plug-in answers."""
 
 

@@ -67,7 +67,7 @@ class Alike:
             return False
         cycle.session.subject = first
         table = cycle.tables.of(sample.pod_class)
-        if not table.batchable or table.layer is not None:
+        if not table.batchable or (table.layer is not None and not table.by_lines):
             return False
         columns = table.take(size * len(gangs))
         whole = len(columns) // size

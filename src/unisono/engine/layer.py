@@ -9,6 +9,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Veto
 from unisono.engine.hooks import Hooks
+from unisono.engine.lines import LineScore
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 
@@ -20,6 +21,7 @@ class Layer:
 
     Attributes:
         alone: a placement of the class may change its own answers, so tasks are placed one by one.
+        lines: the only answers are points that whole lines of nodes share; tasks are placed by them.
 
     """
 
@@ -35,6 +37,29 @@ class Layer:
         self.alone = bool(self.scores) or any(plugin.self_affecting(pod_class) for plugin, _ in self.filters)
         self._plugins = plugins
         self._stamps: list[int | None] = []
+        self.lines = self._shared()
+
+    def _shared(self) -> LineScore | None:
+        """The points of lines, where one plug-in scores by lines and nobody else is concerned."""
+        if self.filters or len(self.scores) != 1:
+            return None
+        plugin, _ = self.scores[0]
+        method = dict(self.hooks.flat["line_score"]).get(plugin)
+        if method is None:
+            return None
+        try:
+            found: LineScore | None = method(self.pod_class)
+        except Exception as error:
+            self.hooks.switch_off(plugin, "line_score", error)
+            return None
+        return found
+
+    def failed(self, error: Exception) -> None:
+        """The points of lines could not be asked: their plug-in is off, and nothing is left of the layer."""
+        self.lines = None
+        for plugin, _ in tuple(self.scores):
+            self.hooks.switch_off(plugin, "line_score", error)
+        self.scores.clear()
 
     @classmethod
     def of(cls, pod_class: PodClass, session: Session, hooks: Hooks, heeds: Callable[[Veto], bool]) -> Layer | None:

@@ -17,6 +17,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, Normalise, Reach, Scope, Veto
 from unisono.engine.hooks import Hooks
 from unisono.engine.layer import Layer
+from unisono.engine.lines import Lines, LineScore
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.single import Single
@@ -83,6 +84,7 @@ class CandidateTable:
         self.memo: dict[bytes, float] = {}
         self.layer = Layer.of(pod_class, session, hooks, self.heeds)
         self.generation = hooks.generation
+        self.lines: Lines | None = None
         self._build()
 
     # ---- building and following
@@ -103,8 +105,10 @@ class CandidateTable:
             return
         self.blocked = self.layer.blocked()
         candidates &= ~self.blocked
-        self.points = self._static_points(candidates) + self.layer.points(candidates)
-        self.total = np.where(candidates, self.dynamic + self.points, NOWHERE)
+        points = self._static_points(candidates)
+        layer = self.layer.points(candidates)
+        self.points = points + layer
+        self.total = np.where(candidates, self.dynamic + points + layer, NOWHERE)
 
     def _static_points(self, candidates: npt.NDArray[np.bool_]) -> FloatArray:
         maxima = self._maxima(candidates)
@@ -195,6 +199,8 @@ class CandidateTable:
         Changes the session's matrix and logs the touched columns; everything else is the caller's.
         """
         columns: list[int] = []
+        if self.by_lines:
+            return self._take_by_lines(wanted)
         if not self.batchable or (self.layer is not None and self.layer.alone):
             column = self.best() if wanted > 0 else -1
             if column >= 0:
@@ -228,6 +234,67 @@ class CandidateTable:
         self.session.touched.extend(columns)
         self.seen = len(self.session.touched)
         return columns
+
+    @property
+    def by_lines(self) -> bool:
+        """Whether nodes are chosen line by line."""
+        return self.batchable and self.layer is not None and self.layer.lines is not None and len(self.dynamic) > 0
+
+    def _take_by_lines(self, wanted: int) -> list[int]:
+        """As `take`, where placements change the scores of whole lines of nodes."""
+        columns: list[int] = []
+        layer, session = self.layer, self.session
+        for _ in range(wanted):
+            if layer is None or layer.lines is None:
+                break
+            try:
+                if self.lines is None or self.lines.stale(self):
+                    self.lines = self._lines_now(layer.lines)
+                column = self.lines.best()
+            except Exception as error:
+                layer.failed(error)
+                self._build()
+                return columns + self.take(wanted - len(columns))
+            if column < 0:
+                break
+            state = session.matrix[:, column]
+            state += self.change
+            session.touched.append(column)
+            columns.append(column)
+            key = state.tobytes()
+            value = self.memo.get(key)
+            value = self._look(column, key) if value is None else value
+            self.dynamic[column] = value
+            if value == NOWHERE and self.tracked:
+                self._static_points(self.dynamic > NOWHERE)
+            if self.lines.static is self.static_points:
+                self.lines.set(self, column, value)
+                self.lines.seen += 1
+            else:
+                self.lines.read(self)
+        return columns
+
+    def _lines_now(self, score: LineScore) -> Lines:
+        """The lines with all nodes as they are."""
+        lines, touched = self.lines, self.session.touched
+        if lines is None:
+            self.follow()
+            return Lines(self, score)
+        fresh = set(touched[lines.seen :])
+        for column in fresh:
+            if not self.static.bits[column]:
+                key = self.session.matrix[:, column].tobytes()
+                value = self.memo.get(key)
+                self.dynamic[column] = self._look(column, key) if value is None else value
+        if self.tracked:
+            self._static_points(self.dynamic > NOWHERE)
+        if lines.static is not self.static_points or len(fresh) > FEW:
+            lines.read(self)
+        else:
+            for column in fresh:
+                lines.set(self, column, float(self.dynamic[column]))
+            lines.seen = len(touched)
+        return lines
 
     def _look(self, column: int, key: bytes) -> float:
         """The score of a node as it is now, of which ``key`` are the amounts; goes into the memo."""

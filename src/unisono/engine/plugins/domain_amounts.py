@@ -15,12 +15,19 @@ if TYPE_CHECKING:
 
 
 class DomainAmounts:
-    """Sums over the nodes of each HyperNode, for some rows of resources: ``[len(rows), H]``."""
+    """Sums over the nodes of each HyperNode, for some rows of resources: ``[len(rows), H]``.
+
+    Attributes:
+        log: columns of nodes of which the use has changed, one entry for each time that `used` noticed.
+
+    """
 
     def __init__(self, session: Session, rows: Index) -> None:
         self.session = session
         self.rows = rows
+        self._numbers: list[int] = rows.tolist()
         self.tree = session.snapshot.hyper_nodes
+        self.log: list[int] = []
         self._at = -1
         self._known: Matrix = np.zeros((len(rows), 0), dtype=np.int64)
         self._used: Matrix = self._known
@@ -44,10 +51,15 @@ class DomainAmounts:
         elif self._at < len(touched):
             live = self.session.nodes.used
             for column in set(touched[self._at :]):
-                now = live[self.rows, column]
-                change = now - self._known[:, column]
-                if change.any():
-                    self._known[:, column] = now
-                    self._used[:, self.tree.holders(column)] += change[:, None]
+                moved = False
+                for at, row in enumerate(self._numbers):  # plain numbers: there are few rows, and few HyperNodes
+                    change = live.item(row, column) - self._known.item(at, column)
+                    if change:
+                        moved = True
+                        self._known[at, column] += change
+                        for holder in self.tree.holders(column).tolist():
+                            self._used[at, holder] += change
+                if moved:
+                    self.log.append(column)
         self._at = len(touched)
         return self._used

@@ -16,6 +16,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.domain_amounts import DomainAmounts
+from unisono.engine.plugins.domain_filling import Filling, FillingOfLines
 from unisono.engine.topology.groups import groups_of, is_grouped
 from unisono.engine.view import NodeView
 
@@ -76,6 +77,7 @@ class NetworkTopologyAwarePlugin(Plugin):
         self.row_weights = np.array([self.weights[name] for name in known], dtype=np.float64)
         self.amounts = DomainAmounts(session, self.rows)
         self._weighed: dict[int, bool] = {}
+        self._by_lines: dict[bytes, FillingOfLines] = {}
         self._present: dict[int, tuple[list[int], Index]] = {}
         self._near: dict[tuple[int, int], list[float]] = {}
 
@@ -171,13 +173,7 @@ class NetworkTopologyAwarePlugin(Plugin):
 
     def _share(self, request: Vector) -> FloatArray:
         """``[H]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
-        weights = np.where(request > 0, self.row_weights, 0.0)
-        total = float(weights.sum())
-        if total <= 0:
-            return np.zeros(len(self.tree), dtype=np.float64)
-        after = self.amounts.used() + request[:, None]
-        overflow = ((after > self.amounts.allocatable) & (request > 0)[:, None]).any(axis=0)
-        return np.where(overflow, 0.0, weights @ (after / self.amounts.floor) / total)
+        return Filling(self.amounts, request, self.row_weights).share()
 
     # ---- nodes
 
@@ -232,12 +228,18 @@ class NetworkTopologyAwarePlugin(Plugin):
 
         A node outside of the HyperNodes of a tier counts as if that were full: pods without topology go there first.
         """
+        lines = self.line_score(pod_class)
+        return None if lines is None else lines.points()[lines.codes]
+
+    def line_score(self, pod_class: PodClass) -> FillingOfLines | None:
+        """The same by lines of nodes that the same HyperNodes hold."""
         request = fitted(pod_class.vector, self.session.rows)[self.rows]
-        share = self._share(request)
-        weights = np.array([self.fading ** max(tier - 1, 0) for tier in self.tree.levels])
-        total = float(weights.sum())
-        if total <= 0:
-            return None
-        codes, owners = self.tree.lines
-        points = np.where(owners == NOWHERE, 1.0, share[owners]) @ weights
-        return np.asarray(points * (100.0 * self.weight / total), dtype=np.float64)[codes]
+        found = self._by_lines.get(request.tobytes())
+        if found is None:
+            weights = [self.fading ** max(tier - 1, 0) for tier in self.tree.levels]
+            if sum(weights) <= 0:
+                return None
+            filling = Filling(self.amounts, request, self.row_weights)
+            found = FillingOfLines(filling, self.tree, weights, 100.0 * self.weight)
+            self._by_lines[request.tobytes()] = found
+        return found
