@@ -131,16 +131,13 @@ class HyperNodeBook:
         fresh = names - self._looked_at
         for each in chosen:
             each.nodes &= names
-            for name in fresh:
-                each.look_at(table, name)
+        _look_at(chosen, table, fresh)
         self._looked_at = names
         if self._generation == table.generation:
             return bool(fresh)
         changed = [table.names[at] for at in (table.changed > self._generation).nonzero()[0].tolist()]
         by_label = [each for each in chosen if each.labels is not None]
-        for each in by_label:
-            for name in changed:
-                each.look_at(table, name)
+        _look_at(by_label, table, set(changed))
         return bool(fresh) or (bool(by_label) and bool(changed))
 
     # ---- building
@@ -205,6 +202,26 @@ class HyperNodeBook:
                     if other in self._records and other not in problems:
                         problems[other] = problems[origin]
                         queue.append(other)
+
+
+def _look_at(chosen: list[_Chosen], table: NodeTable, names: set[str]) -> None:
+    """Find out which of some nodes each one chooses; for a label's value only nodes that have it are looked at."""
+    by_label: dict[str, dict[str, list[str]]] = {}
+    for each in chosen if names else ():
+        wanted = each.labels.match_labels if each.labels is not None else None
+        if not wanted:
+            for name in names:
+                each.look_at(table, name)
+            continue
+        key, value = next(iter(wanted.items()))
+        if key not in by_label:
+            found: dict[str, list[str]] = {}
+            for name in names:
+                found.setdefault(table.facts[table.index[name]].labels.get(key, ""), []).append(name)
+            by_label[key] = found
+        each.nodes = {name for name in each.nodes if name not in names}
+        for name in by_label[key].get(value, ()):
+            each.look_at(table, name)
 
 
 def _in_circle(name: str, parents: dict[str, str]) -> bool:
