@@ -9,9 +9,11 @@ from pathlib import Path
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.bootstrap import bootstrap
 from unisono.apiserver.context import random_suffix, random_uid
+from unisono.apiserver.housekeeping.accounts import DefaultAccounts
 from unisono.apiserver.housekeeping.expiry import EventExpiry
 from unisono.apiserver.housekeeping.gc import GarbageCollector
 from unisono.apiserver.housekeeping.namespaces import NamespaceController
+from unisono.apiserver.housekeeping.roles import RoleAggregation
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
@@ -28,6 +30,8 @@ class Backend:
         self._collector = GarbageCollector(service.context, clock=clock)
         self._namespaces = NamespaceController(service.context, clock=clock)
         self._expiry = EventExpiry(service.context, clock=clock)
+        self._accounts = DefaultAccounts(service.context, clock=clock)
+        self._roles = RoleAggregation(service.context, clock=clock)
 
     @classmethod
     async def open(
@@ -64,16 +68,21 @@ class Backend:
     @property
     def idle(self) -> bool:
         """Housekeeping has nothing to do, and every queued write is visible."""
-        return self._collector.idle and self._namespaces.idle and not self.store.statistics()["pending"]
+        keepers = (self._collector, self._namespaces, self._accounts, self._roles)
+        return all(keeper.idle for keeper in keepers) and not self.store.statistics()["pending"]
 
     async def close(self) -> None:
         """End housekeeping and watches, finish queued writes, close the file."""
         await self._collector.stop()
         await self._namespaces.stop()
+        await self._accounts.stop()
+        await self._roles.stop()
         await self._expiry.stop()
         await self.store.close()
 
     def _start(self) -> None:
         self._collector.start()
         self._namespaces.start()
+        self._accounts.start()
+        self._roles.start()
         self._expiry.start()

@@ -1,4 +1,4 @@
-"""What every cluster has from the first moment: namespaces, priority classes, definitions, and the first queues."""
+"""What every cluster has from the first moment: namespaces, priority classes, roles, definitions, the first queues."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from unisono.api.meta import Condition
 from unisono.api.scheduling import Queue, QueueSpec
 from unisono.apiserver import codec, metadata, strategy
 from unisono.apiserver.admission.priority import SYSTEM
+from unisono.apiserver.authorization.reconcile import missing_or_outdated
 from unisono.apiserver.context import Context
 from unisono.apiserver.storage.store import Change
 
@@ -40,6 +41,7 @@ async def bootstrap(context: Context) -> None:
         (QUEUES, Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1, parent="root"))),
     ]
     changes = [change for kind, obj in objects if (change := _missing(context, kind, obj))]
+    changes += [_current(context, kind, obj) for kind, obj in missing_or_outdated(context)]
     changes += [change for data in _served_definitions() if (change := _definition(context, data))]
     if changes:
         await context.commit(NAMESPACES, changes)
@@ -51,6 +53,13 @@ def _missing(context: Context, kind: Kind[Any], obj: Object) -> Change | None:
     _begin(context, kind, obj)
     strategy.begin_status(obj, kind)
     return context.change(kind, obj, 0)
+
+
+def _current(context: Context, kind: Kind[Any], obj: Object) -> Change:
+    entry = context.store.latest(context.key(kind, None, obj.metadata.name))
+    if entry is None:
+        _begin(context, kind, obj)
+    return context.change(kind, obj, entry.revision if entry else 0)
 
 
 def _begin(context: Context, kind: Kind[Any], obj: Object) -> None:

@@ -109,6 +109,24 @@ def _crd(obj: Row, _now: float) -> list[Any]:
     return [_name(obj), text(obj, "metadata", "creationTimestamp")]
 
 
+def _created(obj: Row, _now: float) -> list[Any]:
+    return [_name(obj), text(obj, "metadata", "creationTimestamp")]
+
+
+def _binding(obj: Row, now: float) -> list[Any]:
+    subjects = items(obj, "subjects")
+    named = {
+        kind: [
+            f"{text(one, 'namespace')}/{text(one, 'name')}" if kind == "ServiceAccount" else text(one, "name")
+            for one in subjects
+            if one.get("kind") == kind
+        ]
+        for kind in ("User", "Group", "ServiceAccount")
+    }
+    role = f"{text(obj, 'roleRef', 'kind')}/{text(obj, 'roleRef', 'name')}"
+    return [_name(obj), role, _age(obj, now), *(", ".join(names) for names in named.values())]
+
+
 DEFAULT = Layout((NAME, AGE), _default)
 NAMESPACES = Layout((NAME, Column("Status"), AGE), _namespace)
 CONFIG_MAPS = Layout((NAME, Column("Data", "integer"), AGE), _config_map)
@@ -143,6 +161,11 @@ CLAIMS = Layout(
 PRIORITY_CLASSES = Layout(
     (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy")),
     _priority_class,
+)
+CREATED = Layout((NAME, Column("Created At", "date")), _created)
+BINDINGS = Layout(
+    (NAME, Column("Role"), AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts")),
+    _binding,
 )
 LEASES = Layout((NAME, Column("Holder"), AGE), _lease)
 CRDS = Layout((NAME, Column("Created At", "date")), _crd)

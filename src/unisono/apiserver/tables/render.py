@@ -7,9 +7,11 @@ from typing import Any, Literal
 from unisono.api.kind import Kind
 from unisono.apiserver.tables.columns import Layout, Row
 from unisono.apiserver.tables.core import (
+    BINDINGS,
     CLAIMS,
     CONFIG_MAPS,
     CRDS,
+    CREATED,
     LEASES,
     NAMESPACES,
     PRIORITY_CLASSES,
@@ -36,6 +38,11 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("", "services"): SERVICES,
     ("", "persistentvolumeclaims"): CLAIMS,
     ("", "resourcequotas"): QUOTAS,
+    ("", "limitranges"): CREATED,
+    ("rbac.authorization.k8s.io", "roles"): CREATED,
+    ("rbac.authorization.k8s.io", "clusterroles"): CREATED,
+    ("rbac.authorization.k8s.io", "rolebindings"): BINDINGS,
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): BINDINGS,
     ("policy", "poddisruptionbudgets"): BUDGETS,
     ("networking.k8s.io", "networkpolicies"): NETWORK_POLICIES,
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
