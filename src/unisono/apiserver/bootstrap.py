@@ -43,6 +43,7 @@ async def bootstrap(context: Context) -> None:
     changes = [change for kind, obj in objects if (change := _missing(context, kind, obj))]
     changes += [_current(context, kind, obj) for kind, obj in missing_or_outdated(context)]
     changes += [change for data in _served_definitions() if (change := _definition(context, data))]
+    changes += context.quotas.outdated()
     if changes:
         await context.commit(NAMESPACES, changes)
 

@@ -16,6 +16,7 @@ from unisono.api.times import rfc3339
 from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
+from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
 from unisono.errors import NotFound
@@ -41,6 +42,7 @@ class Context:
         clock: wall clock, seconds since 1970.
         new_uid: gives uids; new_suffix: gives the random part of generated names.
         kinds: served kinds by ``Kind.resource``, under their stored version.
+        quotas: keeps what quotas say is used.
 
     """
 
@@ -50,6 +52,10 @@ class Context:
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     kinds: dict[str, Kind[Any]] = field(default_factory=lambda: {kind.resource: kind for kind in ALL_KINDS})
+    quotas: QuotaLedger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.quotas = QuotaLedger(self.store, self.kinds)
 
     def now(self) -> str:
         """The time as objects carry it."""
@@ -105,7 +111,7 @@ class Context:
     def change(self, kind: Kind[Any], obj: Object, expected: int, *, delete: bool = False) -> Change:
         """A change of one object."""
         key = self.key(kind, obj.metadata.namespace, obj.metadata.name)
-        return Change(key, expected, lambda revision: codec.write(obj, revision), delete)
+        return Change(key, expected, lambda revision: codec.write(obj, revision), delete, obj)
 
     def commit(self, kind: Kind[Any], changes: Iterable[Change]) -> Awaitable[list[Entry]]:
         """Queue changes that belong together.
@@ -115,6 +121,8 @@ class Context:
 
         """
         queued = list(changes)
+        # Accounts of quotas change with the objects that they count, or not at all.
+        queued += self.quotas.follow(queued)
         try:
             return self.store.write(queued)
         except StaleWriteError:

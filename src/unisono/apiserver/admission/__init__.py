@@ -10,18 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from unisono.apiserver.admission import definitions, jobs, namespaces, pod_groups, pods, priority, queues
+from unisono.apiserver.admission import (
+    definitions,
+    jobs,
+    limit_ranges,
+    namespaces,
+    pod_groups,
+    pods,
+    priority,
+    queues,
+    quotas,
+)
 from unisono.apiserver.admission.request import Operation, Request, Rule, Settings, View
 
 __all__ = ["Admission", "Operation", "Request", "Rule", "Settings", "View"]
 
 _MUTATING: dict[str, tuple[Rule, ...]] = {
-    "pods": (priority.resolve,),
+    "pods": (priority.resolve, limit_ranges.fill_in),
     "podgroups.scheduling.volcano.sh": (pod_groups.queue_of_namespace,),
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {
     "namespaces": (namespaces.protect,),
-    "pods": (pods.check_disruption_budget,),
+    "pods": (pods.check_disruption_budget, limit_ranges.check),
+    "persistentvolumeclaims": (limit_ranges.check,),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.only_served,),
     "jobs.batch.volcano.sh": (jobs.check_queue,),
@@ -77,6 +88,8 @@ class Admission:
         """
         for rule in self._checking.get(request.kind.resource, ()):
             rule(request, view)
+        # Last: what another rule refuses must not count.
+        quotas.check(request, view)
 
 
 def _joined(own: Mapping[str, Sequence[Rule]], further: Mapping[str, Sequence[Rule]]) -> dict[str, tuple[Rule, ...]]:

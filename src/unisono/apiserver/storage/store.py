@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -43,6 +44,7 @@ class Change:
         expected: revision of the object that the change was prepared from; 0: there must be none.
         encode: gives the stored bytes for the revision that the change gets; for a deletion the last state.
         delete: remove the object.
+        obj: the object that ``encode`` encodes, for who looks at changes before they are queued.
 
     """
 
@@ -50,6 +52,7 @@ class Change:
     expected: int
     encode: Callable[[int], bytes]
     delete: bool = False
+    obj: Any = None
 
 
 class Store:
