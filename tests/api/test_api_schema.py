@@ -191,6 +191,10 @@ def test_crds_are_volcanos() -> None:
         "commands.bus.volcano.sh": ("Namespaced", [], [("v1alpha1", True)], False),
         "hypernodes.topology.volcano.sh": ("Cluster", ["hn"], [("v1alpha1", True)], True),
         "numatopologies.nodeinfo.volcano.sh": ("Cluster", ["numatopo"], [("v1alpha1", True)], False),
+        "cronjobs.batch.volcano.sh": ("Namespaced", ["cronvcjob", "cronvj"], [("v1alpha1", True)], True),
+        "jobflows.flow.volcano.sh": ("Namespaced", ["jf"], [("v1alpha1", True)], True),
+        "jobtemplates.flow.volcano.sh": ("Namespaced", ["jt"], [("v1alpha1", True)], True),
+        "hyperjobs.training.volcano.sh": ("Namespaced", ["hj"], [("v1alpha1", True)], True),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api import kinds, training_kinds
+from unisono.api import flow_kinds, kinds, training_kinds
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 
@@ -61,6 +61,19 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("RUNNINGS", "integer", ".status.running"),
         _AGE,
         Column("QUEUE", "string", ".spec.queue", priority=1),
+    ),
+    flow_kinds.CRON_JOBS.struct: (
+        Column("SCHEDULE", "string", ".spec.schedule"),
+        Column("TIMEZONE", "string", ".spec.timeZone"),
+        Column("SUSPEND", "boolean", ".spec.suspend"),
+        Column("LAST SCHEDULE", "date", ".status.lastScheduleTime"),
+        _AGE,
+    ),
+    flow_kinds.JOB_FLOWS.struct: (Column("Status", "string", ".status.state.phase"), _SINCE),
+    flow_kinds.HYPER_JOBS.struct: (
+        Column("STATUS", "string", ".status.conditions[-1:].type"),
+        Column("JOBS", "integer", ".status.splitCount"),
+        _AGE,
     ),
     kinds.QUEUES.struct: (Column("PARENT", "string", ".spec.parent"),),
     kinds.HYPER_NODES.struct: (

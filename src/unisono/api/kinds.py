@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
+from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import TRAINING_KINDS
 
@@ -192,6 +193,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    *FLOW_KINDS,
     *TRAINING_KINDS,
 )
 CUSTOM_KINDS: tuple[Kind[Any], ...] = (
@@ -201,6 +203,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     COMMANDS,
     HYPER_NODES,
     NUMATOPOLOGIES,
+    *FLOW_KINDS,
     *TRAINING_KINDS,
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from unisono.api import kinds
+from unisono.api import flow_kinds, kinds
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, job, pod, rbac, scheduling
+from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -31,6 +31,9 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
     kinds.JOBS.struct: job.default_job,
+    flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
+    flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,
+    flow_kinds.HYPER_JOBS.struct: flow.default_hyper_job,
     kinds.POD_GROUPS.struct: scheduling.default_pod_group,
     kinds.QUEUES.struct: scheduling.default_queue,
 }

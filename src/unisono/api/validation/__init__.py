@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from unisono.api import kinds
+from unisono.api import flow_kinds, kinds
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
@@ -16,6 +16,7 @@ from unisono.api.validation import (
     config,
     crd,
     devices,
+    flow,
     job,
     kubeflow,
     limits,
@@ -62,6 +63,10 @@ _RULES: dict[type[Object], Rules] = {
     kinds.LEASES.struct: cluster.validate_lease,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: crd.validate_crd,
     kinds.JOBS.struct: job.validate_job,
+    flow_kinds.CRON_JOBS.struct: flow.validate_cron_job,
+    flow_kinds.JOB_FLOWS.struct: flow.validate_job_flow,
+    flow_kinds.JOB_TEMPLATES.struct: flow.validate_job_template,
+    flow_kinds.HYPER_JOBS.struct: flow.validate_hyper_job,
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,
     kinds.HYPER_NODES.struct: topology.validate_hyper_node,
