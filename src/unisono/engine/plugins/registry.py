@@ -33,6 +33,7 @@ from unisono.engine.plugins.pdb import PdbPlugin
 from unisono.engine.plugins.predicates import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
 from unisono.engine.plugins.proportion import ProportionPlugin
+from unisono.engine.plugins.rescheduling import ReschedulingPlugin
 from unisono.engine.plugins.reservation import ReservationPlugin
 from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
@@ -74,6 +75,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         TaskTopologyPlugin,
         ReservationPlugin,
         EvictionGuardPlugin,
+        ReschedulingPlugin,
     )
 }
 

@@ -1,6 +1,7 @@
 """usage: prefers nodes that are idle in fact, and keeps off those that are too busy, by measured load.
 
-Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate.
+Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
+whose load nobody has measured lately takes pods as if it had none, and gets no points.
 """
 
 from __future__ import annotations
@@ -14,20 +15,18 @@ from unisono.api.quantity import QuantityError, to_int, to_milli
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.cluster.status import TaskStatus
-from unisono.cluster.usage import NodeUsage, usage_in
+from unisono.cluster.usage import NodeUsage
 from unisono.engine.answers import FloatArray, Reason, Veto
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.measured import measured
 from unisono.engine.plugins.usage_estimate import Estimator
 from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
-
-FRESH_SECONDS = 300.0
-"""Older values are not looked at: the node then takes pods as if it had no load, and gets no points."""
 
 CPU_HIGH = Reason("the CPU load of the node exceeds the upper limit.", unresolvable=True)
 MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unresolvable=True)
@@ -105,24 +104,17 @@ class UsagePlugin(Plugin):
         """Gather what was measured, and estimate the pods that are too new for it."""
         self.session = session
         nodes = session.nodes
-        measured = [self._measured(column) for column in range(nodes.size)]
-        self.known = np.array([usage is not None for usage in measured], dtype=np.bool_)
-        load = [(usage.cpu, usage.memory) if usage is not None else (0.0, 0.0) for usage in measured]
+        loads = [measured(session, column) for column in range(nodes.size)]
+        self.known = np.array([usage is not None for usage in loads], dtype=np.bool_)
+        load = [(usage.cpu, usage.memory) if usage is not None else (0.0, 0.0) for usage in loads]
         self.load = np.array(load, dtype=np.float64).reshape(nodes.size, 2).T
         capacity = np.array(nodes.allocatable[[CPU, MEMORY]], dtype=np.float64)
         self.capacity = np.maximum(capacity, 1.0)
         self.shadow = np.zeros((2, nodes.size), dtype=np.float64)
         self._taken: dict[tuple[int, int], list[FloatArray]] = {}
-        for column, usage in enumerate(measured):
+        for column, usage in enumerate(loads):
             for task in self._unseen(column, usage):
                 self._cast(column, task)
-
-    def _measured(self, column: int) -> NodeUsage | None:
-        """The later of what a source of metrics and the node's annotations say, unless that is stale."""
-        facts = self.session.nodes.table.facts[column]
-        told = [self.session.snapshot.node_usage.get(facts.name), usage_in(facts.annotations)]
-        latest = max((usage for usage in told if usage is not None), key=lambda usage: usage.time, default=None)
-        return latest if latest is not None and self.session.now - latest.time <= FRESH_SECONDS else None
 
     def _unseen(self, column: int, usage: NodeUsage | None) -> Sequence[PodClass]:
         if usage is None:

@@ -34,7 +34,7 @@ class Estimator:
         factor = self.risk_factor if load >= self.risk_threshold else 1.0
         if pod_class.best_effort:
             return np.array(self.best_effort, dtype=np.float64) * factor
-        limits = _limits(pod_class)
+        limits = limits_of(pod_class)
         return np.array([self._one(pod_class, name, limits, factor) for name in ("cpu", "memory")], dtype=np.float64)
 
     def _one(self, pod_class: PodClass, name: str, limits: dict[str, int], factor: float) -> float:
@@ -45,7 +45,7 @@ class Estimator:
         return min(max(used, 0.0), float(most))
 
 
-def _limits(pod_class: PodClass) -> dict[str, int]:
+def limits_of(pod_class: PodClass) -> dict[str, int]:
     """Sum of the containers' limits; a resource that a container does not limit has none."""
     total: dict[str, int] = {}
     given = [resource_list(part.limits) if part is not None else {} for part in pod_class.containers]

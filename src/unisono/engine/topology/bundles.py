@@ -54,7 +54,7 @@ class Bundle:
         return float(local.sum()) / total if total > 0 else float("inf")
 
 
-class _Surplus:
+class Surplus:
     """How many tasks of one job can still go without breaking it: of the gang, its roles and its sub-groups."""
 
     def __init__(self, session: Session, job: JobState) -> None:
@@ -96,7 +96,7 @@ def bundles_of(session: Session, candidates: Iterable[tuple[Task, int, JobState]
     for key in sorted(by_job):
         items = sorted(by_job[key], key=lambda item: (item[0].priority, item[0].uid, item[0].key))
         job = items[0][2]
-        surplus = _Surplus(session, job)
+        surplus = Surplus(session, job)
         safe: list[tuple[Task, int]] = []
         core: list[tuple[Task, int]] = []
         for task, column, _ in items:
