@@ -22,7 +22,7 @@ from benchmarks.measure import Row, pace
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description="Measures decision speed in memory.")
+    parser = argparse.ArgumentParser(prog="benchmarks", description="Measures decision speed in memory, and the embedded API.")
     parser.add_argument("--quick", action="store_true", help="small clusters, a few seconds")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--only", choices=GROUPS, default="", help="measure one group of rows")
@@ -102,7 +102,7 @@ def _console() -> Console:
 
 
 def _print(measured: list[Row]) -> None:
-    table = Table(title="Decisions in memory", caption=_caption())
+    table = Table(title="Unisono, measured", caption=_caption())
     table.add_column("what")
     for column in ("measured", "Volcano", "times", "wanted", ""):
         table.add_column(column, justify="right")

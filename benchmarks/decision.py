@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchmarks.api.rows import api_rows
 from benchmarks.clusters import Shape, objects, state_of
 from benchmarks.features import feature_rows
 from benchmarks.measure import Row, decide, placed
@@ -53,7 +54,7 @@ def many_specs(number: int) -> Row:
     return placed(f"1,000 nodes, {number:,} different specs x 10", state, 2, wanted=15_000)
 
 
-GROUPS = ("shapes", "specs", "features", "running", "memory")
+GROUPS = ("shapes", "specs", "features", "running", "memory", "api")
 
 
 def rows(group: str, *, quick: bool) -> Iterator[Row]:
@@ -67,5 +68,7 @@ def rows(group: str, *, quick: bool) -> Iterator[Row]:
         yield from feature_rows(0.1 if quick else 1.0)
     elif group == "running":
         yield from running_rows(0.02 if quick else 1.0)
-    else:
+    elif group == "memory":
         yield memory(200 if quick else 10_000)
+    else:
+        yield from api_rows(0.02 if quick else 1.0)

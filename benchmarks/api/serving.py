@@ -1,0 +1,87 @@
+"""Servers in processes of their own, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from unisono.errors import UnisonoError
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import load
+
+_PATIENCE_SECONDS = 120.0
+
+
+class Server:
+    """A running server: a client for it, and its memory."""
+
+    def __init__(self, child: subprocess.Popen[bytes], client: HttpClient, start_seconds: float) -> None:
+        self.client, self.start_seconds = client, start_seconds
+        self._pid = child.pid
+
+    def resident(self) -> int:
+        """Bytes of memory in use."""
+        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@asynccontextmanager
+async def api_alone(folder: Path) -> AsyncIterator[Server]:
+    """An embedded API and nothing else; its data is in ``folder`` and stays there."""
+    async with _running([sys.executable, "-m", "benchmarks.e2e.server", str(folder)], folder) as server:
+        yield server
+
+
+@asynccontextmanager
+async def whole_plane(folder: Path, nodes_file: Path) -> AsyncIterator[Server]:
+    """``unisono up`` with simulated nodes: API, scheduler, controllers and nodes in one process."""
+    command = [sys.executable, "-m", "unisono", "up", "--data-dir", str(folder), "--no-agent"]
+    command += ["--nodes", str(nodes_file), "--log-level", "warning"]
+    async with _running(command, folder) as server:
+        yield server
+
+
+@asynccontextmanager
+async def _running(command: list[str], folder: Path) -> AsyncIterator[Server]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kubeconfig").unlink(missing_ok=True)
+    start = time.perf_counter()
+    with (folder / "log").open("ab") as log:
+        child = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        client = await _answering(folder / "kubeconfig", child, start)
+        try:
+            yield Server(child, client, time.perf_counter() - start)
+        finally:
+            await client.close()
+    finally:
+        child.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.to_thread(child.wait, 30)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+async def _answering(kubeconfig: Path, child: subprocess.Popen[bytes], start: float) -> HttpClient:
+    while time.perf_counter() - start < _PATIENCE_SECONDS:
+        if child.poll() is not None:
+            raise RuntimeError(f"the server ended with {child.returncode}: see {kubeconfig.parent / 'log'}")
+        if kubeconfig.exists():
+            client = HttpClient(load(kubeconfig))
+            try:
+                status, _, _ = await client.request("GET", "/readyz")
+            except UnisonoError:
+                status = 0
+            if status == 200:
+                return client
+            await client.close()
+        await asyncio.sleep(0.05)
+    raise RuntimeError(f"the server did not answer in {_PATIENCE_SECONDS:.0f} s: see {kubeconfig.parent / 'log'}")
