@@ -22,7 +22,8 @@ from benchmarks.measure import Row, pace
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description="Measures decision speed in memory, and the embedded API.")
+    what = "Measures decision speed in memory, and the embedded API."
+    parser = argparse.ArgumentParser(prog="benchmarks", description=what)
     parser.add_argument("--quick", action="store_true", help="small clusters, a few seconds")
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--only", choices=GROUPS, default="", help="measure one group of rows")

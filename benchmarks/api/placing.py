@@ -36,8 +36,8 @@ async def row(folder: Path, nodes: int, pods: int) -> Row:
         seconds = time.perf_counter() - start
         reader.cancel()
     note = (
-        f"median {percentile(latencies, 0.5) * 1000:.1f} ms, worst {max(latencies) * 1000:.0f} ms of {len(latencies):,}; "
-        f"submitted in {submitted:.1f} s, all placed after {seconds:.1f} s"
+        f"median {percentile(latencies, 0.5) * 1000:.1f} ms, worst {max(latencies) * 1000:.0f} ms "
+        f"of {len(latencies):,}; submitted in {submitted:.1f} s, all placed after {seconds:.1f} s"
     )
     name = f"99 % of reads while {pods:,} pods are placed on {nodes:,} nodes"
     return Row(name, percentile(latencies, 0.99) * 1000, "ms", 20, "less", note)

@@ -43,7 +43,7 @@ async def _measure(client: HttpClient, watchers: int, changes: int, prefix: str)
     listed = json.loads(await checked(client, "GET", _MAPS))
     version = listed["metadata"]["resourceVersion"]
     names = [f"{prefix}-{index:04}" for index in range(changes)]
-    arrived = {name: 0 for name in names}
+    arrived = dict.fromkeys(names, 0)
     complete = {name: asyncio.Event() for name in names}
 
     async def watch() -> None:
