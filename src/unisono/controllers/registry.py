@@ -10,6 +10,7 @@ from unisono.controllers.job.execute import Offload
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.training.registry import training_controllers
 from unisono.controllers.ttl import TtlController
 from unisono.kube.controller import Controller
 
@@ -23,6 +24,7 @@ def all_controllers(
     scheduler_names: Collection[str] = SCHEDULER_NAMES,
     default_queue: str = "default",
     offload: Offload = asyncio.to_thread,
+    foreign_kinds: Collection[str] = (),
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -33,6 +35,10 @@ def all_controllers(
         scheduler_names: ``schedulerName`` of pods that this control plane schedules.
         default_queue: queue of jobs that name none.
         offload: runs what computes for long away from the event loop.
+        foreign_kinds: training kinds, such as ``PyTorchJob``, that an operator of their own runs.
+
+    Raises:
+        ConfigError: a foreign kind is unknown.
 
     """
     return [
@@ -40,4 +46,5 @@ def all_controllers(
         JobController(recorder, offload),
         PodGroupController(scheduler_names),
         TtlController(),
+        *training_controllers(recorder, offload, foreign_kinds),
     ]

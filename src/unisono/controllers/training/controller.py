@@ -1,0 +1,171 @@
+"""What the controllers of all training frameworks have in common: caches in, plans out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from unisono.api.base import Object
+from unisono.api.core import Pod, Service
+from unisono.api.kind import Kind
+from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, SERVICES
+from unisono.api.scheduling import PodGroup
+from unisono.controllers import owners
+from unisono.controllers.expectations import Expectations
+from unisono.controllers.indexing import index
+from unisono.controllers.job.plan import Notice
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.training.execute import Executor, Offload, expectation
+from unisono.controllers.training.plan import Plan
+from unisono.errors import NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+T = TypeVar("T", bound=Object)
+Priorities = Callable[[str | None], int]
+
+OWNER_INDEX = "controller-uid"
+# Notices that are given once are remembered for so many per job.
+_REMEMBERED = 256
+
+
+@dataclass(slots=True)
+class Seen(Generic[T]):
+    """A job and what belongs to it, as the caches show them.
+
+    Attributes:
+        job: the job.
+        pods: pods that it controls, by name.
+        services: Services that it controls, where the kind makes one per pod.
+        group: the pod group of the name that its own one would have.
+        expected: ``pods/<name>`` and ``services/<name>`` that were created and that the cache does not show yet.
+        priority: value of a priority class; 0 when it is unknown.
+
+    """
+
+    job: T
+    pods: list[Pod] = field(default_factory=list)
+    services: list[Service] = field(default_factory=list)
+    group: PodGroup | None = None
+    expected: frozenset[str] = frozenset()
+    priority: Priorities = lambda _name: 0
+
+
+class TrainingController(Controller, Generic[T]):
+    """Base of the controllers; a subclass names its kind and writes ``decide``."""
+
+    kind: Kind[T]
+    workers = 2
+    # Whether pods have Services of their own.
+    with_services = False
+
+    def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
+        """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
+        self._recorder, self._offload = recorder, offload
+        self._expectations = Expectations()
+        # Jobs as this process wrote them last: newer than the cache for a moment.
+        self._written: dict[str, T] = {}
+        self._told: dict[str, dict[str, None]] = {}
+
+    def decide(self, seen: Seen[T], now: float) -> Plan:
+        """The next step for the job; ``now`` in seconds since 1970. Must be pure."""
+        raise TypeError(f"{type(self).__name__} must define decide")
+
+    def group_name(self, job: T) -> str:
+        """Name of the job's pod group."""
+        return job.metadata.name
+
+    def setup(self, context: Context) -> None:
+        """Watch the kind, where it is served, and everything that belongs to its objects."""
+        self._client, self._clock = context.client, context.clock
+        self._jobs = context.watch(self.kind, optional=True)
+        self._jobs.on_change(self._job_changed)
+        self._pods = context.watch(PODS, self._owner_keys)
+        self._pods.on_change(self._seen(PODS))
+        index(self._pods, OWNER_INDEX, owners.controller_uids)
+        if self.with_services:
+            self._services = context.watch(SERVICES, self._owner_keys)
+            self._services.on_change(self._seen(SERVICES))
+            index(self._services, OWNER_INDEX, owners.controller_uids)
+        self._groups = context.watch(POD_GROUPS, self._owner_keys)
+        self._priorities = context.informer(PRIORITY_CLASSES)
+        self._executor: Executor[T] = Executor(
+            self._client, self._clock, self.kind, self._expectations, self._notify, self._offload
+        )
+
+    async def reconcile(self, key: str) -> float | None:
+        """Decide about one job and carry the plan out."""
+        job = self._current(key)
+        if job is None or job.metadata.deletion_timestamp:
+            return None
+        plan = self.decide(self._observe(job), self._clock.time())
+        try:
+            written, again = await self._executor.run(job, plan)
+        except NotFound:
+            if self._jobs.get(key) is None:
+                return None
+            raise
+        if written is not job:
+            self._written[key] = written
+        return again
+
+    def _observe(self, job: T) -> Seen[T]:
+        meta = job.metadata
+        uid = meta.uid or ""
+        return Seen(
+            job=job,
+            pods=self._pods.by_index(OWNER_INDEX, uid),
+            services=self._services.by_index(OWNER_INDEX, uid) if self.with_services else [],
+            group=self._groups.get(f"{meta.namespace}/{self.group_name(job)}"),
+            expected=self._expectations.pending(uid, self._clock.monotonic()),
+            priority=self._priority,
+        )
+
+    def _current(self, key: str) -> T | None:
+        """The job from the cache, or as it was written last when the cache is behind."""
+        cached, written = self._jobs.get(key), self._written.get(key)
+        if cached is None or written is None:
+            self._written.pop(key, None)
+            return cached
+        if written.metadata.uid == cached.metadata.uid and _version(written) > _version(cached):
+            return written
+        del self._written[key]
+        return cached
+
+    def _owner_keys(self, obj: Object) -> Iterable[str]:
+        return owners.keys_of(self.kind, obj)
+
+    def _priority(self, name: str | None) -> int:
+        found = self._priorities.get(name) if name else None
+        return (found.value or 0) if found else 0
+
+    def _notify(self, job: Any, notice: Notice) -> None:
+        if notice.once:
+            told = self._told.setdefault(job.metadata.uid or "", {})
+            if notice.once in told:
+                return
+            told[notice.once] = None
+            if len(told) > _REMEMBERED:
+                del told[next(iter(told))]
+        self._recorder.event(job, notice.type, notice.reason, notice.message)
+
+    def _seen(self, kind: Kind[Any]) -> Callable[[EventType, Object, Object | None], None]:
+        def settle(event_type: EventType, new: Object, _old: Object | None) -> None:
+            for uid in owners.controller_uids(new):
+                self._expectations.settle(uid, expectation(kind, new))
+
+        return settle
+
+    def _job_changed(self, event_type: EventType, new: T, _old: T | None) -> None:
+        if event_type == "DELETED":
+            uid = new.metadata.uid or ""
+            self._executor.forget(uid)
+            self._told.pop(uid, None)
+            self._written.pop(new.key, None)
+
+
+def _version(job: Object) -> int:
+    text = job.metadata.resource_version or ""
+    return int(text) if text.isdigit() else 0

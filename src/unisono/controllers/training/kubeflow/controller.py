@@ -1,0 +1,35 @@
+"""Controllers of the training jobs of ``kubeflow.org``: one class, one instance per kind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from unisono.api.kubeflow import AnyTrainingJob
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.training.controller import Seen, TrainingController
+from unisono.controllers.training.execute import Offload
+from unisono.controllers.training.kubeflow.decide import decide
+from unisono.controllers.training.kubeflow.framework import Framework
+from unisono.controllers.training.kubeflow.jax import Jax
+from unisono.controllers.training.kubeflow.mpi import Mpi
+from unisono.controllers.training.kubeflow.paddle import Paddle
+from unisono.controllers.training.kubeflow.pytorch import PyTorch
+from unisono.controllers.training.kubeflow.tensorflow import TensorFlow
+from unisono.controllers.training.kubeflow.xgboost import XGBoost
+from unisono.controllers.training.plan import Plan
+
+FRAMEWORKS: tuple[type[Framework], ...] = (PyTorch, TensorFlow, Mpi, XGBoost, Paddle, Jax)
+
+
+class KubeflowController(TrainingController[AnyTrainingJob]):
+    """Runs the jobs of one kind."""
+
+    def __init__(self, framework: Framework, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
+        """``framework`` says what is the kind's own."""
+        super().__init__(recorder, offload)
+        self.framework, self.kind = framework, framework.kind
+        self.name, self.with_services = framework.operator, framework.pod_services
+
+    def decide(self, seen: Seen[AnyTrainingJob], now: float) -> Plan:
+        """The next step for the job."""
+        return decide(seen, self.framework, now)

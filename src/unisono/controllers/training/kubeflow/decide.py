@@ -1,0 +1,331 @@
+"""What to do about a training job: a pure function from observed objects and the time to a plan.
+
+The stored status is the only memory: what follows from the end of a job is planned from the stored end, so each plan
+can be carried out any number of times and given up at any point.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
+from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
+from unisono.api.scheduling import PodGroupSpec
+from unisono.api.times import parse_time, rfc3339
+from unisono.api.validation.kubeflow import validate_training_job
+from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.kubeflow import labels
+from unisono.controllers.training.kubeflow.conditions import with_condition
+from unisono.controllers.training.kubeflow.framework import Framework
+from unisono.controllers.training.kubeflow.pods import build_pod, build_service
+from unisono.controllers.training.kubeflow.tally import PodView, Tally
+from unisono.controllers.training.kubeflow.view import (
+    CREATED,
+    DEFAULT_SCHEDULER,
+    EXIT_CODE,
+    FAILED,
+    NEVER,
+    RESTARTING,
+    RUNNING,
+    SUCCEEDED,
+    SUSPENDED,
+    Role,
+    TrainingView,
+    has,
+)
+from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+
+
+def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan:
+    """The next step for the job; an empty plan when it is somebody else's.
+
+    Args:
+        seen: the job and what belongs to it.
+        framework: what is the kind's own.
+        now: seconds since 1970.
+
+    """
+    return _Decision(seen, framework, now).run()
+
+
+class _Decision:
+    def __init__(self, seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> None:
+        self.seen, self.framework, self.now = seen, framework, now
+        self.view = TrainingView(seen.job)
+        self.time = rfc3339(now)
+        self.plan = Plan()
+        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), TrainingStatus)
+        places = [framework.place(self.view, pod) for pod in seen.pods]
+        self.pods = [place for place in places if place is not None]
+        self.strays = [pod for pod, place in zip(seen.pods, places, strict=True) if place is None]
+        self.tallies = {role.name: Tally(role.replicas) for role in self.view.roles}
+        for pod in self.pods:
+            self.tallies[pod.role].count(pod)
+
+    def run(self) -> Plan:
+        manager = self.view.run.managed_by
+        if manager is not None and manager not in self.framework.managers:
+            return Plan()
+        if self.view.finished:
+            self._wind_down()
+            return self.plan
+        if not self.status.conditions and self._is_invalid():
+            return self.plan
+        self._set(CREATED, "Created", self.framework.created(self.view))
+        if self.view.run.suspend:
+            self._suspend()
+        else:
+            self._resume()
+            self._go_on()
+        if self.status != self.seen.job.status:
+            self.plan.status = self.status
+        return self.plan
+
+    def _is_invalid(self) -> bool:
+        """A server without admission stores anything: say what is wrong, and wait for a better spec."""
+        errors = [error.message() for error in validate_training_job(self.seen.job, None)]
+        if errors:
+            text = f"{self.view.kind} failed validation because {'; '.join(errors)}"
+            self.plan.warn(f"{self.view.kind}FailedValidation", text, once=text)
+        return bool(errors)
+
+    # --- the life of an active job -----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        admitted = self._gang()
+        if not admitted and not self.seen.pods:
+            return
+        self.status.start_time = self.status.start_time or self.time
+        if not self._is_overdue():
+            self._judge()
+        if has(self.status.conditions, FAILED) or has(self.status.conditions, SUCCEEDED):
+            self.status.completion_time = self.time
+            # Clean-up is planned from the stored end.
+            ended = Plan(annotations=self.plan.annotations, notices=self.plan.notices)
+            self.plan = ended
+            return
+        self._sync(admitted=admitted)
+
+    def _gang(self) -> bool:
+        view, policy = self.view, self.view.scheduling
+        resources = policy.min_resources or sum_requests(
+            (role.template.spec, count) for role, count in self.framework.gang_shares(view)
+        )
+        spec = PodGroupSpec(
+            min_member=self.framework.gang_size(view),
+            queue=view.queue,
+            priority_class_name=policy.priority_class,
+            min_resources={**resources} or None,
+        )
+        wanted = pod_group_for(self.framework.kind, view.job, view.name, spec)
+        return plan_group(self.plan, view.job, wanted, self.seen.group)
+
+    def _is_overdue(self) -> bool:
+        limit = self.view.run.active_deadline_seconds
+        if limit is None or self.status.start_time is None:
+            return False
+        left = parse_time(self.status.start_time) + limit - self.now
+        if left > 0:
+            self.plan.again_within(left)
+            return False
+        name = self.view.name
+        self._fail(f"{self.view.kind} {name} has failed because it was active longer than specified deadline")
+        return True
+
+    def _judge(self) -> None:
+        told = self._restart()
+        self._count()
+        if has(self.status.conditions, FAILED):
+            return
+        judgement = self.framework.judge(self.view, self.tallies)
+        if judgement.running:
+            self._set(RUNNING, "Running", judgement.running)
+        if judgement.succeeded:
+            self._set(SUCCEEDED, "Succeeded", judgement.succeeded)
+            self._settle_active()
+            return
+        if judgement.failed:
+            self._fail(judgement.failed)
+        elif told or judgement.restarting:
+            self._set(RESTARTING, "Restarting", told or judgement.restarting)
+
+    def _restart(self) -> str:
+        """Make failed pods anew, or find that the job has failed; answers what to say of a restart."""
+        told = ""
+        own_fault: list[str] = []
+        for pod in self.pods:
+            role = self._role(pod)
+            if not pod.crashed or not 0 <= pod.index < role.replicas:
+                continue
+            code = pod.exit_code(self.view.facts.container)
+            if self.framework.restart_policy(self.view, role) == EXIT_CODE:
+                text = f"Pod: {self.view.namespace}.{pod.name} exited with code {code}"
+                self.plan.tell("ExitedWithCode", text, once=f"exit/{pod.pod.metadata.uid}")
+            if self.framework.is_retried(self.view, role, pod):
+                told = told or f"job {self.view.name} is restarting because {role.name} replica(s) failed."
+                self.plan.delete_pods.append(pod.pod)
+                if not pod.disrupted:
+                    own_fault.append(pod.pod.metadata.uid or "")
+            elif self.framework.restart_policy(self.view, role) == EXIT_CODE:
+                self._fail(f'job "{self.view.name}" is failing because "{role.name}" replica(s) failed.')
+        self._limit(self._remember(own_fault))
+        return told
+
+    def _remember(self, failed: list[str]) -> int:
+        """Count failed pods that are made anew, each once; answers the count."""
+        annotations = self.view.job.metadata.annotations or {}
+        known = set(annotations.get(labels.RESTARTED_PODS, "").split(","))
+        new = [uid for uid in failed if uid not in known]
+        count = self.view.restarts + len(new)
+        if new:
+            self.plan.annotations[labels.RESTARTS] = str(count)
+            self.plan.annotations[labels.RESTARTED_PODS] = ",".join(failed)
+        return count
+
+    def _limit(self, restarts: int) -> None:
+        in_place = sum(
+            pod.restarts()
+            for pod in self.pods
+            if pod.phase == "Running" and self.framework.restart_policy(self.view, self._role(pod)) != NEVER
+        )
+        if self.framework.over_limit(self.view, restarts, in_place):
+            name = self.view.name
+            self._fail(f"{self.view.kind} {name} has failed because it has reached the specified backoff limit")
+
+    def _sync(self, *, admitted: bool) -> None:
+        """Bring pods and Services to the wanted number."""
+        view, framework, plan = self.view, self.framework, self.plan
+        plan.ensure.extend(framework.resources(view, self.pods))
+        plan.delete_pods.extend(pod for pod in self.strays if not pod.metadata.deletion_timestamp)
+        plan.delete_pods.extend(
+            pod.pod for pod in self.pods if pod.index >= self._role(pod).replicas and not pod.deleting
+        )
+        there = {pod.name for pod in self.pods} | {pod.metadata.name for pod in self.strays}
+        services = {service.metadata.name for service in self.seen.services}
+        wanted: set[str] = set()
+        for role in view.roles:
+            starts = admitted and framework.may_start(view, role, self.tallies)
+            for index in range(role.replicas):
+                name = framework.pod_name(view, role, index)
+                wanted.add(name)
+                if framework.pod_services and name not in services and f"services/{name}" not in self.seen.expected:
+                    plan.create_services.append(build_service(framework, view, role, index))
+                if starts and name not in there and f"pods/{name}" not in self.seen.expected:
+                    plan.create_pods.append(build_pod(framework, view, role, index))
+            self._warn_of_template(role)
+        if framework.pod_services:
+            plan.delete_services.extend(
+                each
+                for each in self.seen.services
+                if each.metadata.name not in wanted and not each.metadata.deletion_timestamp
+            )
+
+    def _warn_of_template(self, role: Role) -> None:
+        spec = role.template.spec
+        if spec.restart_policy:
+            text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
+            self.plan.warn("SetPodTemplateRestartPolicy", text, once=f"restart-policy/{role.name}")
+        if spec.scheduler_name and spec.scheduler_name not in (DEFAULT_SCHEDULER, "unisono"):
+            text = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
+            self.plan.warn("SetPodTemplateSchedulerName", text, once=f"scheduler/{role.name}")
+
+    # --- suspension and the end --------------------------------------------------------------------------------
+
+    def _suspend(self) -> None:
+        view, text = self.view, f"{self.view.kind} {self.view.name} is suspended."
+        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        self.plan.delete_services = [each for each in self.seen.services if not each.metadata.deletion_timestamp]
+        drop_group(self.plan, view.job, self.seen.group)
+        self.status.replica_statuses = {role.name: self._replica_status(role, Tally(0)) for role in view.roles}
+        if has(self.status.conditions, RUNNING):
+            self._set(RUNNING, "Suspended", text, status="False")
+        self._set(SUSPENDED, "Suspended", text)
+        for key in (labels.RESTARTS, labels.RESTARTED_PODS):
+            if key in (view.job.metadata.annotations or {}):
+                self.plan.annotations[key] = None
+
+    def _resume(self) -> None:
+        if has(self.status.conditions, SUSPENDED):
+            self._set(SUSPENDED, "Resumed", f"{self.view.kind} {self.view.name} is resumed.", status="False")
+            self.status.start_time = self.time
+
+    def _wind_down(self) -> None:
+        """Take away what the policy says, and the job itself when its time is over."""
+        view, plan = self.view, self.plan
+        if drop_group(plan, view.job, self.seen.group):
+            plan.tell("JobTerminated", "Job has been terminated. Deleting PodGroup", once="terminated")
+        policy = view.run.clean_pod_policy
+        if policy != CLEAN_NONE:
+            gone = {
+                pod.metadata.name: pod
+                for pod in self.seen.pods
+                if policy == CLEAN_ALL or pod.status.phase not in ("Succeeded", "Failed")
+            }
+            plan.delete_pods = [pod for pod in gone.values() if not pod.metadata.deletion_timestamp]
+            left = {pod.metadata.name for pod in self.seen.pods} - gone.keys()
+            plan.delete_services = [
+                each
+                for each in self.seen.services
+                if (each.metadata.name in gone or (policy == CLEAN_ALL and each.metadata.name not in left))
+                and not each.metadata.deletion_timestamp
+            ]
+        ttl = view.run.ttl_seconds_after_finished
+        if ttl is None or view.run.suspend:
+            return
+        left_seconds = self._ended_at() + ttl - self.now
+        if left_seconds > 0:
+            plan.again_within(left_seconds)
+        else:
+            plan.delete_job = True
+            plan.tell("SuccessfulDeleteJob", f"Deleted job: {view.name}", once="ttl")
+
+    def _ended_at(self) -> float:
+        if self.status.completion_time:
+            return parse_time(self.status.completion_time)
+        ends = [each for each in self.status.conditions or () if each.type in (SUCCEEDED, FAILED)]
+        return parse_time(ends[-1].last_transition_time or self.time) if ends else self.now
+
+    # --- status ------------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        self.status.replica_statuses = {
+            role.name: self._replica_status(role, self.tallies[role.name]) for role in self.view.roles
+        }
+
+    def _settle_active(self) -> None:
+        """Pods that still run when the job has succeeded count as succeeded."""
+        for counts in (self.status.replica_statuses or {}).values():
+            if counts.active:
+                counts.succeeded, counts.active = (counts.succeeded or 0) + counts.active, None
+
+    def _replica_status(self, role: Role, tally: Tally) -> ReplicaStatus:
+        selector = None
+        if self.framework.selector:
+            wanted = {
+                labels.JOB_NAME: self.view.name,
+                labels.OPERATOR_NAME: self.framework.operator,
+                labels.REPLICA_TYPE: role.lower,
+            }
+            selector = ",".join(f"{key}={wanted[key]}" for key in sorted(wanted))
+        return ReplicaStatus(
+            active=tally.active or None,
+            succeeded=tally.succeeded or None,
+            failed=tally.failed or None,
+            selector=selector,
+        )
+
+    def _fail(self, message: str) -> None:
+        self._set(FAILED, "Failed", message)
+
+    def _set(self, type: str, word: str, message: str, status: str = "True") -> None:
+        before = self.status.conditions or []
+        wanted = TrainingCondition(type=type, status=status, reason=f"{self.view.kind}{word}", message=message)
+        after = with_condition(before, wanted, self.time)
+        if after != before:
+            record = self.plan.warn if type in (FAILED, RESTARTING) else self.plan.tell
+            record(f"{self.view.kind}{word}", message)
+            self.status.conditions = after
+
+    def _role(self, pod: PodView) -> Role:
+        return next(role for role in self.view.roles if role.name == pod.role)

@@ -1,0 +1,162 @@
+"""What a kind of training job tells the engine: names, labels, environment, and when it runs, succeeds and fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from unisono.api.core import Container, EnvVar, Pod
+from unisono.api.kind import Kind
+from unisono.api.validation.kubeflow import TRAINING_OPERATOR
+from unisono.controllers.job.plan import Resource
+from unisono.controllers.training.kubeflow import labels
+from unisono.controllers.training.kubeflow.tally import PodView, Tally, is_retryable
+from unisono.controllers.training.kubeflow.view import ALWAYS, EXIT_CODE, NEVER, ON_FAILURE, Role, TrainingView
+
+Tallies = Mapping[str, Tally]
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What the pods say about the job: messages of the conditions to set, empty for those that are not."""
+
+    running: str = ""
+    restarting: str = ""
+    succeeded: str = ""
+    failed: str = ""
+
+
+class Framework:
+    """Base of the kinds; instances keep nothing.
+
+    Class attributes:
+        kind: the kind.
+        operator: value of the label ``operator-name``, and name of the controller.
+        managers: values of ``managedBy`` with which this control plane runs the job.
+        pod_services: whether each pod has a headless Service of its name.
+        selector: whether ``replicaStatuses`` has a selector, for the scale subresource.
+
+    """
+
+    kind: ClassVar[Kind[Any]]
+    operator: ClassVar[str]
+    managers: ClassVar[tuple[str, ...]] = (TRAINING_OPERATOR,)
+    pod_services: ClassVar[bool] = True
+    selector: ClassVar[bool] = False
+
+    def pod_name(self, view: TrainingView, role: Role, index: int) -> str:
+        """Name of a pod, and of its Service."""
+        return f"{view.name}-{role.lower}-{index}"
+
+    def place(self, view: TrainingView, pod: Pod) -> PodView | None:
+        """The place of a pod in the job, read from its name; None for a pod that has none."""
+        for role in view.roles:
+            first = self.pod_name(view, role, 0)
+            if pod.metadata.name == first:
+                return PodView(pod, role.name, 0)
+            prefix, index = first[:-1], pod.metadata.name.removeprefix(first[:-1])
+            if first.endswith("-0") and pod.metadata.name.startswith(prefix) and index.isdecimal():
+                return PodView(pod, role.name, int(index))
+        return None
+
+    def labels(self, view: TrainingView, role: Role, index: int) -> dict[str, str]:
+        """Labels of a pod, by which its Service selects it."""
+        return {
+            labels.OPERATOR_NAME: self.operator,
+            labels.JOB_NAME: view.name,
+            labels.REPLICA_TYPE: role.lower,
+            labels.REPLICA_INDEX: str(index),
+        }
+
+    def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
+        """Whether the pod carries the label ``job-role=master``."""
+        return role.name == "Master"
+
+    def gang_size(self, view: TrainingView) -> int:
+        """Pods that must run together."""
+        given = view.scheduling.min_available
+        return view.total if given is None else given
+
+    def gang_shares(self, view: TrainingView) -> list[tuple[Role, int]]:
+        """How many pods of each role the smallest gang has."""
+        left = self.gang_size(view)
+        shares = []
+        for role in view.roles:
+            taken = max(0, min(role.replicas, left))
+            shares.append((role, taken))
+            left -= taken
+        return shares
+
+    def may_start(self, view: TrainingView, role: Role, tallies: Tallies) -> bool:
+        """Whether pods of the role may be made now."""
+        return True
+
+    def restart_policy(self, view: TrainingView, role: Role) -> str:
+        """Restart policy of the role's pods, in the job's words."""
+        return role.restart_policy
+
+    def is_retried(self, view: TrainingView, role: Role, pod: PodView) -> bool:
+        """Whether a pod that failed is made anew."""
+        policy = self.restart_policy(view, role)
+        return policy in (ON_FAILURE, ALWAYS) or (
+            policy == EXIT_CODE and is_retryable(pod.exit_code(view.facts.container))
+        )
+
+    def over_limit(self, view: TrainingView, restarts: int, in_place: int) -> bool:
+        """Whether the job has restarted too often.
+
+        Args:
+            view: the job.
+            restarts: failed pods that were made anew.
+            in_place: restarts of containers within running pods.
+
+        """
+        limit, count = view.run.backoff_limit, restarts + in_place
+        return limit is not None and count > 0 and count >= limit
+
+    def created(self, view: TrainingView) -> str:
+        """Message of the condition Created."""
+        return f"{view.kind} {view.name} is created."
+
+    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+        """Complete a pod that is about to be made, in place."""
+
+    def resources(self, view: TrainingView, pods: Sequence[PodView]) -> Iterable[Resource]:
+        """Objects besides pods and their Services that must exist while the job is active."""
+        return ()
+
+    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+        """What the pods say about the job."""
+        raise TypeError(f"{type(self).__name__} must define judge")
+
+
+def judge_restartable(view: TrainingView, tallies: Tallies, told: Judgement, *, done: bool) -> Judgement:
+    """The rule that PyTorch, Paddle and JAX share for failed pods: Never fails the job, other policies restart."""
+    if done:
+        return told
+    for role in view.roles:
+        tally = tallies[role.name]
+        if tally.failed and tally.replicas > tally.succeeded + tally.active:
+            if role.restart_policy == NEVER and tally.crashed:
+                told.failed = told.failed or because(view, "failed", tally.crashed, role)
+            elif role.restart_policy != EXIT_CODE or tally.failed > tally.crashed:
+                told.restarting = told.restarting or because(view, "restarting", tally.failed, role)
+    return told
+
+
+def because(view: TrainingView, what: str, count: int, role: Role) -> str:
+    """``PyTorchJob n is failed because 1 Worker replica(s) failed.``."""
+    return f"{view.kind} {view.name} is {what} because {count} {role.name} replica(s) failed."
+
+
+def leader(view: TrainingView, *names: str) -> Role | None:
+    """The first role of these names that the job has."""
+    return next((role for role in view.roles if role.name in names), None)
+
+
+def append_env(containers: Iterable[Container], variables: Iterable[tuple[str, str]]) -> None:
+    """Append variables to the environment of every container, after those of the user."""
+    added = list(variables)
+    for container in containers:
+        container.env = [*(container.env or ()), *(EnvVar(name=name, value=value) for name, value in added)]

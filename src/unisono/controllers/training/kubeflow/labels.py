@@ -1,0 +1,17 @@
+"""Labels by which tools find the pods of a training job."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
+JOB_NAME: Final = "training.kubeflow.org/job-name"
+REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+JOB_ROLE: Final = "training.kubeflow.org/job-role"
+
+RESTARTS: Final = "unisono.io/restarts"
+"""Annotation of a job: how often failed pods were made anew since the job was last resumed."""
+
+RESTARTED_PODS: Final = "unisono.io/restarted-pods"
+"""Annotation of a job: UIDs of the failed pods that were counted last."""

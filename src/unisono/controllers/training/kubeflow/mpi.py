@@ -1,0 +1,293 @@
+"""MPIJob, ``v1`` and ``v2beta1``: a launcher that logs in to its workers by ssh.
+
+The operator of ``v1`` starts processes with ``kubectl exec`` from the launcher; here both versions use ssh, so the
+workers' image needs an ssh server where the worker has no command of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import (
+    ConfigMap,
+    ConfigMapVolumeSource,
+    Container,
+    KeyToPath,
+    Pod,
+    Secret,
+    SecretVolumeSource,
+    Service,
+    ServiceSpec,
+    Volume,
+    VolumeMount,
+)
+from unisono.api.core.pod import PodDNSConfig
+from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
+from unisono.api.kubeflow import MPIJobSpec
+from unisono.api.training_kinds import MPI_JOBS
+from unisono.api.validation.kubeflow import MPI_OPERATOR, TRAINING_OPERATOR
+from unisono.controllers.job.plan import Resource
+from unisono.controllers.owners import owned_by
+from unisono.controllers.training.kubeflow import labels
+from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, because
+from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_of
+from unisono.controllers.training.kubeflow.ssh import new_keys
+from unisono.controllers.training.kubeflow.tally import PodView, Tally
+from unisono.controllers.training.kubeflow.view import EXIT_CODE, ON_FAILURE, Role, TrainingView
+
+CONFIG_PATH = "/etc/mpi"
+ROOT_SSH = "/root/.ssh"
+WAIT_FOR_WORKERS = "WaitForWorkersReady"
+_SSH_ARGUMENTS = "-o ConnectionAttempts=10"
+_SSH_FILES = (("ssh-privatekey", "id_rsa"), ("ssh-publickey", "id_rsa.pub"), ("ssh-publickey", "authorized_keys"))
+# What a batch/v1 Job allows, which the operator of v2beta1 makes for the launcher.
+_LAUNCHER_BACKOFF_LIMIT = 6
+
+
+class Mpi(Framework):
+    """Jobs of ``mpirun``."""
+
+    kind = MPI_JOBS
+    operator = "mpijob-controller"
+    managers = (TRAINING_OPERATOR, MPI_OPERATOR)
+    pod_services = False
+
+    def pod_name(self, view: TrainingView, role: Role, index: int) -> str:
+        """The launcher is alone and has no number."""
+        return f"{view.name}-launcher" if role.name == "Launcher" else super().pod_name(view, role, index)
+
+    def labels(self, view: TrainingView, role: Role, index: int) -> dict[str, str]:
+        """Each version has labels of its own."""
+        launcher = role.name == "Launcher"
+        if not _is_v2(view):
+            given = super().labels(view, role, index)
+            return {k: v for k, v in given.items() if not (launcher and k == labels.REPLICA_INDEX)}
+        shared = _spec(view).run_launcher_as_worker
+        found = {**self.selector_labels(view), labels.JOB_ROLE: role.lower}
+        if shared or not launcher:
+            found[labels.REPLICA_INDEX] = str(0 if launcher else index + bool(shared))
+        return found
+
+    def selector_labels(self, view: TrainingView) -> dict[str, str]:
+        """What all pods of the job have in common."""
+        operator = "mpi-operator" if _is_v2(view) else self.operator
+        return {labels.OPERATOR_NAME: operator, labels.JOB_NAME: view.name}
+
+    def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
+        """The launcher; ``v2beta1`` uses the label for the role's name."""
+        return role.name == "Launcher" and not _is_v2(view)
+
+    def restart_policy(self, view: TrainingView, role: Role) -> str:
+        """In ``v2beta1`` a launcher restarts unless told otherwise."""
+        given = (_spec(view).mpi_replica_specs or {}).get(role.name)
+        if _is_v2(view) and role.name == "Launcher" and not (given and given.restart_policy):
+            return ON_FAILURE
+        return super().restart_policy(view, role)
+
+    def is_retried(self, view: TrainingView, role: Role, pod: PodView) -> bool:
+        """In ``v2beta1`` a failed launcher is made anew whatever its policy, and workers are left as they ended."""
+        return role.name == "Launcher" if _is_v2(view) else super().is_retried(view, role, pod)
+
+    def over_limit(self, view: TrainingView, restarts: int, in_place: int) -> bool:
+        """In ``v2beta1`` as a batch Job counts: so many new tries are allowed."""
+        if not _is_v2(view):
+            return super().over_limit(view, restarts, in_place)
+        limit = view.run.backoff_limit
+        return restarts + in_place > (_LAUNCHER_BACKOFF_LIMIT if limit is None else limit)
+
+    def gang_size(self, view: TrainingView) -> int:
+        """A launcher that waits for its workers cannot be a member of their gang."""
+        size = super().gang_size(view)
+        waits = _spec(view).launcher_creation_policy == WAIT_FOR_WORKERS
+        return size - 1 if waits and view.scheduling.min_available is None else size
+
+    def may_start(self, view: TrainingView, role: Role, tallies: Tallies) -> bool:
+        """The launcher waits for ready workers where the job says so."""
+        workers = tallies.get("Worker")
+        if role.name != "Launcher" or workers is None or _spec(view).launcher_creation_policy != WAIT_FOR_WORKERS:
+            return True
+        return sum(_is_ready(pod) for pod in workers.pods.values()) >= workers.replicas
+
+    def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
+        """Host name, keys, hosts file, and the variables of the MPI in use."""
+        spec, container = pod.spec, self._main(view, pod)
+        spec.hostname = spec.hostname or pod.metadata.name
+        spec.subdomain = spec.subdomain or view.name
+        dns = spec.dns_config = spec.dns_config or PodDNSConfig()
+        dns.searches = [*(dns.searches or ()), f"{view.name}.{view.namespace}.svc.cluster.local"]
+        _mount(view, pod, container)
+        if role.name == "Worker":
+            if not container.command and not container.args:
+                container.command = ["/usr/sbin/sshd", "-De"]
+            append_env([container], [("K_MPI_JOB_ROLE", "worker")])
+        else:
+            append_env([container], self._launcher_environment(view))
+
+    def resources(self, view: TrainingView, pods: Sequence[PodView]) -> Iterable[Resource]:
+        """Headless Service, hosts files, and keys that are made once."""
+        yield Resource(
+            SERVICES,
+            Service(
+                metadata=self._meta(view, view.name),
+                spec=ServiceSpec(
+                    cluster_ip="None",
+                    selector=self.selector_labels(view),
+                    publish_not_ready_addresses=_spec(view).run_launcher_as_worker or None,
+                ),
+            ),
+            warning="FailedCreateService",
+        )
+        data = {"hostfile": self.hostfile(view), "discover_hosts.sh": self.discover_hosts(view, pods)}
+        yield Resource(
+            CONFIG_MAPS, ConfigMap(metadata=self._meta(view, f"{view.name}-config"), data=data), warning="MPIJobFailed"
+        )
+        yield Resource(
+            SECRETS,
+            Secret(metadata=self._meta(view, f"{view.name}-ssh"), type="kubernetes.io/ssh-auth"),
+            warning="MPIJobFailed",
+            first_data=new_keys,
+        )
+
+    def hostfile(self, view: TrainingView) -> str:
+        """One line per host, with its slots."""
+        slots = _slots(view)
+        form = "{host} slots={slots}\n" if _implementation(view) == "OpenMPI" else "{host}:{slots}\n"
+        return "".join(form.format(host=host, slots=slots) for host in self._hosts(view))
+
+    def discover_hosts(self, view: TrainingView, pods: Sequence[PodView]) -> str:
+        """Script that prints the hosts whose pods run; elastic Horovod asks it again and again."""
+        running = {pod.name for pod in pods if pod.phase == "Running" and not pod.deleting}
+        suffix = "" if _is_v2(view) else f":{_slots(view)}"
+        hosts = [host for host in self._hosts(view) if host.partition(".")[0] in running]
+        return "#!/bin/sh\n" + "".join(f"echo {host}{suffix}\n" for host in hosts)
+
+    def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
+        """The launcher decides; in ``v1`` a failed worker fails the job as well."""
+        told = Judgement()
+        launcher, workers = tallies.get("Launcher", Tally(1)), tallies.get("Worker", Tally(0))
+        if launcher.expected <= 0:
+            told.succeeded = _sentence(view, "is successfully completed.", "successfully completed.")
+            return told
+        if launcher.active and (not _is_v2(view) or workers.active >= workers.replicas):
+            told.running = _sentence(view, "is running.", "is running.")
+        if _is_v2(view):
+            evicted = sum(pod.crashed and pod.pod.status.reason == "Evicted" for pod in workers.pods.values())
+            if evicted:
+                told.failed = f"{evicted}/{workers.replicas} workers are evicted"
+            return told
+        for role in view.roles:
+            tally = tallies[role.name]
+            if tally.crashed and role.restart_policy != EXIT_CODE:
+                told.failed = because(view, "failed", tally.crashed, role)
+                break
+            if tally.failed > tally.crashed:
+                told.restarting = because(view, "restarting", tally.failed, role)
+        return told
+
+    def created(self, view: TrainingView) -> str:
+        """Each version has words of its own."""
+        return _sentence(view, "is created.", "is created.")
+
+    def _hosts(self, view: TrainingView) -> Iterator[str]:
+        suffix = f".{view.name}.{view.namespace}.svc"
+        worker = view.role("Worker")
+        if self._launcher_works(view):
+            yield f"{view.name}-launcher{suffix}"
+        for index in range(worker.replicas if worker is not None else 0):
+            yield f"{view.name}-worker-{index}{suffix}"
+
+    def _launcher_works(self, view: TrainingView) -> bool:
+        """Whether processes run beside the launcher: asked for, or, in ``v1``, a launcher that has GPUs."""
+        if _is_v2(view):
+            return bool(_spec(view).run_launcher_as_worker)
+        launcher = view.role("Launcher")
+        containers = (launcher.template.spec.containers or []) if launcher is not None else []
+        names = [name for each in containers for name in each.resources.limits or {}]
+        return any(name.endswith(".com/gpu") or "gpu" in name for name in names)
+
+    def _launcher_environment(self, view: TrainingView) -> Iterator[tuple[str, str]]:
+        slots, hostfile = str(_slots(view)), f"{CONFIG_PATH}/hostfile"
+        yield "K_MPI_JOB_ROLE", "launcher"
+        match _implementation(view):
+            case "Intel":
+                yield "I_MPI_HYDRA_HOST_FILE", hostfile
+                yield "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", _SSH_ARGUMENTS
+                yield "I_MPI_PERHOST", slots
+            case "MPICH":
+                yield "HYDRA_HOST_FILE", hostfile
+                yield "HYDRA_LAUNCH_EXTRA_ARGS", _SSH_ARGUMENTS
+            case _:
+                yield "OMPI_MCA_orte_keep_fqdn_hostnames", "true"
+                yield "OMPI_MCA_orte_default_hostfile", hostfile
+                yield "OMPI_MCA_plm_rsh_args", _SSH_ARGUMENTS
+                yield "OMPI_MCA_orte_set_default_slots", slots
+        if not self._launcher_works(view):
+            # The launcher itself must not see cards that its node happens to have.
+            yield "NVIDIA_VISIBLE_DEVICES", ""
+            yield "NVIDIA_DRIVER_CAPABILITIES", ""
+
+    def _main(self, view: TrainingView, pod: Pod) -> Container:
+        containers, name = pod.spec.containers or [Container(name="main")], _spec(view).main_container
+        return next((each for each in containers if each.name == name), containers[0])
+
+    def _meta(self, view: TrainingView, name: str) -> ObjectMeta:
+        return ObjectMeta(
+            name=name,
+            namespace=view.namespace,
+            labels={"app": view.name},
+            owner_references=[owned_by(MPI_JOBS, view.job)],
+        )
+
+
+def _mount(view: TrainingView, pod: Pod, container: Container) -> None:
+    path = _spec(view).ssh_auth_mount_path or ROOT_SSH
+    keys = [KeyToPath(key=key, path=file) for key, file in _SSH_FILES]
+    secret = SecretVolumeSource(secret_name=f"{view.name}-ssh", items=keys)
+    if path == ROOT_SSH:
+        secret.default_mode = 0o600
+    config = ConfigMapVolumeSource(
+        name=f"{view.name}-config",
+        items=[
+            KeyToPath(key="hostfile", path="hostfile", mode=0o444),
+            KeyToPath(key="discover_hosts.sh", path="discover_hosts.sh", mode=0o555),
+        ],
+    )
+    pod.spec.volumes = [
+        *(pod.spec.volumes or ()),
+        Volume(name="ssh-auth", secret=secret),
+        Volume(name="mpi-job-config", config_map=config),
+    ]
+    container.volume_mounts = [
+        *(container.volume_mounts or ()),
+        VolumeMount(name="ssh-auth", mount_path=path),
+        VolumeMount(name="mpi-job-config", mount_path=CONFIG_PATH),
+    ]
+
+
+def _is_ready(pod: PodView) -> bool:
+    conditions = pod.pod.status.conditions or ()
+    return pod.phase == "Running" and any(each.type == "Ready" and each.status == "True" for each in conditions)
+
+
+def _is_v2(view: TrainingView) -> bool:
+    return version_of(view.job) == V2BETA1
+
+
+def _sentence(view: TrainingView, v1: str, v2: str) -> str:
+    return f"MPIJob {view.namespace}/{view.name} {v2}" if _is_v2(view) else f"MPIJob {view.name} {v1}"
+
+
+def _slots(view: TrainingView) -> int:
+    slots = _spec(view).slots_per_worker
+    return 1 if slots is None else slots
+
+
+def _implementation(view: TrainingView) -> str:
+    return _spec(view).mpi_implementation or "OpenMPI"
+
+
+def _spec(view: TrainingView) -> MPIJobSpec:
+    spec = view.job.spec
+    assert isinstance(spec, MPIJobSpec)
+    return spec

@@ -1,0 +1,111 @@
+"""A training job as its controller reads it: defaults filled in, the run policy in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from unisono.api.core import Container, PodTemplateSpec
+from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
+from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
+from unisono.controllers import keys
+from unisono.controllers.training.kubeflow.labels import RESTARTS
+
+DEFAULT_QUEUE = "default"
+DEFAULT_SCHEDULER = "volcano"
+
+CREATED, RUNNING, RESTARTING = "Created", "Running", "Restarting"
+SUSPENDED, SUCCEEDED, FAILED = "Suspended", "Succeeded", "Failed"
+
+NEVER, ON_FAILURE, ALWAYS, EXIT_CODE = "Never", "OnFailure", "Always", "ExitCode"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The pods of one replica type."""
+
+    name: str
+    replicas: int
+    restart_policy: str
+    template: PodTemplateSpec
+
+    @property
+    def lower(self) -> str:
+        """The name as labels and pod names have it."""
+        return self.name.lower()
+
+
+class TrainingView:
+    """One job; cheap to make, never changes the job."""
+
+    def __init__(self, job: AnyTrainingJob) -> None:
+        self.job, self.facts = job, TRAINING[type(job)]
+        self.status: TrainingStatus = job.status
+        self.kind = type(job).__name__
+        meta = job.metadata
+        self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
+
+    @cached_property
+    def run(self) -> RunPolicy:
+        """The run policy in force."""
+        return run_policy(self.job.spec)
+
+    @cached_property
+    def roles(self) -> list[Role]:
+        """Roles in the order in which they are looked at."""
+        return [
+            Role(name, spec.replicas or 0, spec.restart_policy or NEVER, spec.template)
+            for name, spec in replica_specs(self.job).items()
+        ]
+
+    def role(self, name: str) -> Role | None:
+        """The role of that name."""
+        return next((role for role in self.roles if role.name == name), None)
+
+    @property
+    def total(self) -> int:
+        """Pods of all roles."""
+        return sum(role.replicas for role in self.roles)
+
+    @property
+    def scheduling(self) -> SchedulingPolicy:
+        """The scheduling policy; an empty one when there is none."""
+        return self.run.scheduling_policy or SchedulingPolicy()
+
+    @property
+    def queue(self) -> str:
+        """Where the gang waits: as the policy says, else an annotation of the job."""
+        return self.scheduling.queue or (self.job.metadata.annotations or {}).get(keys.POD_QUEUE) or DEFAULT_QUEUE
+
+    @property
+    def restarts(self) -> int:
+        """How often failed pods were made anew."""
+        text = (self.job.metadata.annotations or {}).get(RESTARTS, "")
+        return int(text) if text.isdecimal() else 0
+
+    def container(self, role: Role) -> Container | None:
+        """The container of a role that does the work."""
+        return main_container(role.template.spec, self.facts.container)
+
+    def port(self, role: Role | None) -> int:
+        """The port at which pods of the role are reached."""
+        container = self.container(role) if role is not None else None
+        for port in (container.ports or ()) if container is not None else ():
+            if port.name == self.facts.port_name:
+                return port.container_port
+        return self.facts.port
+
+    def holds(self, type: str) -> bool:
+        """Whether the condition is true."""
+        return has(self.status.conditions, type)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job is over for good."""
+        return self.holds(SUCCEEDED) or self.holds(FAILED)
+
+
+def has(conditions: Iterable[TrainingCondition] | None, type: str) -> bool:
+    """Whether the condition of that type is true."""
+    return any(each.type == type and each.status == "True" for each in conditions or ())

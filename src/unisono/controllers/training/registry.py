@@ -1,0 +1,33 @@
+"""The controllers of training frameworks, each of which can be left to the framework's own operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.training.execute import Offload
+from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, KubeflowController
+from unisono.errors import ConfigError
+from unisono.kube.controller import Controller
+
+
+def training_controllers(
+    recorder: Recorder, offload: Offload = asyncio.to_thread, foreign_kinds: Collection[str] = ()
+) -> list[Controller]:
+    """One controller per kind.
+
+    Args:
+        recorder: records events.
+        offload: runs what computes for long away from the event loop.
+        foreign_kinds: kinds, such as ``PyTorchJob``, that an operator of their own runs: they get no controller here.
+
+    Raises:
+        ConfigError: a foreign kind is none that could be run here.
+
+    """
+    made = {each.kind.kind: KubeflowController(each(), recorder, offload) for each in FRAMEWORKS}
+    unknown = sorted(set(foreign_kinds) - made.keys())
+    if unknown:
+        raise ConfigError(f"unknown kind {', '.join(unknown)}: the kinds to choose from are {', '.join(sorted(made))}")
+    return [controller for kind, controller in made.items() if kind not in foreign_kinds]
