@@ -60,6 +60,7 @@ class TrainingWorld:
         self._running: asyncio.Task[None] | None = None
         self.kind: Kind[Any] | None = None
         self.name = ""
+        self.namespace = "ns"
 
     async def __aenter__(self) -> TrainingWorld:
         await self.start()
@@ -111,13 +112,13 @@ class TrainingWorld:
 
     async def change(self, **spec: Any) -> None:
         assert self.kind is not None
-        await self.client.patch(self.kind, self.name, {"spec": spec}, namespace="ns")
+        await self.client.patch(self.kind, self.name, {"spec": spec}, namespace=self.namespace)
         await self.settle()
 
     # --- scheduler --------------------------------------------------------------------------------------------
 
     def group(self, name: str = "") -> PodGroup | None:
-        return self.client.find(POD_GROUPS, f"ns/{name or self.name}")
+        return self.client.find(POD_GROUPS, f"{self.namespace}/{name or self.name}")
 
     async def admit(self, name: str = "", phase: str = "Inqueue") -> None:
         group = self.group(name)
@@ -138,7 +139,7 @@ class TrainingWorld:
         return [service.metadata.name for service in self.client.objects(SERVICES)]
 
     def find_pod(self, name: str) -> Pod:
-        pod = self.client.find(PODS, f"ns/{name}")
+        pod = self.client.find(PODS, f"{self.namespace}/{name}")
         assert pod is not None, f"{name} not among {self.names()}"
         return pod
 
@@ -181,7 +182,7 @@ class TrainingWorld:
 
     async def evict(self, name: str) -> None:
         """Somebody takes a running pod's place away: it ends within its grace period."""
-        await self.client.delete(PODS, name, "ns")
+        await self.client.delete(PODS, name, self.namespace)
         await self.settle()
 
     async def finish_deletions(self) -> None:
@@ -196,7 +197,7 @@ class TrainingWorld:
     @property
     def job(self) -> Any:
         assert self.kind is not None
-        found: Object | None = self.client.find(self.kind, f"ns/{self.name}")
+        found: Object | None = self.client.find(self.kind, f"{self.namespace}/{self.name}")
         assert found is not None
         return found
 
