@@ -67,4 +67,5 @@ def _affinity_terms(pod: Pod) -> Iterator[PodAffinityTerm]:
             continue
         yield from side.required_during_scheduling_ignored_during_execution or ()
         for weighted in side.preferred_during_scheduling_ignored_during_execution or ():
-            yield weighted.pod_affinity_term
+            if weighted.pod_affinity_term is not None:
+                yield weighted.pod_affinity_term
