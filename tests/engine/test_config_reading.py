@@ -28,6 +28,7 @@ configurations:
 - name: allocate
 metrics:
   type: prometheus
+  address: http://prometheus:9090
   tls.insecureSkipVerify: "true"
 """
 
@@ -41,7 +42,11 @@ def test_every_section_is_read() -> None:
     assert binpack.arguments["binpack.resources.nvidia.com/gpu"] == 2
     assert config.arguments_of("allocate") == {"predicateErrorCacheEnable": "false"}
     assert config.arguments_of("backfill") == {}
-    assert config.metrics == {"type": "prometheus", "tls.insecureSkipVerify": "true"}
+    assert config.metrics == {
+        "type": "prometheus",
+        "address": "http://prometheus:9090",
+        "tls.insecureSkipVerify": "true",
+    }
 
 
 def test_default_is_that_of_the_helm_chart() -> None:
@@ -120,7 +125,7 @@ ERRORS = {
     "no name": ("actions: allocate\ntiers:\n- plugins:\n  - enableJobOrder: true\n", 4, "has no name"),
     "plug-in": (plugin("  - name: binpak\n"), 5, "unknown plug-in binpak; did you mean binpack?"),
     "strange plug-in": (plugin("  - name: zzzzzz\n"), 5, "unknown plug-in zzzzzz"),
-    "plug-in of later": (plugin("  - name: rescheduling\n"), 5, "rescheduling is not available in this version"),
+    "mistyped plug-in": (plugin("  - name: reschedulling\n"), 5, "did you mean rescheduling?"),
     "plug-in twice": (plugin("- plugins:\n  - name: gang\n"), 6, "listed twice (also on line 4)"),
     "flag": (
         plugin("    enableJobOrdr: true\n"),
@@ -167,6 +172,21 @@ ERRORS = {
         "actions: allocate\nmetrics:\n  adress: x\n",
         3,
         "unknown key adress in metrics; did you mean address?",
+    ),
+    "metrics type": (
+        "actions: allocate\nmetrics:\n  address: http://x\n  type: prometheus_adapt\n",
+        4,
+        "type of metrics must be one of prometheus, prometheus_adaptor, elasticsearch, not prometheus_adapt",
+    ),
+    "metrics without an address": (
+        "actions: allocate\nmetrics:\n  type: prometheus\n",
+        3,
+        "address of metrics must be a URL such as http://prometheus.monitoring:9090",
+    ),
+    "metrics interval": (
+        "actions: allocate\nmetrics:\n  type: prometheus\n  address: http://x\n  interval: often\n",
+        5,
+        "interval of metrics must be a duration above 0 such as 30s",
     ),
     "a key that is a list": ("actions: allocate\n? [a, b]\n: c\n", 2, "not a plain name"),
 }

@@ -1,6 +1,6 @@
 """Names that a Volcano configuration may use, and what this version knows about them.
 
-Which actions and plug-ins exist is decided by their registries alone; the lists here only tell a name that Volcano (or
+Which actions and plug-ins exist is decided by their registries alone; the list here only tells a name that Volcano (or
 a later version) knows from a typing mistake.
 """
 
@@ -10,39 +10,6 @@ from unisono.engine.config_arguments import Argument
 
 KNOWN_ACTIONS = frozenset(
     ["enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle"]
-)
-
-KNOWN_PLUGINS = frozenset(
-    [
-        "priority",
-        "gang",
-        "conformance",
-        "drf",
-        "proportion",
-        "capacity",
-        "overcommit",
-        "sla",
-        "tdm",
-        "pdb",
-        "cdp",
-        "resourcequota",
-        "nodegroup",
-        "extender",
-        "task-topology",
-        "predicates",
-        "nodeorder",
-        "binpack",
-        "resource-strategy-fit",
-        "deviceshare",
-        "numa-aware",
-        "network-topology-aware",
-        "usage",
-        "rescheduling",
-        "gpu-aware",
-        "fragmentation",
-        "reservation",
-        "eviction-guard",
-    ]
 )
 
 _CACHE = Argument("predicateErrorCacheEnable", "bool", True, "keep filter failures per role", effective=False)

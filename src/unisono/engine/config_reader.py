@@ -7,10 +7,10 @@ from typing import Any
 from unisono.engine.config import PluginConfig, SchedulerConfig
 from unisono.engine.config_arguments import read_arguments
 from unisono.engine.config_flags import FLAG_KEYS, Flags
+from unisono.engine.config_metrics import metrics_source
 from unisono.engine.config_names import (
     ACTION_ARGUMENTS,
     KNOWN_ACTIONS,
-    KNOWN_PLUGINS,
     METRICS_KEYS,
     PLUGINS_SECTION,
 )
@@ -105,10 +105,8 @@ class _Reader:
             found = find(name)
         except ConfigError as error:
             value.fail(str(error))
-        if found is None and name in KNOWN_PLUGINS:
-            value.fail(f"plug-in {name} is not available in this version; remove it from the tier")
         if found is None:
-            value.fail(f"unknown plug-in {name}{suggestion(name, KNOWN_PLUGINS | set(plugin_names()))}")
+            value.fail(f"unknown plug-in {name}{suggestion(name, plugin_names())}")
         return name
 
     def read_configurations(self, value: Value) -> None:
@@ -135,6 +133,11 @@ class _Reader:
             if key not in METRICS_KEYS:
                 at.fail(f"unknown key {key} in metrics{suggestion(key, METRICS_KEYS)}")
             self.metrics[key] = str(getattr(entry.node, "value", ""))
+        try:
+            metrics_source(self.metrics)
+        except ConfigError as error:
+            by_key = {key: entry for key, _, entry in value.items()}
+            by_key.get(error.key, value).fail(str(error))
 
 
 def _plugin_arguments(name: str) -> Any:

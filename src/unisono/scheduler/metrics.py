@@ -120,6 +120,16 @@ class Metrics:
         self.writes_done, self.writes_conflict, self.writes_failed = (
             writes.labels(outcome) for outcome in ("done", "conflict", "failed")
         )
+        collections = Counter(
+            "unisono_scheduler_usage_collections",
+            "Questions to the source of node load.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.usage_done, self.usage_failed = (collections.labels(outcome) for outcome in ("done", "failed"))
+        self.usage_nodes = Gauge(
+            "unisono_scheduler_usage_nodes", "Nodes whose load the source has told lately.", registry=registry
+        )
         self.binds_in_flight = Gauge("unisono_scheduler_binds_in_flight", "Binds on their way.", registry=registry)
         self._jobs: set[str] = set()
         self._scalars: dict[str, set[str]] = {}

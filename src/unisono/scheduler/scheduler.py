@@ -39,6 +39,7 @@ from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.reports import Reports
 from unisono.scheduler.settings import ConfigSource, FixedConfig
+from unisono.scheduler.usage.collector import UsageCollector
 
 _log = structlog.get_logger(__name__)
 
@@ -143,6 +144,7 @@ class Scheduler:
         self._evictor = Evictor(client, self.events, self.metrics, clock, feed=self.feed)
         self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock)
         self._gangs = PartialGangs(gang_patience)
+        self._usage = UsageCollector(client, self.feed, lambda: self._source.poll().metrics, self.metrics, clock)
         self._reflectors: list[Reflector[Any]] = [
             Reflector(client, kind, self.feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
             for kind in KINDS
@@ -165,6 +167,7 @@ class Scheduler:
                     await reflector.synced.wait()
                 _log.info("scheduler.ready", events=self.feed.events)
                 self.ready.set()
+                group.create_task(self._usage.run())
                 await self._loop()
         finally:
             await self._binder.close()

@@ -1,0 +1,85 @@
+"""Node load from Prometheus, by the series of node_exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from unisono.cluster.usage import NodeUsage
+from unisono.scheduler.usage.source import Names, UsageError, Web, percent
+
+# Averages over ten minutes, as Volcano asks for them; one question for all nodes instead of one for each.
+CPU_QUERY = (
+    "clamp_min(avg_over_time((100 - 100 * avg by (instance, node) "
+    '(rate(node_cpu_seconds_total{mode="idle"}[5m])))[10m:30s]), 0)'
+)
+MEMORY_QUERY = (
+    "100 * avg_over_time((1 - max by (instance, node) (node_memory_MemAvailable_bytes)"
+    " / max by (instance, node) (node_memory_MemTotal_bytes))[10m:30s])"
+)
+
+
+class Prometheus:
+    """Asks a Prometheus server. A series belongs to the node that its label ``node`` or ``instance`` names."""
+
+    def __init__(self, web: Web) -> None:
+        self._web = web
+
+    async def collect(self, names: Names, now: float) -> Mapping[str, NodeUsage]:
+        """Load of nodes for which both cpu and memory are known."""
+        cpu = await self._query(CPU_QUERY, names)
+        memory = await self._query(MEMORY_QUERY, names)
+        return {
+            name: NodeUsage(cpu[name][0], memory[name][0], min(cpu[name][1], memory[name][1], now))
+            for name in cpu.keys() & memory.keys()
+        }
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._web.close()
+
+    async def _query(self, query: str, names: Names) -> dict[str, tuple[float, float]]:
+        """Percent and time by node."""
+        answer = await self._web.ask("GET", "/api/v1/query", params={"query": query})
+        if not isinstance(answer, dict) or answer.get("status") != "success":
+            why = answer.get("error") if isinstance(answer, dict) else None
+            raise UsageError(f"Prometheus at {self._web.address} refuses a query: {why or 'no reason given'}")
+        data = answer.get("data")
+        series = data.get("result") if isinstance(data, dict) else None
+        if not isinstance(series, list):
+            raise UsageError(f"Prometheus at {self._web.address} answers no vector")
+        found: dict[str, tuple[float, float]] = {}
+        strange = ""
+        for one in series:
+            labels, sample = _parts(one)
+            name = node_of(labels, names)
+            value = percent(sample[1]) if name else None
+            time = percent(sample[0])
+            if name and value is not None and time is not None:
+                found[name] = value, time
+            elif not name:
+                strange = labels.get("instance", "")
+        if not found and names:
+            seen = f"such as instance {strange!r}" if strange else "at all; is node_exporter scraped?"
+            hint = " (relabel instance to the node's name)" if strange else ""
+            raise UsageError(f"Prometheus at {self._web.address} has no series of the nodes, {seen}{hint}")
+        return found
+
+
+def node_of(labels: Mapping[str, str], names: Names) -> str:
+    """The node that a series' labels name, with or without a port; empty when it is none of ``names``."""
+    for key in ("node", "instance"):
+        value = labels.get(key, "")
+        if value in names:
+            return value
+        if value.rpartition(":")[0] in names:
+            return value.rpartition(":")[0]
+    return ""
+
+
+def _parts(one: Any) -> tuple[Mapping[str, str], tuple[object, object]]:
+    labels = one.get("metric") if isinstance(one, dict) else None
+    sample = one.get("value") if isinstance(one, dict) else None
+    if not isinstance(labels, dict) or not isinstance(sample, list) or len(sample) != 2:
+        return {}, (None, None)
+    return labels, (sample[0], sample[1])
