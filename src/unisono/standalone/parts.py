@@ -1,45 +1,50 @@
-"""The parts that run as own processes beside an API server: scheduler, controllers, simulated nodes."""
+"""The parts that run as own processes beside an API server: scheduler, controllers, simulated nodes.
+
+Each process imports what it runs and nothing of the others: a component that starts anew must be back soon.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
-from unisono.agent.simulated import SimulatedNodes
-from unisono.agent.simulated_specs import NodeSpec
-from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.kube.client import Client
-from unisono.kube.controller import Manager
-from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.scheduler.scheduler import Scheduler
-from unisono.scheduler.settings import ConfigSource
 from unisono.standalone.component import MakePart, Part
+
+if TYPE_CHECKING:
+    from unisono.agent.simulated_specs import NodeSpec
+    from unisono.scheduler.settings import ConfigSource
 
 
 class _Controllers:
     """All controllers on shared informers."""
 
     def __init__(self, client: Client, scheduler_names: Sequence[str], default_queue: str) -> None:
+        from unisono.controllers.registry import COMPONENT, all_controllers
+        from unisono.kube.controller import Manager
+        from unisono.kube.events import EventRecorder
+
         self._recorder = EventRecorder(client, COMPONENT)
         self._manager = Manager(client)
-        self._names, self._default_queue = scheduler_names, default_queue
+        self._controllers = all_controllers(
+            self._recorder, scheduler_names=scheduler_names, default_queue=default_queue
+        )
         self.ready: asyncio.Event = self._manager.ready
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        controllers = all_controllers(self._recorder, scheduler_names=self._names, default_queue=self._default_queue)
         try:
-            await self._manager.run(controllers)
+            await self._manager.run(self._controllers)
         finally:
             await self._recorder.close()
 
     def streams(self) -> Mapping[str, ReflectorStatistics]:
         """By resource."""
-        found: dict[str, Any] = self._manager.informers.statistics()
+        found: dict[str, ReflectorStatistics] = self._manager.informers.statistics()
         return found
 
 
@@ -47,15 +52,11 @@ def scheduler_part(
     source: ConfigSource, scheduler_names: Sequence[str], default_queue: str, **options: Any
 ) -> MakePart:
     """Schedules the pods of ``scheduler_names``; ``options`` are further ones of ``Scheduler``."""
+    from unisono.scheduler.scheduler import Scheduler
 
     def make(client: Client, registry: CollectorRegistry) -> Part:
         return Scheduler(
-            client,
-            source,
-            registry=registry,
-            scheduler_names=scheduler_names,
-            default_queue=default_queue,
-            **options,
+            client, source, registry=registry, scheduler_names=scheduler_names, default_queue=default_queue, **options
         )
 
     return make
@@ -68,4 +69,6 @@ def controllers_part(scheduler_names: Sequence[str], default_queue: str) -> Make
 
 def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:
     """Registers simulated nodes and plays their pods; ``heartbeat`` is the time in seconds between two renewals."""
+    from unisono.agent.simulated import SimulatedNodes
+
     return lambda client, registry: SimulatedNodes(client, specs, heartbeat=heartbeat)
