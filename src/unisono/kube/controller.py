@@ -132,7 +132,7 @@ class Controller:
     """Base of every controller; subclasses set ``name`` and write ``setup`` and ``reconcile``."""
 
     name: str = "controller"
-    workers: int = 4
+    workers: int = 16
 
     def setup(self, context: Context) -> None:
         """Ask for informers, add indexes, say which changes queue which keys. Called once, before anything
