@@ -1,0 +1,148 @@
+"""``python -m benchmarks.e2e [--kubeconfig FILE] [--shapes 200x8 500x20] [--nodes N] [--restart] [--write]``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.e2e import load, report
+from benchmarks.e2e.processes import Process, Usage, component, usage_of
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import load as read_kubeconfig
+
+
+def main() -> int:
+    """Measure, print, and on wish put the tables into docs/performance.md."""
+    parser = argparse.ArgumentParser(prog="benchmarks.e2e", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, help="an API server with our kinds; without it an embedded one")
+    parser.add_argument("--shapes", nargs="*", default=["200x8", "500x20"], help="JOBSxPODS ...")
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--restart", action="store_true", help="also measure a restart with 5,000 nodes, 50,000 pods")
+    parser.add_argument("--restart-size", nargs=2, type=int, default=(5000, 50_000), metavar=("NODES", "PODS"))
+    parser.add_argument("--patience", type=float, default=600.0, help="seconds after which a shape counts as failed")
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--write", action="store_true", help="put the results into docs/performance.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="unisono-e2e-") as folder:
+        runs, restart = asyncio.run(_measure(options, Path(folder)))
+    title = "embedded" if options.kubeconfig is None else "kube-apiserver"
+    if options.write:
+        report.write(title, runs, restart, options.nodes)
+    if options.output == "json":
+        print(json.dumps({"server": title, "runs": [asdict(run) for run in runs], "restart": restart}, default=str))
+    else:
+        print("\n\n".join(report.tables(runs, restart)))
+    return 0
+
+
+async def _measure(options: Any, folder: Path) -> tuple[list[report.Run], dict[str, float] | None]:
+    async with _server(options.kubeconfig, folder) as kubeconfig:
+        client = HttpClient(read_kubeconfig(kubeconfig))
+        try:
+            if not await load.has_our_kinds(client):
+                raise SystemExit("the server lacks our kinds: unisono crds | kubectl apply --server-side -f -")
+            runs = [
+                await _run(client, kubeconfig, folder, load.parse_shape(shape), options) for shape in options.shapes
+            ]
+            restart = await _restart(client, kubeconfig, folder, options) if options.restart else None
+        finally:
+            await client.close()
+    return runs, restart
+
+
+@asynccontextmanager
+async def _server(kubeconfig: Path | None, folder: Path) -> AsyncIterator[Path]:
+    """The API server that is named, or an embedded one."""
+    if kubeconfig is not None:
+        yield kubeconfig
+        return
+    process = Process("API server", ["benchmarks.e2e.server", str(folder)], folder / "server.log")
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder / "kubeconfig").exists():
+            if time.monotonic() > deadline:
+                raise SystemExit((folder / "server.log").read_text())
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        yield folder / "kubeconfig"
+    finally:
+        process.stop()
+
+
+async def _run(client: HttpClient, kubeconfig: Path, folder: Path, shape: load.Shape, options: Any) -> report.Run:
+    """One shape on fresh components."""
+    parts = [
+        component("controllers", kubeconfig, folder),
+        component("agent", kubeconfig, folder, "--simulate", str(options.nodes)),
+        component("scheduler", kubeconfig, folder),
+    ]
+    namespace = await load.new_namespace(client, "bench-")
+    try:
+        for part in parts:
+            await part.ready()
+        before = {part.name: part.usage() for part in parts} | {"API server": await _server_usage(client)}
+        times = await load.submit(client, namespace, shape, options.patience)
+        # What follows the last start (status of jobs, PodGroups and queues) belongs to the jobs as well.
+        await asyncio.sleep(5)
+        usage = {part.name: part.usage().since(before[part.name]) for part in parts}
+        usage["API server"] = (await _server_usage(client)).since(before["API server"])
+    finally:
+        for part in parts:
+            part.stop()
+        await load.remove(client, namespace)
+    return report.Run(str(shape), shape.total, times, usage)
+
+
+async def _server_usage(client: HttpClient) -> Usage:
+    """Of the API server itself; etcd and Kubernetes' own controllers are not in it."""
+    _, _, body = await client.request("GET", "/metrics", accept="text/plain")
+    return usage_of(body.decode())
+
+
+async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: Any) -> dict[str, float]:
+    """Seconds from the scheduler's start to its first bind, in a cluster that is full of nodes and pods."""
+    nodes, pods = options.restart_size
+    namespace = await load.new_namespace(client, "bench-restart-")
+    await load.furnish(client, namespace, nodes, pods)
+    controllers = component("controllers", kubeconfig, folder)
+    scheduler = None
+    follower = load.Follower(client, namespace, pods + 8)
+    fresh = await load.new_namespace(client, "bench-restart-new-")
+    follower = load.Follower(client, fresh, 8)
+    watching = asyncio.create_task(follower.pods.run())
+    try:
+        await controllers.ready()
+        await follower.pods.synced.wait()
+        await client.create(load.JOBS, load.job("first", fresh, 8))
+        await asyncio.sleep(5)
+        started = time.monotonic()
+        scheduler = component("scheduler", kubeconfig, folder)
+        async with asyncio.timeout(options.patience):
+            await follower.any_bound.wait()
+        usage = scheduler.usage()
+        return {
+            "nodes": nodes,
+            "pods": pods,
+            "seconds": follower.first_bound_at - started,
+            "cpu_seconds": usage.cpu_seconds,
+            "rss_bytes": usage.rss_bytes,
+        }
+    finally:
+        watching.cancel()
+        for part in (controllers, scheduler):
+            if part is not None:
+                part.stop()
+        await load.remove(client, namespace)
+        await load.remove(client, fresh)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,126 @@
+"""The processes that are measured, and what they tell of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_REQUEST = re.compile(r'^rest_client_requests_total\{code="([^"]*)",method="(\w+)",resource="([^"]*)"\} ([\d.e+]+)$')
+_LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
+_PATIENCE = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process cost up to a moment.
+
+    Attributes:
+        cpu_seconds: CPU time.
+        rss_bytes: memory in use.
+        requests: by (method, resource, code).
+        cycles, cycle_seconds: scheduling cycles that ran, and how long they took together.
+
+    """
+
+    cpu_seconds: float
+    rss_bytes: int
+    requests: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    cycles: int = 0
+    cycle_seconds: float = 0.0
+
+    def since(self, before: Usage) -> Usage:
+        """What came to it; memory as it is now."""
+        requests = Counter(self.requests)
+        requests.subtract(before.requests)
+        return Usage(
+            self.cpu_seconds - before.cpu_seconds,
+            self.rss_bytes,
+            +requests,
+            self.cycles - before.cycles,
+            self.cycle_seconds - before.cycle_seconds,
+        )
+
+
+def usage_of(metrics: str) -> Usage:
+    """What the Prometheus text of a process tells."""
+    requests: Counter[tuple[str, str, str]] = Counter()
+    numbers: dict[str, float] = {}
+    for line in metrics.splitlines():
+        if match := _REQUEST.match(line):
+            requests[match[2], match[3], match[1]] += int(float(match[4]))
+        elif line.startswith(("process_", "volcano_e2e_scheduling_latency")) and "{" not in line:
+            name, _, number = line.partition(" ")
+            numbers[name] = float(number)
+    return Usage(
+        numbers.get("process_cpu_seconds_total", 0.0),
+        int(numbers.get("process_resident_memory_bytes", 0)),
+        requests,
+        int(numbers.get("volcano_e2e_scheduling_latency_milliseconds_count", 0)),
+        numbers.get("volcano_e2e_scheduling_latency_milliseconds_sum", 0.0) / 1000,
+    )
+
+
+class Process:
+    """One process of the measurement; ``url`` is where its probes and metrics are, empty for none."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log: Path, url: str = "") -> None:
+        self.name, self.url = name, url
+        with log.open("ab") as stream:
+            self._child = subprocess.Popen([sys.executable, "-m", *arguments], stdout=stream, stderr=stream)
+
+    def usage(self) -> Usage:
+        """What it cost so far."""
+        return usage_of(self._get("/metrics"))
+
+    async def ready(self) -> None:
+        """Wait until the component does its work.
+
+        Raises:
+            RuntimeError: it ended, or needs too long.
+
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            if self._child.poll() is not None:
+                raise RuntimeError(f"{self.name} ended with {self._child.returncode}")
+            text = await asyncio.to_thread(self._get, "/readyz")
+            if text == "ok" and _LEADS.search(self._get("/metrics")):
+                return
+            await asyncio.sleep(0.1)
+        raise RuntimeError(f"{self.name} is not ready after {_PATIENCE:.0f} s")
+
+    def stop(self) -> None:
+        """End it; a process that does not listen is killed."""
+        self._child.terminate()
+        try:
+            self._child.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    def _get(self, path: str) -> str:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+                text: str = answer.read().decode()
+                return text
+        except (urllib.error.URLError, OSError):
+            return ""
+
+
+def component(name: str, kubeconfig: Path, folder: Path, *arguments: str) -> Process:
+    """``unisono NAME`` against the cluster of ``kubeconfig``."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    words = ["unisono", name, "--kubeconfig", str(kubeconfig), "--listen", listen, "--no-leader-elect", *arguments]
+    return Process(name, [*words, "--log-level", "warning"], folder / f"{name}.log", f"http://{listen}")
