@@ -42,7 +42,8 @@ tiers:
 
 VOLCANOS = """
 binpack capacity cdp conformance deviceshare drf extender gang network-topology-aware nodegroup nodeorder numa-aware
-overcommit pdb predicates priority proportion rescheduling resource-strategy-fit resourcequota sla task-topology tdm usage
+overcommit pdb predicates priority proportion rescheduling resource-strategy-fit resourcequota sla task-topology tdm
+usage
 """
 
 
