@@ -133,7 +133,10 @@ class ScriptedService:
         if self.failure is not None:
             raise self.failure
 
-    async def get(self, kind: Kind[Any], namespace: str | None, name: str) -> bytes:
+    def follow_kinds(self, follower: Any) -> None:
+        follower(())
+
+    async def get(self, kind: Kind[Any], namespace: str | None, name: str, subresource: str = "") -> bytes:
         await self._called("get", kind.api_version, kind.plural, namespace, name)
         found = self.objects.get((kind.plural, namespace, name))
         if found is None:

@@ -10,6 +10,7 @@ from unisono.apiserver.admission import Admission
 from unisono.apiserver.bootstrap import bootstrap
 from unisono.apiserver.context import random_suffix, random_uid
 from unisono.apiserver.housekeeping.accounts import DefaultAccounts
+from unisono.apiserver.housekeeping.definitions import DefinitionController
 from unisono.apiserver.housekeeping.expiry import EventExpiry
 from unisono.apiserver.housekeeping.gc import GarbageCollector
 from unisono.apiserver.housekeeping.namespaces import NamespaceController
@@ -29,6 +30,7 @@ class Backend:
         self.service, self.store = service, service.store
         self._collector = GarbageCollector(service.context, clock=clock)
         self._namespaces = NamespaceController(service.context, clock=clock)
+        self._definitions = DefinitionController(service.context, clock=clock)
         self._expiry = EventExpiry(service.context, clock=clock)
         self._accounts = DefaultAccounts(service.context, clock=clock)
         self._roles = RoleAggregation(service.context, clock=clock)
@@ -68,13 +70,14 @@ class Backend:
     @property
     def idle(self) -> bool:
         """Housekeeping has nothing to do, and every queued write is visible."""
-        keepers = (self._collector, self._namespaces, self._accounts, self._roles)
+        keepers = (self._collector, self._namespaces, self._definitions, self._accounts, self._roles)
         return all(keeper.idle for keeper in keepers) and not self.store.statistics()["pending"]
 
     async def close(self) -> None:
         """End housekeeping and watches, finish queued writes, close the file."""
         await self._collector.stop()
         await self._namespaces.stop()
+        await self._definitions.stop()
         await self._accounts.stop()
         await self._roles.stop()
         await self._expiry.stop()
@@ -83,6 +86,7 @@ class Backend:
     def _start(self) -> None:
         self._collector.start()
         self._namespaces.start()
+        self._definitions.start()
         self._accounts.start()
         self._roles.start()
         self._expiry.start()

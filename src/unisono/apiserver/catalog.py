@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.api.kind import Kind
+from unisono.apiserver.custom.definition import version_rank
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
@@ -54,6 +55,7 @@ class Catalog:
     def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
         self._groups: dict[str, list[str]] = {}
+        self._custom: dict[tuple[str, str, str], Served] = {}
         for kind in sorted(kinds, key=lambda kind: _group_rank(kind.group)):
             self.add(kind)
 
@@ -66,17 +68,35 @@ class Catalog:
             seen = kind if version == kind.version else replace(kind, version=version)
             self._served[kind.group, version, kind.plural] = Served(seen, _subresources(seen), verbs)
 
+    def set_custom(self, kinds: Iterable[Kind[Any]]) -> None:
+        """Serve these user-defined kinds, each under its own version, and none of those before."""
+        before, self._custom = self._custom, {}
+        for kind in kinds:
+            key = kind.group, kind.version, kind.plural
+            seen = before.get(key)
+            if key not in self._served:
+                self._custom[key] = seen if seen and seen.kind is kind else Served(kind, _subresources(kind))
+
     def find(self, group: str, version: str, plural: str) -> Served | None:
         """The kind behind a resource URL."""
-        return self._served.get((group, version, plural))
+        key = group, version, plural
+        return self._served.get(key) or self._custom.get(key)
 
     def groups(self) -> list[tuple[str, list[str]]]:
         """Groups with their versions, preferred version first; core has the name ``""`` and comes first."""
-        return [(group, list(versions)) for group, versions in self._groups.items()]
+        found = {group: list(versions) for group, versions in self._groups.items()}
+        names = sorted({key[:2] for key in self._custom}, key=lambda name: (name[0], version_rank(name[1])))
+        for group, version in names:
+            versions = found.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
+        return list(found.items())
 
     def resources(self, group: str, version: str) -> list[Served]:
         """The kinds of one group and version."""
-        return [served for key, served in self._served.items() if key[:2] == (group, version)]
+        asked = group, version
+        every = (*self._served.items(), *self._custom.items())
+        return [served for key, served in every if key[:2] == asked]
 
 
 def _group_rank(group: str) -> tuple[int, str]:
@@ -96,6 +116,8 @@ def _subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
         ]
     if kind.group == "" and kind.plural == "serviceaccounts":
         found.append(Subresource("token", "authentication.k8s.io", "v1", "TokenRequest", ("create",)))
+    if kind.scale is not None:
+        found.append(Subresource("scale", "autoscaling", "v1", "Scale", STATUS_VERBS))
     if kind.status_subresource:
         found.append(Subresource("status", kind.group, kind.version, kind.kind, STATUS_VERBS))
     return tuple(found)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from unisono.api.base import Object
-from unisono.api.decode import decode, encode
+from unisono.api.decode import Decoded, decode, encode
 from unisono.api.kind import Kind
+from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
+from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
 
@@ -25,6 +27,8 @@ def _decoder(struct: type[Object]) -> msgspec.json.Decoder[Any]:
 
 def read(kind: Kind[T], data: bytes) -> T:
     """The struct of stored bytes."""
+    if isinstance(kind, CustomKind):
+        return cast("T", kind.read(data))
     obj: T = _decoder(kind.struct).decode(data)
     return obj
 
@@ -32,12 +36,17 @@ def read(kind: Kind[T], data: bytes) -> T:
 def write(obj: Object, revision: int) -> bytes:
     """Stored bytes of ``obj`` under ``revision``; sets ``metadata.resourceVersion``."""
     obj.metadata.resource_version = str(revision)
-    return encode(obj)
+    return render(obj)
 
 
 def render(obj: Object) -> bytes:
     """The bytes of an object that is answered but not stored."""
-    return encode(obj)
+    return stored_bytes(obj) if isinstance(obj, CustomObject) else encode(obj)
+
+
+def decode_body(kind: Kind[T], body: dict[str, Any]) -> Decoded[T]:
+    """Decode a JSON object as ``kind``, built in or user-defined; see ``api.decode.decode``."""
+    return cast("Decoded[T]", kind.decode(body)) if isinstance(kind, CustomKind) else decode(kind, body)
 
 
 def accept(
@@ -58,7 +67,7 @@ def accept(
 
     """
     _check_type(kind, body)
-    decoded = decode(stored, body)
+    decoded = decode_body(stored, body)
     if decoded.unknown_fields and options.field_validation == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in decoded.unknown_fields)
         raise bad_request(
@@ -93,7 +102,7 @@ def accept_configuration(
     metadata = body.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    decoded = decode(stored, body)
+    decoded = decode_body(stored, body)
     if decoded.unknown_fields:
         # Applying a field means owning it, so that unknown ones cannot be dropped, however lenient the client is.
         listed = ", ".join(f".{path}: field not declared in schema" for path in decoded.unknown_fields)
@@ -120,6 +129,8 @@ def _check_type(kind: Kind[Any], body: dict[str, Any]) -> None:
 
 def as_version(data: bytes, stored: Kind[Any], asked: Kind[Any]) -> bytes:
     """Stored bytes as the version that was asked for shows them; the fields of all versions of a kind are equal."""
+    if isinstance(stored, CustomKind):
+        return stored.view(data)
     if asked.version == stored.version:
         return data
     # The encoder writes apiVersion first, so the first occurrence is the object's own.

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
@@ -15,6 +15,8 @@ from unisono.api.kinds import ALL_KINDS
 from unisono.api.times import rfc3339
 from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
+from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.registry import Registry
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
@@ -43,6 +45,7 @@ class Context:
         new_uid: gives uids; new_suffix: gives the random part of generated names.
         kinds: served kinds by ``Kind.resource``, under their stored version.
         quotas: keeps what quotas say is used.
+        custom: definitions of the user-defined ones.
 
     """
 
@@ -52,9 +55,11 @@ class Context:
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     kinds: dict[str, Kind[Any]] = field(default_factory=lambda: {kind.resource: kind for kind in ALL_KINDS})
+    custom: Registry = field(init=False)
     quotas: QuotaLedger = field(init=False)
 
     def __post_init__(self) -> None:
+        self.custom = Registry(self.store, self.kinds)
         self.quotas = QuotaLedger(self.store, self.kinds)
 
     def now(self) -> str:
@@ -62,13 +67,15 @@ class Context:
         return rfc3339(self.clock())
 
     def stored_kind(self, kind: Kind[T]) -> Kind[T]:
-        """The kind under its stored version.
+        """The kind under its stored version; a user-defined one as its definition is now, in the version asked for.
 
         Raises:
             NotFound: the server does not serve the kind.
 
         """
-        found = self.kinds.get(kind.resource)
+        found: Kind[Any] | None = self.kinds.get(kind.resource)
+        if isinstance(found, CustomKind):
+            found = cast("Kind[Any] | None", self.custom.current(kind))
         if found is None:
             raise NotFound("the server could not find the requested resource")
         return found

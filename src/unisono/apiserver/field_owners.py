@@ -10,8 +10,8 @@ from typing import Any
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.api.schema import schema_of
 from unisono.apiserver import codec, ownership
+from unisono.apiserver.custom.kinds import schema_for
 from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.ownership.paths import Path
 from unisono.apiserver.ownership.record import Ignored
@@ -25,7 +25,7 @@ _ALWAYS_IN_PODS: dict[str, dict[str, Any]] = {**_ALWAYS, "spec": {"containers": 
 
 def schema(kind: Kind[Any]) -> dict[str, Any]:
     """How the fields of a kind merge."""
-    return schema_of(kind)
+    return schema_for(kind)
 
 
 def empty(kind: Kind[Any]) -> dict[str, Any]:

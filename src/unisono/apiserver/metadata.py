@@ -7,6 +7,8 @@ from typing import Any
 from unisono.api import field_error
 from unisono.api.base import Object
 from unisono.api.kind import Kind
+from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.failures import MODIFIED, bad_request, conflict, invalid
 
 _GENERATE_BASE = 58
@@ -19,7 +21,7 @@ _BUILT_IN_WITH_GENERATION = frozenset(
 
 def is_custom(kind: Kind[Any]) -> bool:
     """Whether a real cluster serves the kind from a CRD; only Kubernetes' own groups end in ``.k8s.io``."""
-    return "." in kind.group and not kind.group.endswith(".k8s.io")
+    return isinstance(kind, CustomKind) or ("." in kind.group and not kind.group.endswith(".k8s.io"))
 
 
 def has_generation(kind: Kind[Any]) -> bool:
@@ -99,5 +101,7 @@ def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bo
 
 def specification_changed(new: Object, old: Object, kind: Kind[Any]) -> bool:
     """Whether anything differs outside metadata and, where status is a subresource, status."""
+    if isinstance(new, CustomObject) and isinstance(old, CustomObject):
+        return new.differs(old, without_status=kind.status_subresource)
     ignored = ("api_version", "kind", "metadata", "status" if kind.status_subresource else "")
     return any(getattr(new, field) != getattr(old, field) for field in new.__struct_fields__ if field not in ignored)

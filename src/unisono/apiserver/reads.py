@@ -17,6 +17,8 @@ import msgspec
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
+from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.selecting import custom_selector
 from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
 from unisono.apiserver.selectors.labels import parse_label_selector
 from unisono.apiserver.storage.entry import Entry
@@ -89,7 +91,10 @@ def selector(kind: Kind[Any], labels: str, fields: str) -> Selector | None:
 
     """
     by_label = parse_label_selector(labels)
-    by_field = parse_field_selector(fields, kind.resource)
+    if isinstance(kind, CustomKind):
+        by_field = custom_selector(fields, kind)
+    else:
+        by_field = parse_field_selector(fields, kind.resource)
     if by_label is None:
         return by_field
     if by_field is None:

@@ -97,6 +97,7 @@ class ApiServer:
         self.catalog = Catalog(kinds)
         for kind in REVIEW_KINDS:
             self.catalog.add(kind, ("create",))
+        service.follow_kinds(self.catalog.set_custom)
         self._app: App | None = None
         self._web: _Server | None = None
         self._listener: asyncio.Server | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from unisono.api.kind import Kind
@@ -13,6 +13,7 @@ from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
 from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.context import Context, random_suffix, random_uid
+from unisono.apiserver.custom import scale as scaling
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
 from unisono.apiserver.types import (
@@ -53,8 +54,13 @@ class ObjectService:
         self.context = Context(store, admission, clock, new_uid, new_suffix)
         self._snapshots = reads.Snapshots()
 
-    async def get(self, kind: Kind[Any], namespace: str | None, name: str) -> bytes:
-        """One object.
+    def follow_kinds(self, follower: Callable[[Iterable[Kind[Any]]], None]) -> None:
+        """Tell ``follower`` the user-defined kinds that are served, now and whenever they change."""
+        registry = self.context.custom
+        registry.follow(lambda: follower(registry.served()))
+
+    async def get(self, kind: Kind[Any], namespace: str | None, name: str, subresource: str = "") -> bytes:
+        """One object, or its Scale with ``subresource="scale"``.
 
         Raises:
             NotFound: it does not exist.
@@ -64,7 +70,8 @@ class ObjectService:
         entry = self.store.get(self.context.key(stored, namespace, name))
         if entry is None:
             raise failures.not_found(stored, name)
-        return codec.as_version(entry.data, stored, kind)
+        data = codec.as_version(entry.data, stored, kind)
+        return scaling.encode(scaling.scale_of(kind, codec.json_value(data))) if subresource == "scale" else data
 
     async def list(
         self,

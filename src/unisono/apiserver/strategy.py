@@ -8,6 +8,7 @@ from unisono.api.base import Object
 from unisono.api.core import Namespace, PersistentVolumeClaim, Pod
 from unisono.api.kind import Kind
 from unisono.api.qos import qos_class
+from unisono.apiserver.custom.objects import CustomObject
 
 NAMESPACE_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
@@ -26,6 +27,9 @@ def begin_status(obj: Object, kind: Kind[Any]) -> None:
         obj.metadata.labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
     elif isinstance(obj, PersistentVolumeClaim):
         obj.status = type(obj.status)(phase="Pending")
+    elif isinstance(obj, CustomObject):
+        if kind.status_subresource:
+            obj.status = None
     elif kind.status_subresource and kind.resource != "nodes":
         status = getattr(obj, "status", None)
         if status is not None:
@@ -38,6 +42,10 @@ def confine(new: Object, old: Object, kind: Kind[Any], subresource: str, *, cust
     Labels and annotations of ``custom`` resources cannot be changed through ``status``; those of built-in kinds can.
 
     """
+    if subresource == "status" and isinstance(new, CustomObject) and isinstance(old, CustomObject):
+        status, new.metadata, new.content = new.status, old.metadata, dict(old.content)
+        new.status = status
+        return
     if subresource == "status":
         for field in new.__struct_fields__:
             if field not in ("status", "metadata"):

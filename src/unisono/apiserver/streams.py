@@ -14,6 +14,7 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
+from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.reads import Selector
 from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
@@ -82,10 +83,14 @@ class Watch:
             if self.bookmarks and caught_up and (ending or now - marked >= BOOKMARK_SECONDS):
                 marked = now
                 yield self._bookmark(max(store.revision, since))
-            if ending or (store.closed and caught_up):
+            if ending or (store.closed and caught_up) or self._changed():
                 return
             if caught_up:
                 await asyncio.wait({changed}, timeout=_pause(now, end, marked if self.bookmarks else None))
+
+    def _changed(self) -> bool:
+        """Whether the kind's definition has changed or gone: its watchers must look anew."""
+        return isinstance(self.stored, CustomKind) and self.context.custom.current(self.stored) is not self.stored
 
     def _initial(self) -> Iterator[StoreEvent]:
         for entry in self.present:

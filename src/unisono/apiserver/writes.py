@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from unisono.api import field_error
@@ -13,6 +14,10 @@ from unisono.api.validation import validate
 from unisono.apiserver import codec, failures, field_owners, metadata, strategy
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
+from unisono.apiserver.custom import scale as scaling
+from unisono.apiserver.custom.checking import check_object
+from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.scale_kind import SCALES
 from unisono.apiserver.deletion import removable
 from unisono.apiserver.patches import apply_patch
 from unisono.apiserver.storage.entry import Entry
@@ -68,6 +73,8 @@ async def update(
 ) -> Written:
     """Replace an object or its status; see ``ObjectService.update``."""
     stored = context.stored_kind(kind)
+    if subresource == "scale":
+        return await _scale(context, kind, namespace, name, lambda _: body, options)
     check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
     new, warnings = codec.accept(kind, stored, body, options, name)
@@ -90,6 +97,9 @@ async def patch(
 ) -> Written:
     """Patch an object or its status; see ``ObjectService.patch``."""
     stored = context.stored_kind(kind)
+    if subresource == "scale":
+        changed = partial(apply_patch, SCALES, patch=change, patch_type=patch_type)
+        return await _scale(context, kind, namespace, name, changed, options)
     check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
     current = codec.json_value(codec.as_version(entry.data, stored, kind))
@@ -100,6 +110,24 @@ async def patch(
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
     data = await replace(context, stored, entry, old, new, options, subresource, own)
     return Written(codec.as_version(data, stored, kind), False, warnings)
+
+
+async def _scale(
+    context: Context,
+    kind: Kind[Any],
+    namespace: str | None,
+    name: str,
+    change: Callable[[Any], Any],
+    options: WriteOptions,
+) -> Written:
+    """Give an object the replicas of a changed Scale, through its own kind's rules."""
+    stored = context.stored_kind(kind)
+    entry, _ = context.current(stored, namespace, name)
+    present = scaling.scale_of(kind, codec.json_value(codec.as_version(entry.data, stored, kind)), strict=False)
+    wanted = scaling.patch_of(kind, name, change(present))
+    written = await patch(context, kind, namespace, name, wanted, "merge", options, "")
+    answer = scaling.encode(scaling.scale_of(kind, codec.json_value(written.object)))
+    return Written(answer, False, written.warnings)
 
 
 def _updater(
@@ -152,7 +180,10 @@ async def replace(
 
 def _admit(context: Context, request: Request) -> None:
     context.admission.mutate(request, context)
-    errors = validate(request.kind, request.object, request.old)
+    if isinstance(request.kind, CustomKind):
+        errors = check_object(request.kind, request.object, request.old)
+    else:
+        errors = validate(request.kind, request.object, request.old)
     if errors:
         raise failures.invalid(request.kind, request.name, errors)
     context.admission.check(request, context)

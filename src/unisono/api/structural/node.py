@@ -74,7 +74,7 @@ class Node:
         return self.additional if found is None else found
 
     def walk(self) -> Iterator[Node]:
-        """This node and the structural ones below it (not those of anyOf and its like)."""
+        """The node and the structural ones below it (not those of anyOf and its like)."""
         yield self
         for below in (*self.properties.values(), self.additional, self.items):
             if below is not None:

@@ -33,7 +33,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
     """The expression; use its ``search``.
 
     Raises:
-        PatternError: the text is no regular expression, or one that Python cannot run (classes such as ``\\p{Greek}``).
+        PatternError: the text is no regular expression, or one that Python cannot run (Unicode classes).
 
     """
     try:

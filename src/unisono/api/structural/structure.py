@@ -116,7 +116,7 @@ def _is_int_or_string(any_of: Any) -> bool:
 
 
 def _starts_int_or_string(schema: Schema) -> bool:
-    first = next(iter(schema.get("allOf", ())), {})
+    first: Schema = next(iter(schema.get("allOf", ())), {})
     return _is_int_or_string(first.get("anyOf"))
 
 

@@ -21,11 +21,12 @@ from unisono.apiserver.admission import (
     queues,
     quotas,
 )
-from unisono.apiserver.admission.request import Operation, Request, Rule, Settings, View
+from unisono.apiserver.admission.request import Clocked, Operation, Request, Rule, Settings, View
 
 __all__ = ["Admission", "Operation", "Request", "Rule", "Settings", "View"]
 
 _MUTATING: dict[str, tuple[Rule, ...]] = {
+    "customresourcedefinitions.apiextensions.k8s.io": (definitions.accept,),
     "pods": (priority.resolve, limit_ranges.fill_in),
     "podgroups.scheduling.volcano.sh": (pod_groups.queue_of_namespace,),
 }
@@ -34,7 +35,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "pods": (pods.check_disruption_budget, limit_ranges.check),
     "persistentvolumeclaims": (limit_ranges.check,),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
-    "customresourcedefinitions.apiextensions.k8s.io": (definitions.only_served,),
+    "customresourcedefinitions.apiextensions.k8s.io": (definitions.begin_deletion,),
     "jobs.batch.volcano.sh": (jobs.check_queue,),
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue,),
 }
@@ -68,7 +69,7 @@ class Admission:
         self._mutating = _joined(self._mutating, mutating or {})
         self._checking = _joined(self._checking, checking or {})
 
-    def mutate(self, request: Request, view: View) -> None:
+    def mutate(self, request: Request, view: Clocked) -> None:
         """Complete ``request.object``.
 
         Raises:
@@ -76,10 +77,11 @@ class Admission:
 
         """
         namespaces.check_live(request, view)
+        definitions.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
 
-    def check(self, request: Request, view: View) -> None:
+    def check(self, request: Request, view: Clocked) -> None:
         """Refuse what must not be.
 
         Raises:

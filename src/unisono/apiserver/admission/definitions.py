@@ -1,25 +1,56 @@
-"""CustomResourceDefinitions: those of the served kinds are there; others are refused instead of silently not served."""
+"""CustomResourceDefinitions: names are accepted when they are free, and a deletion takes the objects along."""
 
 from __future__ import annotations
 
 from unisono.api.core import CustomResourceDefinition
 from unisono.api.kinds import CUSTOM_KINDS
-from unisono.apiserver.admission.request import Request, View
+from unisono.apiserver.admission.request import Clocked, Request
+from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.naming import NAMED_DEFINITIONS, TERMINATING, accept_names, note_storage, set_condition
 from unisono.apiserver.failures import forbidden
 
-_SERVED = frozenset(kind.resource for kind in CUSTOM_KINDS)
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_BUILT_IN = frozenset(kind.resource for kind in CUSTOM_KINDS)
 
 
-def only_served(request: Request, view: View) -> None:
-    """A definition must be one of a served kind, and it stays.
+def accept(request: Request, view: Clocked) -> None:
+    """Decide about the names of a definition and remember its storage version."""
+    crd: CustomResourceDefinition = request.object
+    if request.subresource:
+        return
+    if request.operation == "CREATE":
+        crd.status = type(crd.status)()
+    note_storage(crd)
+    accept_names(crd, view.all(NAMED_DEFINITIONS), view.now())
+
+
+def begin_deletion(request: Request, view: Clocked) -> None:
+    """A definition that is deleted waits until its objects are gone; those of built-in kinds stay.
 
     Raises:
-        ApiError: 403 for another one, and for a deletion.
+        ApiError: 403 for the deletion of a built-in kind.
 
     """
-    definition: CustomResourceDefinition = request.object
-    if definition.metadata.name not in _SERVED:
-        why = "this server serves a fixed set of custom kinds: " + ", ".join(sorted(_SERVED))
-        raise forbidden(request.kind, request.name, why)
-    if request.operation == "DELETE":
+    if request.operation != "DELETE":
+        return
+    crd: CustomResourceDefinition = request.object
+    if crd.metadata.name in _BUILT_IN:
         raise forbidden(request.kind, request.name, "the kind is built into this server")
+    if crd.metadata.deletion_timestamp is not None:
+        return
+    crd.metadata.finalizers = [*(crd.metadata.finalizers or ()), CLEANUP]
+    message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    set_condition(crd, TERMINATING, "True", "InstanceDeletionPending", message, view.now())
+
+
+def check_not_terminating(request: Request) -> None:
+    """Nothing new of a kind whose definition is being deleted.
+
+    Raises:
+        ApiError: 403.
+
+    """
+    kind = request.kind
+    if request.operation == "CREATE" and isinstance(kind, CustomKind) and kind.definition.terminating:
+        why = "create not allowed while custom resource definition is terminating"
+        raise forbidden(kind, request.name, why)

@@ -25,6 +25,14 @@ class View(Protocol):
         ...
 
 
+class Clocked(View, Protocol):
+    """What the rules of writes see: objects, and what time it is."""
+
+    def now(self) -> str:
+        """The time as objects carry it."""
+        ...
+
+
 @dataclass(slots=True)
 class Request:
     """One write.
@@ -63,4 +71,4 @@ class Settings:
     max_queue_depth: int = 5
 
 
-Rule = Callable[[Request, View], None]
+Rule = Callable[[Request, Clocked], None]

@@ -104,7 +104,9 @@ class GarbageCollector:
         await self._delete(key, options)
 
     def _state(self, key: Key, reference: OwnerReference) -> str:
-        kind = find(reference.api_version, reference.kind)
+        kind = find(reference.api_version, reference.kind) or self._context.custom.find(
+            reference.api_version, reference.kind
+        )
         if kind is None or (kind.namespaced and not key[1]):
             return "alive"
         entry = self._store.latest(Context.key(kind, key[1], reference.name))
@@ -133,7 +135,9 @@ class GarbageCollector:
         await self._edit(key, lambda obj: _drop_finalizer(obj, ORPHAN))
 
     async def _delete(self, key: Key, options: DeleteOptions) -> None:
-        kind = self._context.kinds[key[0]]
+        kind = self._context.kinds.get(key[0])
+        if kind is None:
+            return  # its definition has gone, and what is left of it goes another way
         try:
             await deletes.delete(self._context, kind, key[1] or None, key[2], options)
         except NotFound:
@@ -141,8 +145,8 @@ class GarbageCollector:
 
     async def _edit(self, key: Key, change: Callable[[Object], None]) -> None:
         """Change the metadata of an object that may be gone by now, and remove it when nothing holds it any longer."""
-        kind, entry = self._context.kinds[key[0]], self._store.latest(key)
-        if entry is None:
+        kind, entry = self._context.kinds.get(key[0]), self._store.latest(key)
+        if kind is None or entry is None:
             return
         obj = codec.read(kind, entry.data)
         change(obj)

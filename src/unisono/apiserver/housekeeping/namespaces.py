@@ -64,7 +64,7 @@ class NamespaceController:
     async def _empty(self, namespace: str) -> bool:
         """Ask everything in the namespace to go; True when nothing is left."""
         empty = True
-        for kind in self._context.kinds.values():
+        for kind in list(self._context.kinds.values()):
             if not kind.namespaced:
                 continue
             entries = list(self._store.scan_latest(kind.resource, namespace))

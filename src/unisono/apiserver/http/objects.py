@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
+from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.http.body import Body, content_type, decode_json, decode_object, decode_yaml, patch_type
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.openapi import is_core
@@ -49,7 +50,7 @@ class ObjectHandlers:
 
     async def get(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """GET of one object; ``/status`` reads the same object."""
-        found = await self._service.get(kind, path.namespace, str(path.name))
+        found = await self._service.get(kind, path.namespace, str(path.name), path.subresource)
         return await self._object(exchange, kind, found)
 
     async def list(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
@@ -206,7 +207,7 @@ class ObjectHandlers:
 def encode_list(kind: Kind[Any], page: Page) -> bytes:
     """A list of encoded objects, joined without decoding them."""
     header = {
-        "kind": f"{kind.kind}List",
+        "kind": kind.list_kind if isinstance(kind, CustomKind) else f"{kind.kind}List",
         "apiVersion": kind.api_version,
         "metadata": _list_metadata(page),
     }

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from unisono.api.kind import Kind
-from unisono.api.schema import schema_of
 from unisono.apiserver.catalog import Catalog, Served
+from unisono.apiserver.custom.kinds import CustomKind, schema_for
 
 Document = dict[str, Any]
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -37,7 +37,7 @@ class OpenApi:
     def __init__(self, catalog: Catalog, version: str) -> None:
         self._catalog = catalog
         self._version = version
-        self._documents: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self._documents: dict[tuple[str, str], tuple[list[Served], tuple[str, bytes]]] = {}
 
     def index(self) -> Document:
         """The answer of ``/openapi/v3``; a URL carries its document's hash, so that it may be cached."""
@@ -55,16 +55,14 @@ class OpenApi:
             return None
         return self._document(group, version)
 
-    def forget(self) -> None:
-        """Drop every document: the catalog has changed."""
-        self._documents.clear()
-
     def _document(self, group: str, version: str) -> tuple[str, bytes]:
-        found = self._documents.get((group, version))
-        if found is None:
+        served = self._catalog.resources(group, version)
+        known, found = self._documents.get((group, version), (None, ("", b"")))
+        # A user-defined kind is another object as soon as its definition changes.
+        if known is None or len(known) != len(served) or any(a is not b for a, b in zip(known, served, strict=True)):
             encoded = msgspec.json.encode(self._make(group, version))
             found = hashlib.sha256(encoded).hexdigest()[:32].upper(), encoded
-            self._documents[group, version] = found
+            self._documents[group, version] = served, found
         return found
 
     def _make(self, group: str, version: str) -> Document:
@@ -105,7 +103,7 @@ def schema_name(kind: Kind[Any]) -> str:
 
 def is_core(kind: Kind[Any]) -> bool:
     """True for kinds of Kubernetes itself, which take strategic merge patches; others answer 415 to them."""
-    return "." not in kind.group or kind.group.endswith(".k8s.io")
+    return not isinstance(kind, CustomKind) and ("." not in kind.group or kind.group.endswith(".k8s.io"))
 
 
 def _gvk(kind: Kind[Any]) -> Document:
@@ -113,7 +111,7 @@ def _gvk(kind: Kind[Any]) -> Document:
 
 
 def _schema(kind: Kind[Any]) -> Document:
-    return {**schema_of(kind), "x-kubernetes-group-version-kind": [_gvk(kind)]}
+    return {**schema_for(kind), "x-kubernetes-group-version-kind": [_gvk(kind)]}
 
 
 def _paths(served: Served) -> Document:

@@ -13,6 +13,7 @@ from unisono.apiserver.failures import bad_request
 from unisono.apiserver.storage.entry import Entry
 
 EntryMatcher = Callable[[Entry], bool]
+Reader = Callable[[Entry], str]
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -49,7 +50,10 @@ _FIELDS: dict[str, dict[str, str]] = {
 }
 # What an absent field counts as, where that is not the empty string.
 _ABSENT = {"spec.hostNetwork": "false", "spec.unschedulable": "false"}
-_META = ("metadata.name", "metadata.namespace")
+_META_READERS: dict[str, Reader] = {
+    "metadata.name": lambda entry: entry.name,
+    "metadata.namespace": lambda entry: entry.namespace,
+}
 
 
 @lru_cache(maxsize=1024)
@@ -60,7 +64,21 @@ def parse_field_selector(text: str, resource: str) -> EntryMatcher | None:
         ApiError: 400 for a syntax error or a field that the kind does not offer.
 
     """
-    matchers = [_term(term, text, resource) for term in _split(text) if term]
+    return compile_field_selector(text, lambda label: _reader(label, resource))
+
+
+def compile_field_selector(text: str, reader: Callable[[str], Reader | None]) -> EntryMatcher | None:
+    """Compile a selector over the fields that ``reader`` knows.
+
+    Args:
+        text: the selector.
+        reader: answers what reads a field, or None for a field that the kind does not offer.
+
+    Raises:
+        ApiError: 400 for a syntax error or a field that the kind does not offer.
+
+    """
+    matchers = [_term(term, text, reader) for term in _split(text) if term]
     if not matchers:
         return None
     if len(matchers) == 1:
@@ -78,26 +96,24 @@ def _split(text: str) -> list[str]:
     return re.split(r"(?<!\\),", text)
 
 
-def _term(term: str, text: str, resource: str) -> EntryMatcher:
+def _term(term: str, text: str, reader: Callable[[str], Reader | None]) -> EntryMatcher:
     found = re.match(r"((?:[^=!\\]|\\.)*)(!=|==|=)((?:[^=\\]|\\.)*)$", term, re.DOTALL)
     if found is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
     label, operator, raw = found.groups()
     label, value = label.strip(), re.sub(r"\\([\\,=])", r"\1", raw)
-    read = _reader(label, resource)
+    read = _META_READERS.get(label) or reader(label)
+    if read is None:
+        raise bad_request(f"field label not supported: {label}")
     if operator == "!=":
         return lambda entry: read(entry) != value
     return lambda entry: read(entry) == value
 
 
-def _reader(label: str, resource: str) -> Callable[[Entry], str]:
-    if label == "metadata.name":
-        return lambda entry: entry.name
-    if label == "metadata.namespace":
-        return lambda entry: entry.namespace
+def _reader(label: str, resource: str) -> Reader | None:
     fields = _FIELDS.get(resource, {})
     if label not in fields:
-        raise bad_request(f"field label not supported: {label}")
+        return None
     index = list(fields).index(label)
     return lambda entry: _fields_of(entry)[index]
 

@@ -133,6 +133,10 @@ class Store:
         """A future that resolves at the next change of the resource, or when the store closes; do not cancel it."""
         return self._collection(resource).changed()
 
+    def wake(self, resource: str) -> None:
+        """Wake everybody who waits for a change of the resource, though its objects are as they were."""
+        self._collection(resource).wake()
+
     def any_change(self) -> asyncio.Future[None]:
         """A future that resolves at the next change of anything; do not cancel it."""
         if self._any_change is None:

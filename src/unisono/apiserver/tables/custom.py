@@ -9,6 +9,7 @@ from unisono.api.columns import Column as PrinterColumn
 from unisono.api.columns import columns as printer_columns
 from unisono.api.kind import Kind
 from unisono.api.kinds import find_resource
+from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.tables.columns import NAME, Column, Layout, Row
 from unisono.apiserver.tables.core import DEFAULT
 from unisono.apiserver.tables.jsonpath import compile_path
@@ -19,7 +20,10 @@ Reader = Callable[[Row, float], Any]
 
 def custom_layout(kind: Kind[Any]) -> Layout:
     """The layout of a custom kind; name and age where it declares no columns."""
-    declared = printer_columns(find_resource(kind.group, kind.version, kind.plural) or kind)
+    if isinstance(kind, CustomKind):
+        declared = kind.details.columns
+    else:
+        declared = printer_columns(find_resource(kind.group, kind.version, kind.plural) or kind)
     return layout_of(declared) if declared else DEFAULT
 
 
@@ -35,7 +39,11 @@ def layout_of(declared: Sequence[PrinterColumn]) -> Layout:
 
 
 def _reader(column: PrinterColumn) -> Reader:
-    find: Callable[[Any], Any] = compile_path(column.json_path)
+    try:
+        find: Callable[[Any], Any] = compile_path(column.json_path)
+    except ValueError:
+        # A definition may hold any path that begins with a dot; one that cannot be read shows nothing.
+        return lambda _obj, _now: None
     convert: Reader = _CONVERTERS.get(column.type, _plain)
 
     def read(obj: Row, now: float) -> Any:

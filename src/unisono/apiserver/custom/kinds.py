@@ -1,0 +1,106 @@
+"""A user-defined kind under one version: how its objects are read, completed, checked and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.decode import Decoded, decode
+from unisono.api.kind import Kind
+from unisono.api.schema import schema_of
+from unisono.api.structural import Node, add_defaults, drop_nulls, prune
+from unisono.api.structural.embedded import read_embedded
+from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.plain import plain
+
+if TYPE_CHECKING:
+    from unisono.apiserver.custom.definition import Definition, Version
+
+_META: Kind[Object] = Kind("meta.k8s.io", "v1", "Object", "objects", Object)
+_JSON = msgspec.json.Decoder().decode
+_ENCODE = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class CustomKind(Kind[CustomObject]):
+    """One version of a definition.
+
+    Attributes:
+        definition: all versions.
+        details: what the definition says of this version.
+
+    """
+
+    definition: Definition = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    details: Version = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+
+    @property
+    def node(self) -> Node:
+        """The schema of this version."""
+        return self.details.node
+
+    @property
+    def list_kind(self) -> str:
+        """What a list of objects is called."""
+        return self.definition.list_kind
+
+    def decode(self, body: dict[str, Any]) -> Decoded[CustomObject]:
+        """Read a request's body: unknown fields pruned, nulls dropped, defaults filled in."""
+        header = decode(_META, {"metadata": body.get("metadata", {})})
+        rest = {name: value for name, value in body.items() if name not in ("apiVersion", "kind", "metadata")}
+        content: dict[str, Any] = plain(rest)
+        unknown = prune(self.node, content, root=True)
+        unknown += read_embedded(self.node, content)
+        drop_nulls(self.node, content)
+        given = {"apiVersion": self.api_version, "kind": self.kind, **header.clean, **msgspec.to_builtins(content)}
+        add_defaults(self.node, content)
+        obj = self._object(header.obj.metadata, content)
+        return Decoded(obj, [*header.unknown_fields, *unknown], header.type_errors, given)
+
+    def read(self, data: bytes) -> CustomObject:
+        """An object from stored bytes, in this version."""
+        value = _JSON(self.definition.view(data, self.version))
+        metadata = msgspec.convert(value["metadata"], ObjectMeta)
+        content = {name: each for name, each in value.items() if name not in ("apiVersion", "kind", "metadata")}
+        return self._object(metadata, content)
+
+    def view(self, data: bytes) -> bytes:
+        """Stored bytes as this version shows them: pruned and defaulted by its schema of today."""
+        return self.definition.view(data, self.version)
+
+    def convert(self, value: dict[str, Any], source: Node | None) -> dict[str, Any]:
+        """Change a decoded object, in place, to this version; ``source`` is the schema it was stored by."""
+        if source is not None and source is not self.node:
+            prune(source, value, root=True)
+        value["apiVersion"] = self.api_version
+        prune(self.node, value, root=True)
+        add_defaults(self.node, value)
+        return value
+
+    def _object(self, metadata: ObjectMeta, content: dict[str, Any]) -> CustomObject:
+        return CustomObject(
+            api_version=self.api_version, kind=self.kind, metadata=metadata, custom=self, content=content
+        )
+
+
+def stored_bytes(obj: CustomObject) -> bytes:
+    """The object as it is stored: in the storage version, without what that version does not know."""
+    custom: CustomKind = obj.custom
+    storage = custom.definition.storage
+    if storage.version == custom.version:
+        return obj.encoded()
+    # A copy: pruning must not reach the object that is being written.
+    value = _JSON(obj.encoded())
+    value["apiVersion"] = storage.api_version
+    prune(storage.node, value, root=True)
+    return _ENCODE(value)
+
+
+def schema_for(kind: Kind[Any]) -> dict[str, Any]:
+    """The OpenAPI schema of a kind, built in or user-defined, with the words that tell how lists merge."""
+    if isinstance(kind, CustomKind):
+        return kind.details.published
+    return schema_of(kind)

@@ -1,0 +1,128 @@
+"""Whether the names of a definition are free: no two definitions of a group may share a name. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
+
+from unisono.api.base import Base, Object
+from unisono.api.core.crd import (
+    CustomResourceDefinition,
+    CustomResourceDefinitionNames,
+    CustomResourceDefinitionStatus,
+)
+from unisono.api.fields import Required
+from unisono.api.kind import Kind
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
+from unisono.api.meta import Condition
+
+NAMES_ACCEPTED, ESTABLISHED, TERMINATING = "NamesAccepted", "Established", "Terminating"
+
+
+class NamedSpec(Base):
+    """The part of a definition's spec that decides about names."""
+
+    group: Required = ""
+    names: CustomResourceDefinitionNames = msgspec.field(default_factory=CustomResourceDefinitionNames)
+
+
+class NamedDefinition(Object):
+    """A definition without its schemas, which are most of its bytes."""
+
+    spec: NamedSpec = msgspec.field(default_factory=NamedSpec)
+    status: CustomResourceDefinitionStatus = msgspec.field(default_factory=CustomResourceDefinitionStatus)
+
+
+NAMED_DEFINITIONS: Kind[NamedDefinition] = replace(CUSTOM_RESOURCE_DEFINITIONS, struct=NamedDefinition)  # type: ignore[arg-type, assignment]
+
+
+def accept_names(crd: CustomResourceDefinition, others: Iterable[NamedDefinition], now: str) -> None:
+    """Set ``status.acceptedNames`` and the conditions NamesAccepted and Established of ``crd``.
+
+    Args:
+        crd: changed in place.
+        others: all definitions; those of other groups, and ``crd`` itself, do not count.
+        now: RFC 3339, for conditions that change.
+
+    """
+    taken = [
+        each.status.accepted_names
+        for each in others
+        if each.spec.group == crd.spec.group and each.metadata.name != crd.metadata.name and each.status.accepted_names
+    ]
+    resources = {name for each in taken for name in (each.plural, each.singular, *(each.short_names or ())) if name}
+    kinds = {name for each in taken for name in (each.kind, each.list_kind) if name}
+    accepted, conflict = _compare(crd, resources, kinds)
+    crd.status.accepted_names = accepted
+    if conflict is None:
+        set_condition(crd, NAMES_ACCEPTED, "True", "NoConflicts", "no conflicts found", now)
+        # The server knows the kind as soon as the definition is stored.
+        set_condition(crd, ESTABLISHED, "True", "InitialNamesAccepted", "the initial names have been accepted", now)
+        return
+    set_condition(crd, NAMES_ACCEPTED, "False", *conflict, now)
+    if not established(crd):
+        set_condition(crd, ESTABLISHED, "False", "NotAccepted", "not all names are accepted", now)
+
+
+def _compare(
+    crd: CustomResourceDefinition, resources: set[str], kinds: set[str]
+) -> tuple[CustomResourceDefinitionNames, tuple[str, str] | None]:
+    """The names that are accepted now, and reason and message of the last conflict."""
+    wanted = crd.spec.names
+    accepted = copy.copy(crd.status.accepted_names) or CustomResourceDefinitionNames()
+    conflict: tuple[str, str] | None = None
+    for attribute, reason, used in (
+        ("plural", "PluralConflict", resources),
+        ("singular", "SingularConflict", resources),
+        ("short_names", "ShortNamesConflict", resources),
+        ("kind", "KindConflict", kinds),
+        ("list_kind", "ListKindConflict", kinds),
+    ):
+        value, before = getattr(wanted, attribute), getattr(accepted, attribute)
+        asked = value if attribute == "short_names" else [value]
+        mine = (before or ()) if attribute == "short_names" else (before,)
+        clashes = [name for name in asked or () if name in used and name not in mine]
+        if clashes:
+            texts = [f'"{name}" is already in use' for name in clashes]
+            conflict = reason, texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        else:
+            setattr(accepted, attribute, value)
+    accepted.categories = wanted.categories
+    return accepted, conflict
+
+
+def established(crd: CustomResourceDefinition) -> bool:
+    """Whether the kind is served."""
+    return has_condition(crd, ESTABLISHED)
+
+
+def has_condition(crd: CustomResourceDefinition | NamedDefinition, name: str) -> bool:
+    """Whether a condition is True."""
+    return any(each.type == name and each.status == "True" for each in crd.status.conditions or ())
+
+
+def set_condition(crd: CustomResourceDefinition, name: str, status: str, reason: str, message: str, now: str) -> None:
+    """Set one condition; its time changes with its status only."""
+    before = next((each for each in crd.status.conditions or () if each.type == name), None)
+    if before is not None and before.status == status:
+        since = before.last_transition_time
+        # An established kind keeps the reason for which it was.
+        if name == ESTABLISHED:
+            return
+    else:
+        since = now
+    made = Condition(type=name, status=status, last_transition_time=since, reason=reason, message=message)
+    kept = [each for each in crd.status.conditions or () if each.type != name]
+    position = next((i for i, each in enumerate(crd.status.conditions or ()) if each.type == name), len(kept))
+    kept.insert(position, made)
+    crd.status.conditions = kept
+
+
+def note_storage(crd: CustomResourceDefinition) -> None:
+    """Remember the version that objects are stored in from now on."""
+    stored = list(crd.status.stored_versions or ())
+    stored += [each.name for each in crd.spec.versions or () if each.storage and each.name not in stored]
+    crd.status.stored_versions = stored or None
