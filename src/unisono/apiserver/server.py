@@ -29,6 +29,7 @@ from unisono.apiserver.authorization.kinds import REVIEW_KINDS
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http.app import App
+from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.body import Limits
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
@@ -162,7 +163,7 @@ class ApiServer:
             catalog=self.catalog,
             authenticator=authenticator,
             authorizer=authorizer,
-            meta=MetaHandlers(self.catalog, self._metrics, self._readiness, accounts.signer),
+            meta=MetaHandlers(self.catalog, self._metrics, self._readiness, accounts.signer, self._backups()),
             objects=ObjectHandlers(self._service, self._clock),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock),
@@ -171,6 +172,10 @@ class ApiServer:
             limits=self._limits,
             monotonic=time.monotonic,
         )
+
+    def _backups(self) -> BackupHandler | None:
+        store = getattr(self._service, "store", None)
+        return None if store is None else BackupHandler(store.backup, self._data_dir)
 
     async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:
         served = _Server(app, self._metrics, self._limits.connections)

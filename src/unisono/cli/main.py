@@ -31,6 +31,8 @@ COMMANDS: dict[str, str] = {
     "controllers": "Run the controllers beside an API server.",
     "agent": "Simulate nodes on an API server.",
     "crds": "Print the definitions of our kinds for a cluster.",
+    "backup": "Copy everything that a control plane stores to a file.",
+    "restore": "Put a backup in the place of what a stopped control plane stores.",
     "version": "Print the version.",
 }
 

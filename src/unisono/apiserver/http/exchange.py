@@ -40,6 +40,7 @@ class Exchange:
         verb: Kubernetes verb, for metrics; empty until the request is understood.
         resource: resource, for metrics.
         streaming: the answer of unknown length, once it has begun.
+        notes: warnings that every answer to this request carries.
 
     """
 
@@ -52,6 +53,7 @@ class Exchange:
     verb: str = ""
     resource: str = ""
     streaming: web.StreamResponse | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def query(self) -> Any:
@@ -70,7 +72,7 @@ class Exchange:
             ("Content-Type", content_type),
             ("Server", "unisono"),
         ]
-        found.extend(("Warning", f"299 - {text}") for text in _warning_texts(warnings))
+        found.extend(("Warning", f"299 - {text}") for text in _warning_texts((*self.notes, *warnings)))
         return found
 
     async def error(self, error: ApiError) -> web.StreamResponse:
@@ -112,11 +114,14 @@ class Exchange:
             await self.write(response, view[start : start + _PIECE])
         return response
 
-    async def stream(self, content_type: str) -> web.StreamResponse:
-        """Begin an answer of unknown length."""
+    async def stream(self, content_type: str, length: int | None = None) -> web.StreamResponse:
+        """Begin an answer that is sent in pieces, of unknown length or of ``length`` bytes."""
         self.code = 200
         response = web.StreamResponse(status=200, headers=_multi(self.headers(content_type)))
-        response.enable_chunked_encoding()
+        if length is None:
+            response.enable_chunked_encoding()
+        else:
+            response.content_length = length
         await response.prepare(self.request)
         self.streaming = response
         return response

@@ -15,6 +15,7 @@ from unisono import __version__
 from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http import discovery
+from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
 from unisono.apiserver.http.openapi import V2_PROTOBUF, OpenApi, v2_without_definitions
@@ -62,17 +63,24 @@ class MetaHandlers:
         catalog: what is served.
         metrics: what ``/metrics`` shows.
         readiness: reasons why the server is not ready yet, empty when it is.
+        backups: sends copies of the store; None where there is none.
         signer: signs the tokens of service accounts; others may check them by its documents.
 
     """
 
     def __init__(
-        self, catalog: Catalog, metrics: RequestMetrics, readiness: Readiness, signer: TokenSigner | None = None
+        self,
+        catalog: Catalog,
+        metrics: RequestMetrics,
+        readiness: Readiness,
+        signer: TokenSigner | None = None,
+        backups: BackupHandler | None = None,
     ) -> None:
         self._catalog = catalog
         self._metrics = metrics
         self._readiness = readiness
         self._signer = signer
+        self._backups = backups
         self._openapi = OpenApi(catalog, __version__)
 
     async def handle(self, exchange: Exchange, parts: list[str]) -> web.StreamResponse | None:
@@ -90,6 +98,8 @@ class MetaHandlers:
                 return await exchange.document(self._signer.configuration(f"https://{exchange.request.host}"))
             case ["openid", "v1", "jwks"] if self._signer is not None:
                 return await exchange.document(self._signer.keys(), content_type="application/jwk-set+json")
+            case ["unisono", "v1", "backup"] if self._backups is not None:
+                return await self._backups.send(exchange)
             case ["openapi", "v3", *rest]:
                 return await self._open_api(exchange, rest)
             case ["openapi", "v2"] if "openapi.spec.v2" in exchange.request.headers.get("Accept", ""):

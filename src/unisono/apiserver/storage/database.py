@@ -108,6 +108,18 @@ class Database:
             raise
         self._revision = events[-1].entry.revision
 
+    def backup(self, path: Path) -> None:
+        """Write a copy of everything to ``path``.
+
+        Raises:
+            OSError, sqlite3.Error: there is no copy.
+
+        """
+        # Not at the top: the module of backups builds on this one.
+        from unisono.apiserver.storage.backup import copy_database
+
+        copy_database(self._opened(), path)
+
     def close(self) -> None:
         """Close the file; the write-ahead log is folded into it."""
         if self._connection is not None:

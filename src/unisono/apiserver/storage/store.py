@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -179,6 +180,20 @@ class Store:
 
         self._writer.submit(Commit(self._epoch, events, done))
         return future
+
+    async def backup(self, path: Path) -> None:
+        """Write a copy of everything that has been queued so far to ``path``.
+
+        Raises:
+            Unavailable: the store is closing, or the disk refuses.
+
+        """
+        if self._closed:
+            raise failures.stopping()
+        try:
+            await asyncio.wrap_future(self._writer.backup(path))
+        except (OSError, sqlite3.Error) as error:
+            raise failures.storage_failed(str(error)) from error
 
     async def close(self) -> None:
         """Finish queued writes, close the file and end all watches."""

@@ -6,7 +6,8 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from unisono.apiserver.storage.database import Loaded
@@ -31,6 +32,10 @@ class Disk(Protocol):
         """Store durably, all or none; raises on failure."""
         ...
 
+    def backup(self, path: Path) -> None:
+        """Write a copy; raises on failure."""
+        ...
+
     def close(self) -> None:
         """Close."""
         ...
@@ -52,6 +57,14 @@ class Commit:
     done: Callable[[Exception | None], None]
 
 
+@dataclass(slots=True, eq=False)
+class _Copy:
+    """A wish for a copy of everything that was submitted before."""
+
+    path: Path
+    done: Future[None] = field(default_factory=Future)
+
+
 class Writer:
     """Commits in the order of ``submit``; results come back through ``post`` (``loop.call_soon_threadsafe``).
 
@@ -68,7 +81,7 @@ class Writer:
     ) -> None:
         self._disk, self._post, self._on_batch = disk, post, on_batch
         self._keep_events = keep_events
-        self._queue: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Commit | _Copy | None] = queue.SimpleQueue()
         self._loaded: Future[Loaded] = Future()
         self._failed_epoch = -1
         self._since_compaction = 0
@@ -82,6 +95,12 @@ class Writer:
     def submit(self, commit: Commit) -> None:
         """Queue a commit."""
         self._queue.put(commit)
+
+    def backup(self, path: Path) -> Future[None]:
+        """Copy everything that was submitted so far to ``path``; the future fails with what the disk says."""
+        copy = _Copy(path)
+        self._queue.put(copy)
+        return copy.done
 
     def stop(self) -> None:
         """Commit what is queued, close the file and end the thread; blocks until then."""
@@ -101,10 +120,11 @@ class Writer:
             pass
         self._disk.close()
 
-    def _take(self) -> list[Commit | None]:
+    def _take(self) -> list[Commit | _Copy | None]:
         batch = [self._queue.get()]
         size = 0
-        while size < MAX_BATCH and batch[-1] is not None:
+        # A copy ends the batch: it holds what came before it.
+        while size < MAX_BATCH and isinstance(batch[-1], Commit):
             size += len(batch[-1].events)
             try:
                 batch.append(self._queue.get_nowait())
@@ -112,15 +132,25 @@ class Writer:
                 break
         return batch
 
-    def _commit(self, batch: list[Commit | None]) -> bool:
-        commits = [commit for commit in batch if commit is not None]
+    def _commit(self, batch: list[Commit | _Copy | None]) -> bool:
+        commits = [commit for commit in batch if isinstance(commit, Commit)]
         lost = [commit for commit in commits if commit.epoch <= self._failed_epoch]
         good = [commit for commit in commits if commit.epoch > self._failed_epoch]
         if lost:
             self._report(lost, RuntimeError("an earlier write failed"))
         if good:
             self._report(good, self._store(good))
+        if isinstance(batch[-1], _Copy):
+            self._copy(batch[-1])
         return batch[-1] is not None
+
+    def _copy(self, copy: _Copy) -> None:
+        try:
+            self._disk.backup(copy.path)
+        except Exception as error:  # the thread goes on; who asked gets the error
+            copy.done.set_exception(error)
+        else:
+            copy.done.set_result(None)
 
     def _store(self, commits: list[Commit]) -> Exception | None:
         events = [event for commit in commits for event in commit.events]
