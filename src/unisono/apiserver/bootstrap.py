@@ -65,7 +65,7 @@ def _current(context: Context, kind: Kind[Any], obj: Object) -> Change:
 
 def _begin(context: Context, kind: Kind[Any], obj: Object) -> None:
     obj.api_version, obj.kind = kind.api_version, kind.kind
-    metadata.begin(obj, kind, uid=context.new_uid(), now=context.now(), suffix="")
+    metadata.begin(obj, kind, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
     apply_defaults(kind, obj)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -28,7 +28,13 @@ T = TypeVar("T", bound=Object)
 
 def random_suffix() -> str:
     """Characters that ``generateName`` appends."""
-    return "".join(random.SystemRandom().choices(SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
+    # One call to the system's source: each one gives the interpreter's lock away, to the thread that writes.
+    number = int.from_bytes(os.urandom(8))
+    letters = []
+    for _ in range(SUFFIX_LENGTH):
+        number, letter = divmod(number, len(SUFFIX_ALPHABET))
+        letters.append(SUFFIX_ALPHABET[letter])
+    return "".join(letters)
 
 
 def random_uid() -> str:

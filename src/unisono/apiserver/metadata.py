@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from unisono.api import field_error
@@ -46,8 +47,8 @@ def check_place(obj: Object, kind: Kind[Any], namespace: str | None, name: str |
     obj.metadata.namespace = namespace if kind.namespaced else None
 
 
-def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, suffix: str) -> None:
-    """Fill the metadata of a new object; ``now`` is an RFC 3339 time, ``suffix`` completes ``generateName``.
+def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, new_suffix: Callable[[], str]) -> None:
+    """Fill the metadata of a new object; ``now`` is an RFC 3339 time, ``new_suffix`` completes ``generateName``.
 
     Raises:
         ApiError: 400 when the body carries a resourceVersion.
@@ -57,7 +58,7 @@ def begin(obj: Object, kind: Kind[Any], *, uid: str, now: str, suffix: str) -> N
     if meta.resource_version:
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not meta.name and meta.generate_name:
-        meta.name = generated_name(meta.generate_name, suffix)
+        meta.name = generated_name(meta.generate_name, new_suffix())
     meta.uid, meta.creation_timestamp = uid, now
     meta.generation = 1 if has_generation(kind) else None
     meta.deletion_timestamp = meta.deletion_grace_period_seconds = None

@@ -47,7 +47,7 @@ async def store_new(
 ) -> bytes:
     """Complete, admit and store a new object; ``own`` is called when its owners can be recorded."""
     generated = not obj.metadata.name and bool(obj.metadata.generate_name)
-    metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), suffix=context.new_suffix())
+    metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
     name = obj.metadata.name
     if not name:
         error = field_error.required("metadata.name", "name or generateName is required")

@@ -55,5 +55,5 @@ class DefaultAccounts:
         kind = SERVICE_ACCOUNTS
         account = ServiceAccount(metadata=ObjectMeta(name=DEFAULT, namespace=key[2]))
         account.api_version, account.kind = kind.api_version, kind.kind
-        metadata.begin(account, kind, uid=context.new_uid(), now=context.now(), suffix="")
+        metadata.begin(account, kind, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
         await context.put(kind, account, 0)
