@@ -62,6 +62,12 @@ class Schedule:
         found = next(CronSim(self.fields, _local(math.floor(after), zone)), None)
         return None if found is None else found.timestamp()
 
+    def upcoming(self, since: float, now: float, zone: tzinfo = UTC) -> float | None:
+        """The first time after ``now``, when the last one was ``since``; None when there is none."""
+        if self.every:
+            return since + (math.floor((now - since) / self.every) + 1) * self.every
+        return self.next(now, zone)
+
     def latest(self, since: float, until: float, zone: tzinfo = UTC) -> float | None:
         """The last time that is after ``since`` and not after ``until``."""
         return next(self._backwards(since, until, zone), None)

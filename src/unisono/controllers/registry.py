@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.job.controller import JobController
 from unisono.controllers.job.execute import Offload
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
@@ -46,5 +47,6 @@ def all_controllers(
         JobController(recorder, offload),
         PodGroupController(scheduler_names),
         TtlController(),
+        CronJobController(recorder),
         *training_controllers(recorder, offload, foreign_kinds),
     ]

@@ -1,0 +1,1 @@
+"""Cron jobs of ``batch.volcano.sh``: jobs that start by the clock."""

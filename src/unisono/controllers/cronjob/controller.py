@@ -1,0 +1,124 @@
+"""The cron job controller: feeds ``decide`` from the caches and has its plans carried out."""
+
+from __future__ import annotations
+
+from unisono.api.batch import Job
+from unisono.api.cron_job import CronJob, CronJobStatus
+from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.kinds import JOBS
+from unisono.controllers import owners
+from unisono.controllers.cronjob.decide import CronPlan, decide, reference_to
+from unisono.controllers.indexing import index
+from unisono.controllers.notices import Announcer, Notice
+from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.errors import ApiError, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+# Jobs by the UID of whatever controls them.
+OWNER_INDEX = "controller-uid"
+# Seconds until a name that is about to become free is tried again.
+_VANISHING_RETRY = 1.0
+
+
+class CronJobController(Controller):
+    """Runs ``batch.volcano.sh`` CronJobs."""
+
+    name = "cronjob-controller"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._announcer = Announcer(recorder)
+        self._written: LastWritten[CronJob] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch cron jobs and the jobs that they made."""
+        self._client, self._clock = context.client, context.clock
+        self._cron_jobs = context.watch(CRON_JOBS)
+        self._cron_jobs.on_change(self._changed)
+        self._jobs = context.watch(JOBS, lambda job: owners.keys_of(CRON_JOBS, job))
+        index(self._jobs, OWNER_INDEX, owners.controller_uids)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Decide about one cron job and carry the plan out."""
+        cron_job = self._written.newest(key, self._cron_jobs.get(key))
+        if cron_job is None:
+            return None
+        plan = decide(cron_job, await self._jobs_of(cron_job), self._clock.time())
+        self._announcer.tell(cron_job, plan.notices)
+        for job in plan.delete:
+            await delete_seen(self._client, JOBS, job)
+            self._tell(cron_job, "SuccessfulDelete", f"Deleted job {job.metadata.name}")
+        made = await self._create(cron_job, plan)
+        try:
+            written = await write_status(self._client, CRON_JOBS, cron_job, _with(plan, made))
+        except NotFound:
+            return None
+        self._written.keep(written)
+        return plan.requeue_after
+
+    async def _jobs_of(self, cron_job: CronJob) -> list[Job]:
+        """The cron job's jobs; active ones that the cache does not show are asked for."""
+        jobs = list(self._jobs.by_index(OWNER_INDEX, cron_job.metadata.uid or ""))
+        known = {job.metadata.uid for job in jobs}
+        for reference in cron_job.status.active or ():
+            if reference.uid in known or not reference.name:
+                continue
+            try:
+                job = await self._client.get(JOBS, reference.name, cron_job.metadata.namespace)
+            except NotFound:
+                continue
+            if job.metadata.uid == reference.uid:
+                jobs.append(job)
+        return jobs
+
+    async def _create(self, cron_job: CronJob, plan: CronPlan) -> Job | None:
+        """Make the job that is due, or find that it was made before; None where it cannot be."""
+        if plan.create is None:
+            return None
+        name, namespace = plan.create.metadata.name, plan.create.metadata.namespace
+        try:
+            made = await create_once(self._client, JOBS, plan.create)
+            if made is None:
+                return await self._client.get(JOBS, name, namespace)
+        except Vanishing:
+            plan.requeue_after = _VANISHING_RETRY
+            return None
+        except ForeignObject as error:
+            # Nothing changes until the next time is due.
+            notice = Notice("Warning", "ForeignJob", f"cannot start job {name}: {error}", once=f"foreign/{name}")
+            self._announcer.tell(cron_job, [notice])
+            return None
+        except ApiError as error:
+            ending = "is being terminated" in str(error)
+            reason = "NamespaceTerminating" if ending else "FailedCreate"
+            self._announcer.tell(cron_job, [Notice("Warning", reason, f"Error creating job: {error}", once=str(error))])
+            raise
+        self._tell(cron_job, "SuccessfulCreate", f"Created job {name} for CronJob {cron_job.key}")
+        return made
+
+    def _tell(self, cron_job: CronJob, reason: str, message: str) -> None:
+        self._announcer.tell(cron_job, [Notice("Normal", reason, message)])
+
+    def _changed(self, event_type: EventType, new: CronJob, _old: CronJob | None) -> None:
+        if event_type == "DELETED":
+            self._announcer.forget(new)
+
+
+def _with(plan: CronPlan, made: Job | None) -> CronJobStatus:
+    """The status after the plan was carried out."""
+    old = plan.status
+    gone = {job.metadata.uid for job in plan.delete}
+    active = [reference for reference in old.active or () if reference.uid not in gone]
+    if made is None:
+        return CronJobStatus(
+            active=active or None,
+            last_schedule_time=old.last_schedule_time,
+            last_successful_time=old.last_successful_time,
+        )
+    return CronJobStatus(
+        active=[*active, reference_to(made)],
+        last_schedule_time=plan.scheduled,
+        last_successful_time=old.last_successful_time,
+    )

@@ -1,0 +1,206 @@
+"""What to do about a cron job: a pure function from the cron job, its jobs and the time to a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+
+from unisono.api.batch import Job
+from unisono.api.core import ObjectReference
+from unisono.api.cron import Schedule, parse_schedule, parse_zone
+from unisono.api.cron_job import CronJob, CronJobStatus
+from unisono.api.defaulting.flow import FAILED_KEPT, SUCCESSFUL_KEPT
+from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.kinds import JOBS
+from unisono.api.times import parse_time, rfc3339
+from unisono.controllers.job import phases
+from unisono.controllers.job_making import has_ended, make_job, phase_of
+from unisono.controllers.notices import Notice
+
+SCHEDULED = "volcano.sh/cronjob-scheduled-timestamp"
+# A little after the full second, so that the clock does not wake us a moment too early.
+_MARGIN = 0.1
+# So many missed starts point to a clock or a pause that somebody should know of.
+_MANY_MISSED = 100
+
+
+@dataclass(slots=True)
+class CronPlan:
+    """Steps in order: delete jobs, make the job, write the status.
+
+    Attributes:
+        delete: jobs that are replaced, or too many to keep.
+        create: the job that is due.
+        status: the status without that job.
+        scheduled: the time for which it is due, as it stands in the status.
+        notices: events to record.
+        requeue_after: seconds until something may be due again.
+
+    """
+
+    delete: list[Job] = field(default_factory=list)
+    create: Job | None = None
+    status: CronJobStatus = field(default_factory=CronJobStatus)
+    scheduled: str = ""
+    notices: list[Notice] = field(default_factory=list)
+    requeue_after: float | None = None
+
+    def tell(self, reason: str, message: str, once: str = "") -> None:
+        """Record a normal event."""
+        self.notices.append(Notice("Normal", reason, message, once))
+
+    def warn(self, reason: str, message: str, once: str = "") -> None:
+        """Record a warning."""
+        self.notices.append(Notice("Warning", reason, message, once))
+
+
+def decide(cron_job: CronJob, jobs: Sequence[Job], now: float) -> CronPlan:
+    """The next step for a cron job.
+
+    Args:
+        cron_job: the cron job; one that is being deleted gets an empty plan.
+        jobs: the jobs that it controls.
+        now: seconds since 1970.
+
+    """
+    plan = CronPlan(status=cron_job.status)
+    if cron_job.metadata.deletion_timestamp:
+        return plan
+    active = [job for job in jobs if not has_ended(job)]
+    plan.status = _status(plan, cron_job, jobs, active)
+    plan.delete = _too_many(cron_job, jobs)
+    if cron_job.spec.suspend:
+        return plan
+    try:
+        zone: tzinfo = parse_zone(cron_job.spec.time_zone) if cron_job.spec.time_zone else UTC
+        schedule = parse_schedule(cron_job.spec.schedule)
+    except ValueError as error:
+        # The API refuses such objects; one that came another way waits for its change.
+        plan.warn("InvalidSchedule", f"cannot tell when to start jobs: {error}", once=str(error))
+        return plan
+    _start(plan, cron_job, jobs, active, schedule, zone, now)
+    return plan
+
+
+def reference_to(job: Job) -> ObjectReference:
+    """How the status names an active job."""
+    meta = job.metadata
+    return ObjectReference(
+        api_version=JOBS.api_version, kind=JOBS.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
+    )
+
+
+def job_name(cron_job: str, time: float) -> str:
+    """``<cron job>-<minutes since 1970>``, or the seconds where the time is no full minute."""
+    seconds = int(time)
+    return f"{cron_job}-{seconds if seconds % 60 else seconds // 60}"
+
+
+def _status(plan: CronPlan, cron_job: CronJob, jobs: Sequence[Job], active: Sequence[Job]) -> CronJobStatus:
+    old = cron_job.status
+    known = {job.metadata.uid: job for job in jobs}
+    for reference in old.active or ():
+        job = known.get(reference.uid)
+        if job is None:
+            plan.tell("MissingJob", f"Active job went missing: {reference.name}", once=f"missing/{reference.uid}")
+        elif has_ended(job):
+            message = f"Saw completed job: {reference.name} in active, remove"
+            plan.tell("SawCompletedJob", message, once=f"ended/{reference.uid}")
+    ends = [job.status.state.last_transition_time for job in jobs if phase_of(job) == phases.COMPLETED]
+    starts = [_scheduled_time(job) for job in jobs]
+    return CronJobStatus(
+        active=[reference_to(job) for job in sorted(active, key=_age)] or None,
+        last_schedule_time=_latest(old.last_schedule_time, *starts),
+        last_successful_time=_latest(old.last_successful_time, *ends),
+    )
+
+
+def _too_many(cron_job: CronJob, jobs: Sequence[Job]) -> list[Job]:
+    """Ended jobs beyond the limits, the oldest ones."""
+    spec = cron_job.spec
+    groups = [
+        ({phases.COMPLETED}, spec.successful_jobs_history_limit, SUCCESSFUL_KEPT),
+        ({phases.FAILED, phases.TERMINATED}, spec.failed_jobs_history_limit, FAILED_KEPT),
+    ]
+    surplus: list[Job] = []
+    for wanted, given, default in groups:
+        limit = default if given is None else given
+        ended = sorted((job for job in jobs if phase_of(job) in wanted), key=_age)
+        surplus += ended[: max(0, len(ended) - limit)]
+    return [job for job in surplus if not job.metadata.deletion_timestamp]
+
+
+def _start(
+    plan: CronPlan,
+    cron_job: CronJob,
+    jobs: Sequence[Job],
+    active: Sequence[Job],
+    schedule: Schedule,
+    zone: tzinfo,
+    now: float,
+) -> None:
+    since = _seconds(plan.status.last_schedule_time) or _seconds(cron_job.metadata.creation_timestamp) or now
+    upcoming = schedule.upcoming(since, now, zone)
+    if upcoming is not None:
+        plan.requeue_after = upcoming - now + _MARGIN
+    deadline = cron_job.spec.starting_deadline_seconds
+    due = schedule.latest(since, now, zone)
+    if due is None:
+        return
+    if deadline is not None and due < now - deadline:
+        message = f"Missed scheduled time to start a job: {rfc3339(due)}"
+        plan.warn("MissSchedule", message, once=f"missed/{due}")
+        return
+    if schedule.missed(since if deadline is None else max(since, now - deadline), now, zone) > _MANY_MISSED:
+        message = (
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew; "
+            "starting the latest one only"
+        )
+        plan.warn("TooManyMissedTimes", message, once=f"many/{due}")
+    policy = cron_job.spec.concurrency_policy
+    if policy == "Forbid" and active:
+        message = "Skipping job creation because another job is already running"
+        plan.tell("ForbidConcurrent", message, once=f"forbid/{due}")
+        return
+    if policy == "Replace" and active:
+        plan.tell("ReplaceConcurrent", "Replacing active job for CronJob", once=f"replace/{due}")
+        plan.delete += [job for job in active if not job.metadata.deletion_timestamp]
+    plan.scheduled = rfc3339(due)
+    plan.create = _job(cron_job, due, zone)
+
+
+def _job(cron_job: CronJob, due: float, zone: tzinfo) -> Job:
+    template = cron_job.spec.job_template
+    moment = datetime.fromtimestamp(math.floor(due), UTC).astimezone(zone).isoformat().replace("+00:00", "Z")
+    return make_job(
+        CRON_JOBS,
+        cron_job,
+        job_name(cron_job.metadata.name, due),
+        template.spec,
+        labels=template.metadata.labels,
+        annotations={**(template.metadata.annotations or {}), SCHEDULED: moment},
+        finalizers=template.metadata.finalizers,
+    )
+
+
+def _scheduled_time(job: Job) -> str | None:
+    """For when the job was due: found again from the job when the status was not written."""
+    seconds = _seconds((job.metadata.annotations or {}).get(SCHEDULED))
+    return rfc3339(seconds) if seconds else None
+
+
+def _latest(*times: str | None) -> str | None:
+    return max((time for time in times if time), key=_seconds, default=None)
+
+
+def _age(job: Job) -> tuple[float, str]:
+    return _seconds(job.metadata.creation_timestamp), job.metadata.name
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return parse_time(text) if text else 0.0
+    except ValueError:
+        return 0.0

@@ -1,0 +1,59 @@
+"""Events that controllers record: those that describe a lasting trouble are recorded once and not at every look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from unisono.api.base import Object
+from unisono.controllers.recorder import Recorder
+
+# Keys that are remembered per object.
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An event to record.
+
+    Attributes:
+        type: Normal or Warning.
+        reason: for programs, one word.
+        message: for people.
+        once: recorded a single time per object and key, by this process; empty for always.
+
+    """
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    once: str = ""
+
+
+class Announcer:
+    """Records notices and remembers which ones it has recorded."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._told: dict[str, dict[str, None]] = {}
+
+    def tell(self, obj: Object, notices: Iterable[Notice]) -> None:
+        """Record the notices on ``obj``, those given once only the first time."""
+        for notice in notices:
+            if notice.once and not self._is_new(obj.metadata.uid or "", notice.once):
+                continue
+            self._recorder.event(obj, notice.type, notice.reason, notice.message)
+
+    def forget(self, obj: Object) -> None:
+        """The object is gone."""
+        self._told.pop(obj.metadata.uid or "", None)
+
+    def _is_new(self, uid: str, key: str) -> bool:
+        told = self._told.setdefault(uid, {})
+        if key in told:
+            return False
+        told[key] = None
+        if len(told) > _REMEMBERED:
+            del told[next(iter(told))]
+        return True
