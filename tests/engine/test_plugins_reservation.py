@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.build import START, cluster, config, flatten, gang, group, node, nodes, placed, pod, priority_class, queue
 from unisono import engine
 from unisono.api import kinds
-from unisono.api.core import Pod
+from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
 from unisono.api.times import rfc3339
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause
@@ -223,3 +223,102 @@ def test_a_gang_that_could_never_start_is_not_admitted() -> None:
     large = gang("large", 3, cpu=4, phase="Pending", min_resources=True)
     decisions = engine.run(cluster(nodes(2, cpu=4), large).snapshot(), settings, START + 9000.0)
     assert decisions.verdicts["ns/large"].cause is Cause.CLUSTER_OVERCOMMITTED
+
+
+# ---- run times of earlier jobs
+
+
+def learning(learn: bool = True) -> SchedulerConfig:
+    arguments = {"reservation": {"reservation.after": "30s", "reservation.learnRunTimes": learn}}
+    return config(("priority", "gang", "reservation"), ("predicates", "nodeorder"), arguments=arguments)
+
+
+def finished(job: str, seconds: float) -> list[Any]:
+    """A job that ran for ``seconds`` and succeeded."""
+    one = pod(f"{job}-w-0", job, node="n000", phase="Succeeded")
+    one.status.start_time = rfc3339(START)
+    ended = ContainerStateTerminated(exit_code=0, finished_at=rfc3339(START + seconds))
+    one.status.container_statuses = [ContainerStatus(name="main", state=ContainerState(terminated=ended))]
+    return [group(job, 1, phase="Completed"), one]
+
+
+def unstated(running: float = 0.0) -> list[Any]:
+    """As `full`, but nobody states anything: long-1 has shown that its kind runs for 1100 s, short-1 100 s."""
+    busy = [pod(f"r-w-{index}", "long-2", node=f"n00{index}", cpu=2) for index in range(2)]
+    for one in busy:
+        one.status.start_time = rfc3339(START - running)
+    head = [nodes(2, cpu=4), group("long-2", 2), busy, gang("large", 2, cpu=4)]
+    return [*head, finished("long-1", 1100), finished("short-1", 100)]
+
+
+@pytest.mark.parametrize(
+    ("things", "starts"),
+    [
+        pytest.param(small("short-2"), True, id="its kind ends before the gang could start"),
+        pytest.param(small("long-3"), False, id="its kind runs for too long"),
+        pytest.param(small("fresh-1"), False, id="nobody knows its kind"),
+        pytest.param(small("fresh-1", seconds=100), True, id="it says so itself"),
+        pytest.param(small("short-2", seconds=9000), True, id="it states a limit far above"),
+        pytest.param(
+            [
+                group("fresh", 1, created=5, annotations={RUN_SECONDS: "90"}),
+                pod("fresh-w-0", "fresh", cpu=1, created=5),
+            ],
+            True,
+            id="its PodGroup says so",
+        ),
+    ],
+)
+def test_earlier_runs_show_who_ends_in_time(things: list[Any], starts: bool) -> None:
+    small_pods = {one.metadata.name for one in flatten(things) if isinstance(one, Pod)}
+    assert bool(binds([*unstated(), *things], learning()) & small_pods) is starts
+
+
+def test_without_learning_nothing_is_known() -> None:
+    assert not binds([*unstated(), *small("short-2")], learning(False))
+
+
+def test_a_job_that_runs_on_is_expected_to_end_a_step_later() -> None:
+    """It has run 1140 s of the expected 1100: a minute is added once, then five, so 260 s are left after 1141 s."""
+    shorter = finished("brief-1", 50)
+    assert not binds([*unstated(140.0), shorter, *small("brief-2")], learning())
+    assert binds([*unstated(161.0), shorter, *small("brief-2")], learning()) == {"brief-2-w-0"}
+
+
+def test_a_stream_without_any_annotation_is_backfilled_by_what_it_learns() -> None:
+    """The gang starts within the bound, and meanwhile short jobs go on that would have had to wait."""
+
+    class Learner(Stream):
+        """Jobs are named by how long they run, and are seen to succeed."""
+
+        def arrive(self) -> None:
+            while len(self.waiting) < 12:
+                self.number += 1
+                steps = self.steps()
+                name, created = f"kind{steps}x-{self.number}", self.now - START
+                one = pod(f"{name}-w-0", name, cpu=1, created=created)
+                self.put(group(name, 1, created=created))
+                self.put(one)
+                self.waiting[one.key] = (steps, one)
+
+        def step(self) -> bool:
+            for end, one in self.running.values():
+                if end <= self.now:
+                    over = ContainerStateTerminated(exit_code=0, finished_at=rfc3339(end))
+                    one.status.phase = "Succeeded"
+                    one.status.container_statuses = [
+                        ContainerStatus(name="main", state=ContainerState(terminated=over))
+                    ]
+                    self.put(one)
+            return super().step()
+
+    def started(settings: SchedulerConfig) -> tuple[int, int]:
+        random = Random(7)
+        stream = Learner(settings, lambda: random.choice([1, 1, 1, 8]), stated=False)
+        return stream.steps_until_start(60), stream.number
+
+    steps, number = started(learning())
+    blind_steps, blind_number = started(learning(False))
+    assert steps <= 3 + 2 * 8
+    assert blind_steps <= 3 + 8 + 1
+    assert number > blind_number

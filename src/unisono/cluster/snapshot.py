@@ -15,6 +15,7 @@ from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.runtimes import RunTimes
 from unisono.cluster.usage import NodeUsage
 
 
@@ -39,6 +40,7 @@ class Snapshot:
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
         evictions: what was evicted lately.
+        run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
         memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
@@ -65,6 +67,7 @@ class Snapshot:
     budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)
     node_usage: Mapping[str, NodeUsage] = field(default_factory=dict)
     evictions: EvictionLog = field(default_factory=EvictionLog)
+    run_times: RunTimes = field(default_factory=RunTimes)
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

@@ -25,6 +25,7 @@ from unisono.cluster.pods import same_task, task_of
 from unisono.cluster.quiet import collector_paused
 from unisono.cluster.records import Task
 from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.runtimes import RunTimes
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
@@ -74,6 +75,7 @@ class ClusterState:
         self.budgets: LimitBook[Budget] = LimitBook()
         self.node_usage: dict[str, NodeUsage] = {}
         self.evictions = EvictionLog()
+        self.run_times = RunTimes()
         self.catalogue = Catalogue()
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
@@ -155,6 +157,8 @@ class ClusterState:
         task = task_of(pod, self.classes, self.scheduler_names)
         if not task.owned and not task.node:
             return self._remove_pod(task.key)
+        if task.status is TaskStatus.SUCCEEDED:
+            self.run_times.learn(pod, task)
         self._keep_assumption(task)
         self._keep_release(task)
         old = self.tasks.get(task.key)
@@ -347,6 +351,7 @@ class ClusterState:
             budgets=self.budgets.by_namespace,
             node_usage=self.node_usage,
             evictions=self.evictions,
+            run_times=self.run_times,
         )
 
     def _reclass(self, task: Task) -> None:

@@ -3,9 +3,9 @@
 Off unless configured, because Volcano would give the room away. A gang that needs more than is ever free at one moment
 starves while small jobs keep coming: each takes what the one before it has freed. Once such a gang has waited long
 enough, nodes are chosen for it, and jobs that come after it may start there only when they end before it could start
-(run times as pods state them), or when they use what it does not need. This is EASY backfill, see A. Mu'alem and
-D. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with
-backfilling", IEEE TPDS 12 (2001).
+(run times as pods state them, or as earlier runs show), or when they use what it does not need. This is EASY backfill,
+see A. Mu'alem and D. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling the
+IBM SP2 with backfilling", IEEE TPDS 12 (2001).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.orders import runs
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.reservation_plan import Plan, plan_for
+from unisono.engine.plugins.run_estimates import RunEstimates
 from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 _AFTER = Argument("reservation.after", "duration", "5m", "how long a gang must have waited before room is kept for it")
 _GANGS = Argument("reservation.gangs", "int", 1, "gangs for which room is kept at a time, the longest waiting first")
+_LEARN = Argument(
+    "reservation.learnRunTimes", "bool", False, "expect jobs to run as long as the last two of their kind have"
+)
 
 _MOST_TRIED = 16
 """Starved gangs looked at in one cycle."""
@@ -45,17 +49,19 @@ class ReservationPlugin(Plugin):
     """Keeps room for starved gangs."""
 
     name = "reservation"
-    known_arguments = (_AFTER, _GANGS)
+    known_arguments = (_AFTER, _GANGS, _LEARN)
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)
         after = duration_or_none(argument_value(_AFTER, self.arguments))
         self.after = max(after if after is not None else 300.0, 0.0)
         self.gangs = max(int(argument_value(_GANGS, self.arguments)), 0)
+        self.learn = bool(argument_value(_LEARN, self.arguments))
 
     def open(self, session: Session) -> None:
         """Find the gangs that have waited too long; without any the plug-in says nothing in this session."""
         self.session = session
+        self.estimates = RunEstimates(session, learned=self.learn)
         self.starved = _starved(session, self.after) if self.gangs else []
         if self.starved:
             self.scope = Scope.JOB  # type: ignore[misc]  # wide only where it matters: it costs the sharing of answers
@@ -86,7 +92,7 @@ class ReservationPlugin(Plugin):
                 break
             if any(plan.job.queue is job.queue for plan in plans) or not _queue_lets(self.session, job, tasks):
                 continue
-            plan = plan_for(self.session, job, tasks, plans)
+            plan = plan_for(self.session, job, tasks, plans, self.estimates)
             if plan is not None:
                 plans.append(plan)
         return plans
@@ -114,9 +120,9 @@ class ReservationPlugin(Plugin):
         return vetoes
 
     def _ends_in_time(self, job: JobState, pod_class: PodClass, plan: Plan) -> bool:
-        """Whether pods of the class that start now say that they will have ended when the gang could start."""
-        stated = [task.run_seconds for task in job.record.pending.values() if task.pod_class is pod_class]
-        return bool(stated) and all(stated) and self.session.now + max(stated) <= plan.start < float("inf")
+        """Whether pods of the class that start now are known to have ended when the gang could start."""
+        known = [self.estimates.seconds(task) for task in job.record.pending.values() if task.pod_class is pod_class]
+        return bool(known) and all(known) and self.session.now + max(known) <= plan.start < float("inf")
 
 
 def _asked(job: JobState, row: int) -> int:

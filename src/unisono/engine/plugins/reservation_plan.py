@@ -16,6 +16,7 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.capacity import counts
 from unisono.engine.job_state import JobState
 from unisono.engine.plugins.node_selectors import match_pod
+from unisono.engine.plugins.run_estimates import RunEstimates
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
 from unisono.engine.session import Session
 from unisono.engine.view import NodeView
@@ -55,10 +56,12 @@ class Plan:
         return np.asarray(enough | ~self.nodes[columns], dtype=np.bool_)
 
 
-def plan_for(session: Session, job: JobState, tasks: Sequence[Task], others: Sequence[Plan]) -> Plan | None:
+def plan_for(
+    session: Session, job: JobState, tasks: Sequence[Task], others: Sequence[Plan], estimates: RunEstimates
+) -> Plan | None:
     """The earliest start for ``tasks``, and the nodes for it; None when even empty nodes would not hold them.
 
-    Pods end when they have run as long as they say. Where that is not enough, those nodes are kept on which most of the
+    Pods end when ``estimates`` say so. Where that is not enough, those nodes are kept on which most of the
     tasks find room already: as nobody else gets what is freed there, their room only grows.
     """
     needs = _by_class(tasks)
@@ -66,7 +69,7 @@ def plan_for(session: Session, job: JobState, tasks: Sequence[Task], others: Seq
     taken = sum((plan.kept for plan in others), np.zeros_like(nodes.used))
     masks = {pod_class.id: open_nodes(pod_class, nodes) for pod_class, _ in needs}
     idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
-    endings = sorted(_endings(session), key=lambda ending: ending[0])
+    endings = sorted(_endings(session, estimates), key=lambda ending: ending[0])
     at, start, kept = _earliest(idle, endings, needs, masks)
     if kept is not None:
         base = _freed(idle, endings[:at])
@@ -104,15 +107,15 @@ Ending = tuple[float, int, Vector]
 """When, on which node, what becomes free."""
 
 
-def _endings(session: Session) -> Iterator[Ending]:
-    """Pods that say how long they run; one that is overdue is expected to end at once."""
+def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
+    """Pods of which it is known how long they run."""
     index, rows = session.nodes.table.index, session.rows
     for name, held in session.snapshot.tasks_on.items():
         column = index.get(name)
         for task in held.values() if column is not None else ():
-            if column is not None and task.run_seconds and task.status is not TaskStatus.RELEASING:
-                began = task.since or task.created
-                yield max(began + task.run_seconds, session.now), column, fitted(task.pod_class.vector, rows)
+            end = 0.0 if column is None or task.status is TaskStatus.RELEASING else estimates.end(task)
+            if column is not None and end:
+                yield end, column, fitted(task.pod_class.vector, rows)
 
 
 def _staying(session: Session) -> Matrix:
