@@ -51,7 +51,7 @@ async def _create(
     if meta.get("uid") or meta.get("resourceVersion"):
         # It was made from an object that has gone since.
         raise failures.conflict(stored, name)
-    door = field_owners.ignored(stored, "", creating=True)
+    door = field_owners.ignored(stored, "")
     writer = ownership.Writer(options.field_manager, "Apply", kind.api_version)
     start = {**field_owners.empty(stored), "apiVersion": kind.api_version, "kind": kind.kind}
     applied = ownership.apply(start, config, field_owners.schema(stored), [], writer, context.now(), door)

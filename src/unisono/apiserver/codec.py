@@ -107,8 +107,8 @@ def accept_configuration(
         # Applying a field means owning it, so that unknown ones cannot be dropped, however lenient the client is.
         listed = ", ".join(f".{path}: field not declared in schema" for path in decoded.unknown_fields)
         raise bad_request(
-            f"failed to create typed patch object ({namespace or ''}/{name}; {kind.api_version}, Kind={kind.kind}): "
-            f"{listed}"
+            f"failed to create typed patch object ({namespace or ''}/{name}; {kind.group}/{kind.version}, "
+            f"Kind={kind.kind}): {listed}"
         )
     if decoded.type_errors:
         raise invalid(stored, name, decoded.type_errors)

@@ -21,6 +21,11 @@ Managed = list[dict[str, Any]] | None
 # What Kubernetes' structs always have: nobody owns it by creating an object.
 _ALWAYS: dict[str, dict[str, Any]] = {"metadata": {}, "spec": {}, "status": {}}
 _ALWAYS_IN_PODS: dict[str, dict[str, Any]] = {**_ALWAYS, "spec": {"containers": []}}
+# What a real server adds in admission, which owns nothing; here it comes with the defaults.
+_GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
+    "pods": ("serviceAccount", "serviceAccountName", "tolerations"),
+    "namespaces": ("finalizers",),
+}
 
 
 def schema(kind: Kind[Any]) -> dict[str, Any]:
@@ -42,13 +47,28 @@ def plain(data: bytes) -> dict[str, Any]:
     return value
 
 
-def ignored(kind: Kind[Any], subresource: str, *, creating: bool = False) -> Ignored:
+def mentioned(patch: Any) -> bool:
+    """Whether a patch may touch ``managedFields``."""
+    if isinstance(patch, dict):
+        metadata = patch.get("metadata")
+        return "$patch" in patch or (
+            isinstance(metadata, dict) and ("managedFields" in metadata or "$patch" in metadata)
+        )
+    # A JSON patch may test, copy or replace whatever holds them.
+    return any(
+        not isinstance(one, dict)
+        or str(one.get(key, "/-")).split("/")[1:3] in ([], ["metadata"], ["metadata", "managedFields"])
+        for one in (patch if isinstance(patch, list) else [patch])
+        for key in ("path", "from")
+    )
+
+
+def ignored(kind: Kind[Any], subresource: str) -> Ignored:
     """Which fields this door does not write."""
     if subresource == "status":
         written = {"f:status"} if is_custom(kind) else {"f:status", "f:metadata"}
         return lambda path: path[0] not in written
-    # A node registers itself with its status.
-    if kind.status_subresource and not (creating and kind.resource == "nodes"):
+    if kind.status_subresource:
         return lambda path: path[0] == "f:status"
     return _nothing
 
@@ -65,13 +85,34 @@ def entries_of(managed: Managed) -> list[ownership.Entry]:
         return []
 
 
-def on_create(kind: Kind[Any], stored: Kind[Any], obj: Object, options: WriteOptions, now: str) -> None:
-    """Record the creator of a new object as the owner of all its fields."""
+def on_create(
+    kind: Kind[Any], stored: Kind[Any], obj: Object, body: dict[str, Any], options: WriteOptions, now: str
+) -> None:
+    """Record the creator of a new object as the owner of all its fields.
+
+    Args:
+        kind: as the creator names it.
+        stored: as it is stored.
+        obj: the object, with defaults.
+        body: what the creator sent.
+        options: name the creator.
+        now: RFC 3339.
+
+    """
     obj.metadata.managed_fields = None
     if not options.track_fields:
         return
     writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version)
-    door = ignored(stored, "", creating=True)
+    status, given = ignored(stored, ""), body.get("spec")
+    added = {
+        ("f:spec", f"f:{name}")
+        for name in _GIVEN_BY_SERVER.get(stored.resource, ())
+        if not isinstance(given, dict) or name not in given
+    }
+
+    def door(path: Path) -> bool:
+        return status(path) or path[:2] in added
+
     entries = ownership.record(empty(stored), plain(codec.render(obj)), schema(stored), [], writer, now, door)
     obj.metadata.managed_fields = ownership.write_entries(entries)
 

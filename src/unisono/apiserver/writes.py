@@ -36,7 +36,7 @@ async def create(
     metadata.check_place(obj, stored, namespace, None)
 
     def own() -> None:
-        field_owners.on_create(kind, stored, obj, options, context.now())
+        field_owners.on_create(kind, stored, obj, body, options, context.now())
 
     data = await store_new(context, stored, obj, options, own)
     return Written(codec.as_version(data, stored, kind), True, warnings)
@@ -102,7 +102,9 @@ async def patch(
         return await _scale(context, kind, namespace, name, changed, options)
     check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
-    current = codec.json_value(codec.as_version(entry.data, stored, kind))
+    data = codec.as_version(entry.data, stored, kind)
+    # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
+    current = codec.json_value(data) if field_owners.mentioned(change) else field_owners.plain(data)
     body = apply_patch(stored, current, change, patch_type)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from unisono.apiserver.ownership.compare import compare, existing, fields_of, with_parents
+from unisono.apiserver.ownership.compare import all_fields, compare, fields_of, with_parents
 from unisono.apiserver.ownership.conflicts import apply_conflict, clashes
 from unisono.apiserver.ownership.last_applied import allowed_by_last_applied, renewed
 from unisono.apiserver.ownership.managers import Entry, Writer, without
 from unisono.apiserver.ownership.merge import merge, remove
-from unisono.apiserver.ownership.paths import NONE, Paths
+from unisono.apiserver.ownership.paths import NONE, Paths, field
 from unisono.apiserver.ownership.record import Ignored, owned, record
 from unisono.apiserver.ownership.schemas import Schema
 
@@ -57,7 +57,7 @@ def apply(
         ApiError: 400 when list items cannot be told from each other.
 
     """
-    known = [Entry(each.writer, each.time, existing(each.fields, live, schema)) for each in entries]
+    known = existing_only(entries, live, schema)
     if not known and empty is not None:
         before = Writer(BEFORE, "Update", writer.api_version)
         known = record(empty, live, schema, [], before, now, lambda _: False)
@@ -67,7 +67,7 @@ def apply(
     merged = merge(live, config, schema)
     if mine is not None:
         merged = remove(merged, _dropped(mine.fields, fields, others, schema), schema)
-    changes = compare(live, merged, schema)
+    changes = compare(live, merged, schema).without(ignored)
     found = clashes(others, writer, changes.written)
     if found and not force:
         allowed = allowed_by_last_applied(live, schema, writer)
@@ -81,9 +81,19 @@ def apply(
     return Applied(renewed(merged, config, writer), left)
 
 
+def existing_only(entries: Sequence[Entry], live: dict[str, Any], schema: Schema) -> list[Entry]:
+    """The entries without fields that the object has lost unseen: an owner of nothing cannot object."""
+    present = all_fields(live, schema) if entries else NONE
+    return [
+        entry if entry.fields <= present else replace(entry, fields=entry.fields & present, wire=None)
+        for entry in entries
+    ]
+
+
 def _dropped(last: Paths, fields: Paths, others: Sequence[Entry], schema: Schema) -> Paths:
     """Fields that were applied last time and that nobody owns any more."""
     if last <= fields:
         return NONE
     held = fields.union(*(entry.fields for entry in others))
-    return with_parents(last, schema) - with_parents(held, schema)
+    # The object's name stays, whoever owns the rest of its metadata.
+    return with_parents(last, schema) - with_parents(held, schema) - {(field("metadata"),)}

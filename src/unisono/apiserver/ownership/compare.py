@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.apiserver.failures import bad_request
 from unisono.apiserver.ownership import paths, schemas
 from unisono.apiserver.ownership.paths import Path, Paths
 from unisono.apiserver.ownership.schemas import Schema
@@ -22,6 +24,11 @@ class Changes:
     def written(self) -> set[Path]:
         """Fields that the new value gives."""
         return self.added | self.modified
+
+    def without(self, ignored: Callable[[Path], bool]) -> Changes:
+        """The changes outside of the fields that ``ignored`` names."""
+        kept = ({path for path in each if not ignored(path)} for each in (self.added, self.modified, self.removed))
+        return Changes(*kept)
 
     def __bool__(self) -> bool:
         """True when anything differs."""
@@ -100,7 +107,7 @@ def fields_of(value: Any, schema: Schema) -> Paths:
     """The fields that an applied configuration speaks of: its leaves, its list items and its map keys.
 
     Raises:
-        ApiError: 400 when an item of an associative list has no key.
+        ApiError: 400 when an item of an associative list has no key, or two have the same.
 
     """
     found: set[Path] = set()
@@ -120,8 +127,10 @@ def _fields(value: Any, schema: Schema, path: Path, found: set[Path]) -> None:
     else:
         for element, values in schemas.index(value, schema).items():
             here = (*path, element)
-            if len(values) == 1:
-                _fields(values[0], schemas.items(schema), here, found)
+            if len(values) > 1:
+                key = paths.text((element,)).strip("[]")
+                raise bad_request(f"{paths.text(path)}: duplicate entries for key [{key}]")
+            _fields(values[0], schemas.items(schema), here, found)
             found.add(here)
 
 
@@ -142,8 +151,8 @@ def with_parents(members: Paths, schema: Schema) -> Paths:
     return frozenset(found)
 
 
-def existing(members: Paths, value: Any, schema: Schema) -> Paths:
-    """Those of ``members`` that ``value`` has."""
+def all_fields(value: Any, schema: Schema) -> Paths:
+    """Every field of a value, with all structs, maps and lists above them."""
     target: set[Path] = set()
     _everything(value, schema, (), target)
-    return members & target if members else paths.NONE
+    return frozenset(target)

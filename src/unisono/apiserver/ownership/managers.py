@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from unisono.apiserver.ownership.paths import NONE, Paths, from_tree, to_tree
@@ -45,11 +45,20 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The fields of one writer; ``time`` is when it last took or gave up any."""
+    """The fields of one writer.
+
+    Attributes:
+        writer: whose they are.
+        time: when it last took or gave up any.
+        fields: what it owns.
+        wire: the entry as it was read, so that what did not change is not written anew.
+
+    """
 
     writer: Writer
     time: str | None = None
     fields: Paths = NONE
+    wire: dict[str, Any] | None = field(default=None, compare=False)
 
 
 def read_entries(managed: Iterable[Any] | None) -> list[Entry]:
@@ -77,7 +86,7 @@ def _read(entry: Any) -> Entry:
     if not all(isinstance(each, str) for each in texts) or not isinstance(time, str | None):
         raise ValueError("manager, apiVersion, subresource and time must be texts")
     writer = Writer(texts[0], operation, texts[1], texts[2])
-    return Entry(writer, time, from_tree(entry.get("fieldsV1") or {}))
+    return Entry(writer, time, from_tree(entry.get("fieldsV1") or {}), entry)
 
 
 def write_entries(entries: Iterable[Entry]) -> list[dict[str, Any]] | None:
@@ -87,6 +96,8 @@ def write_entries(entries: Iterable[Entry]) -> list[dict[str, Any]] | None:
 
 
 def _write(entry: Entry) -> dict[str, Any]:
+    if entry.wire is not None:
+        return entry.wire
     writer = entry.writer
     written: dict[str, Any] = {
         "manager": writer.name,
@@ -103,7 +114,8 @@ def _write(entry: Entry) -> dict[str, Any]:
 def without(entries: Iterable[Entry], fields: set[tuple[str, ...]]) -> list[Entry]:
     """The entries without these fields; empty ones are dropped."""
     kept = (
-        entry if entry.fields.isdisjoint(fields) else replace(entry, fields=entry.fields - fields) for entry in entries
+        entry if entry.fields.isdisjoint(fields) else replace(entry, fields=entry.fields - fields, wire=None)
+        for entry in entries
     )
     return [entry for entry in kept if entry.fields]
 

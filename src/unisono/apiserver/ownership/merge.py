@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.apiserver.failures import bad_request
 from unisono.apiserver.ownership import schemas
 from unisono.apiserver.ownership.paths import MEMBER, Paths, Tree, to_tree
 from unisono.apiserver.ownership.schemas import Schema
@@ -13,42 +12,22 @@ from unisono.apiserver.ownership.schemas import Schema
 def merge(live: Any, config: Any, schema: Schema) -> Any:
     """``live`` with what ``config`` says; shares parts with both, changes neither.
 
-    Raises:
-        ApiError: 400 when the configuration names a list item twice, or an item has no key.
-
+    ``fields_of`` has accepted the configuration: its list items have keys, and no two the same.
     """
     if type(live) is not type(config) or schemas.atomic(config, schema):
-        return _checked(config, schema)
+        return config
     if isinstance(config, dict):
         result = dict(live)
         for name, value in config.items():
             below = schemas.child(schema, name)
-            result[name] = merge(live[name], value, below) if name in live else _checked(value, below)
+            result[name] = merge(live[name], value, below) if name in live else value
         return result
     return _merge_lists(live, config, schema)
 
 
-def _checked(config: Any, schema: Schema) -> Any:
-    """A configuration that meets nothing; its lists are checked all the same."""
-    if not isinstance(config, dict | list) or schemas.atomic(config, schema):
-        return config
-    if isinstance(config, dict):
-        return {name: _checked(value, schemas.child(schema, name)) for name, value in config.items()}
-    _unique(config, schema)
-    return [_checked(each, schemas.items(schema)) for each in config]
-
-
-def _unique(config: list[Any], schema: Schema) -> dict[str, Any]:
-    found = schemas.index(config, schema)
-    for element, values in found.items():
-        if len(values) > 1:
-            raise bad_request(f"duplicate entries for key [{element[2:]}]")
-    return {element: values[0] for element, values in found.items()}
-
-
 def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any]:
     """Items of the configuration in its order; others stay before the item that followed them."""
-    wanted = _unique(config, schema)
+    wanted = {schemas.element(each, schema): each for each in config}
     below = schemas.items(schema)
     before = [(schemas.element(each, schema), each) for each in live]
     known = schemas.index(live, schema)
@@ -63,7 +42,7 @@ def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any
                 break
             position += 1
         # An item that the object holds several times is replaced by the one of the configuration.
-        result.append(merge(values[0], value, below) if len(values) == 1 else _checked(value, below))
+        result.append(merge(values[0], value, below) if len(values) == 1 else value)
     result.extend(each for element, each in before[position:] if element not in wanted)
     return result
 

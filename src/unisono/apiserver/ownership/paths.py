@@ -6,7 +6,7 @@ item with these keys, ``v:<json>`` a value of a set. A set of fields is a frozen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -38,21 +38,20 @@ def value(content: Any) -> str:
 
 
 def to_tree(paths: Iterable[Path]) -> Tree:
-    """The nested form of a set."""
+    """The nested form of a set: a leaf is written ``{}``, a member with children carries the mark."""
     root: Tree = {}
+    # Sorted, so that a member comes before what is below it, and equal sets give equal bytes.
     for path in sorted(paths):
         node = root
-        for element in path:
-            node = node.setdefault(element, {})
-        node[MEMBER] = {}
-    return _without_marks(root)
-
-
-def _without_marks(node: Tree) -> Tree:
-    """A leaf is written ``{}``; only members with children carry the mark."""
-    return {
-        key: {} if key == MEMBER or child.keys() == {MEMBER} else _without_marks(child) for key, child in node.items()
-    }
+        for element in path[:-1]:
+            below = node.get(element)
+            if below is None:
+                below = node[element] = {}
+            elif not below:
+                below[MEMBER] = {}
+            node = below
+        node[path[-1]] = {}
+    return root
 
 
 def from_tree(tree: Any) -> Paths:
@@ -62,20 +61,19 @@ def from_tree(tree: Any) -> Paths:
         ValueError: it is no ``FieldsV1``.
 
     """
-    return frozenset(_members(tree, (), _DEEPEST))
+    found: list[Path] = []
+    _collect(tree, (), _DEEPEST, found)
+    return frozenset(found)
 
 
-def _members(node: Any, path: Path, depth: int) -> Iterator[Path]:
+def _collect(node: Any, path: Path, depth: int, found: list[Path]) -> None:
     if not isinstance(node, dict) or not depth:
         raise ValueError("fieldsV1 must be nested objects")
-    if path and not node:
-        yield path
+    if path and (not node or MEMBER in node):
+        found.append(path)
     for key, child in node.items():
-        if key == MEMBER:
-            if path:
-                yield path
-        else:
-            yield from _members(child, (*path, _canonical(key)), depth - 1)
+        if key != MEMBER:
+            _collect(child, (*path, key if key[:2] == "f:" else _canonical(key)), depth - 1, found)
 
 
 def _canonical(element: str) -> str:

@@ -60,7 +60,7 @@ def record(
         ignored: fields that this door cannot write.
 
     """
-    changes = compare(old, new, schema)
+    changes = compare(old, new, schema).without(ignored)
     if not changes:
         return list(entries)
     taken = owned(changes.written, ignored)
