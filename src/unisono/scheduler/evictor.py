@@ -1,4 +1,8 @@
-"""Removes pods that the engine, or a half-bound gang, gives up."""
+"""Removes pods that the engine, or a half-bound gang, gives up.
+
+A pod that a PodDisruptionBudget selects goes through the Eviction API, where the API server has the last word on the
+budget; every other pod is deleted.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import structlog
 from unisono.api.core import ObjectReference, Pod
 from unisono.api.kinds import PODS
 from unisono.api.times import rfc3339
+from unisono.cluster.selectors import selects
 from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
@@ -23,6 +28,10 @@ _log = structlog.get_logger(__name__)
 
 # An eviction that was sent is not sent again while its deletion makes its way through the API server.
 _REPEAT_SECONDS = 30.0
+
+# After a budget refused, it is not asked again before it can have changed.
+_REFUSED_SECONDS = 10.0
+_REFUSED = 429
 
 GIVE_UP = "release"
 """The action of pods that are removed because their gang was bound only in part: no limit counts those."""
@@ -89,23 +98,46 @@ class Evictor:
     async def _evict(self, namespace: str, name: str, uid: str, action: str, why: str) -> None:
         async with self._slots:
             try:
-                pod = await self._client.get(PODS, name, namespace)
-                if pod.metadata.uid != uid:
-                    return
-                await self._mark(pod, why)
-                await self._client.delete(PODS, name, namespace, uid=uid)
+                await self._remove(namespace, name, uid, why)
             except (NotFound, Conflict):
                 return
             except (UnisonoError, OSError, TimeoutError) as error:
-                # The victim still stands: a later cycle decides again.
-                self._sent.pop(uid, None)
-                if self._feed is not None:
-                    self._feed.do(partial(self._feed.state.keep, f"{namespace}/{name}"))
-                _log.warning("evict.failed", pod=f"{namespace}/{name}", error=str(error))
+                self._still_stands(f"{namespace}/{name}", uid, error)
                 return
         self._metrics.evicted(action)
         reference = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
         self._events.event(reference, "Normal", "Evict", f"Pod is evicted, because of {why}")
+
+    async def _remove(self, namespace: str, name: str, uid: str, why: str) -> None:
+        if self._has_budget(f"{namespace}/{name}"):
+            # The server marks the pod itself, and only if the budget allows it to go.
+            await self._client.evict(namespace, name, uid=uid)
+            return
+        pod = await self._client.get(PODS, name, namespace)
+        if pod.metadata.uid != uid:
+            return
+        await self._mark(pod, why)
+        await self._client.delete(PODS, name, namespace, uid=uid)
+
+    def _has_budget(self, key: str) -> bool:
+        if self._feed is None:
+            return False
+        state = self._feed.state
+        task = state.tasks.get(key)
+        if task is None:
+            return False
+        budgets = state.budgets.by_namespace.get(task.namespace, {})
+        return any(selects(budget.selector, task.labels) for budget in budgets.values())
+
+    def _still_stands(self, key: str, uid: str, error: Exception) -> None:
+        """The victim holds its place again, and a later cycle decides again."""
+        if isinstance(error, ApiError) and error.code == _REFUSED:
+            self._sent[uid] = self._clock.monotonic() + _REFUSED_SECONDS
+        else:
+            self._sent.pop(uid, None)
+        if self._feed is not None:
+            self._feed.do(partial(self._feed.state.keep, key))
+        _log.warning("evict.failed", pod=key, error=str(error))
 
     async def _mark(self, pod: Pod, why: str) -> None:
         """Condition DisruptionTarget, by which controllers tell an eviction from a failure; best effort."""
