@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_world import SlotEngine, fill, world
+from scheduler_world import SlotEngine, fill, pod, world
 
 from support.memory import MemoryClient
 from unisono.api.annotations import VERDICT
@@ -293,3 +293,29 @@ async def test_jobs_that_wait_are_counted_and_their_series_removed() -> None:
         await it.run(2)
         assert samples("volcano_unschedule_job_count") == 0
         assert samples("volcano_unschedule_task_count", {"job_id": "a"}) is None
+
+
+async def test_who_waits_for_a_moment_gets_no_reports() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 2})
+    for index in range(2):
+        client.put(PODS, pod(f"a-{index}", "a"))
+    waits = [True]
+
+    def say(snapshot: Snapshot, decisions: Decisions) -> None:
+        if waits[0]:
+            decisions.verdicts["team/a"] = Verdict("team/a", Cause.TOO_FEW_PODS, "1 of 2 pods exist", queue="default")
+            for task in snapshot.jobs["team/a"].pending.values():
+                condition = PodCondition(task.namespace, task.name, task.uid, "Unschedulable", "gang incomplete", "")
+                decisions.pod_conditions.append(condition)
+
+    async with world(client, Saying(say)) as it:
+        await it.run(0.5)
+        waits[0] = False
+        it.engine.slots = 2
+        it.nudge()
+        await it.run(5)
+        assert all(it.nodes_of("a").values())
+        assert not group_writes(it)
+        assert not it.writes("patch", "pods")
+        assert not [event for event in client.objects(EVENTS) if event.reason == "FailedScheduling"]

@@ -51,11 +51,15 @@ class Outbox(Generic[W]):
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
 
-    def put(self, key: str, wish: W, *, urgent: bool = True) -> None:
-        """Replace the wish for ``key``; not ``urgent`` ones wait until ``interval`` after the last write."""
+    def put(self, key: str, wish: W, *, urgent: bool = True, settle: float = 0.0) -> None:
+        """Replace the wish for ``key``; not ``urgent`` ones wait until ``interval`` after the last write.
+
+        ``settle`` is the time in seconds that even the first write of a wish that is not urgent waits: what passes by
+        itself in that time is never written.
+        """
         self._wishes[key] = wish
-        wait = 0.0 if urgent else self._written_at.get(key, float("-inf")) + self._interval - self._clock.monotonic()
-        self._queue.add_after(key, wait)
+        since = self._written_at.get(key, float("-inf")) + self._interval - self._clock.monotonic()
+        self._queue.add_after(key, 0.0 if urgent else max(settle, since))
 
     def discard(self, key: str) -> None:
         """Forget the wish for ``key``; a write under way is not stopped."""

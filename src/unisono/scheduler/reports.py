@@ -30,6 +30,8 @@ from unisono.scheduler.outbox import Outbox
 _GROUP_SECONDS = 2.0
 _POD_SECONDS = 10.0
 _QUEUE_SECONDS = 1.0
+# Who waits for less than this time gets no reports: most gangs wait a moment, until all their pods are there.
+_SETTLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,11 @@ class Reports:
             if update is None and text == known:
                 self._groups.discard(key)
                 continue
-            urgent = material(text) != material(known) or (update is not None and _is_material(group.status, update))
-            self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent)
+            phase_moves = update is not None and update.phase != (group.status.phase or "Pending")
+            settled = bool(known) or bool(group.status.conditions)
+            changed = material(text) != material(known) or (update is not None and _is_material(group.status, update))
+            urgent = phase_moves or (settled and changed)
+            self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=_SETTLE_SECONDS)
 
     def _take_pod(self, wish: PodCondition) -> None:
         key = f"{wish.namespace}/{wish.pod}"
@@ -109,7 +114,7 @@ class Reports:
             return
         condition = pod.scheduled_condition
         if condition is None or condition.status != "False":
-            urgent = True
+            urgent = False
         elif (condition.reason, condition.message) != (wish.reason, wish.message):
             urgent = condition.reason != wish.reason
         elif wish.nominated_node and wish.nominated_node != pod.nominated_node:
@@ -117,7 +122,7 @@ class Reports:
         else:
             self._pods.discard(key)
             return
-        self._pods.put(key, wish, urgent=urgent)
+        self._pods.put(key, wish, urgent=urgent, settle=_SETTLE_SECONDS)
 
     async def _write_group(self, key: str, wish: _GroupWish) -> bool:
         group = self._feed.groups.get(key)

@@ -228,10 +228,12 @@ class Scheduler:
         """
         shared = any(name not in ("root", self._default_queue) for name in self.feed.queues)
         end = self._clock.monotonic() + self._gather_seconds
+        # Where cycles are long, half of the time is left to writers and watches.
+        pause = max(self._debounce, min(self._last_seconds, self._gather_seconds))
         while True:
             fresh = self.feed.arrivals != self._arrived
             self._arrived = self.feed.arrivals
-            await self._clock.sleep(self._share_debounce if fresh and shared else self._debounce)
+            await self._clock.sleep(max(pause, self._share_debounce) if fresh and shared else pause)
             if self.feed.arrivals == self._arrived or self._clock.monotonic() >= end:
                 return
 
