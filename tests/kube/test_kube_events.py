@@ -122,3 +122,22 @@ async def test_close_gives_up_after_its_time() -> None:
     assert closing.done()
     events.event(pod(), "Normal", "Scheduled", "late")
     assert events.statistics().dropped == 2
+
+
+async def test_in_a_rush_good_news_is_cut_short_and_warnings_are_not() -> None:
+    client = MemoryClient()
+    events = EventRecorder(client, "unisono", clock=client.clock, normal_burst=10, normal_per_second=5.0)
+    for number in range(100):
+        events.event(pod(f"p{number}"), "Normal", "Scheduled", "on n1")
+        events.event(pod(f"p{number}"), "Warning", "FailedScheduling", "no room")
+    await settle(1000)
+    reasons = [event.reason for event in client.objects(EVENTS)]
+    assert reasons.count("FailedScheduling") == 100
+    assert reasons.count("Scheduled") == 10
+    assert events.statistics().dropped == 90
+    await client.clock.advance(2)
+    for number in range(100):
+        events.event(pod(f"q{number}"), "Normal", "Scheduled", "on n1")
+    await settle(1000)
+    assert [event.reason for event in client.objects(EVENTS)].count("Scheduled") == 20
+    await events.close()

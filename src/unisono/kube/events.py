@@ -77,11 +77,33 @@ class EventRecorder:
     """Records events in the name of ``component``; needs a running event loop, which writes them in the background."""
 
     def __init__(
-        self, client: Client, component: str, *, clock: Clock = SYSTEM_CLOCK, host: str = "", buffer: int = 4096
+        self,
+        client: Client,
+        component: str,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        host: str = "",
+        buffer: int = 4096,
+        normal_burst: int = 1000,
+        normal_per_second: float = 50.0,
     ) -> None:
-        """``buffer`` is the largest number of different events that wait to be written."""
+        """Make a recorder.
+
+        Args:
+            client: of the API server.
+            component: source of the events.
+            clock: time.
+            host: machine of the source.
+            buffer: largest number of different events that wait to be written.
+            normal_burst: events of type Normal that are written as they come.
+            normal_per_second: how many more may follow each second. In a rush that all goes well is told by the
+                objects themselves; half of all writes would be events. Warnings are always written.
+
+        """
         self._client, self._component, self._clock, self._host = client, component, clock, host
         self._buffer = buffer
+        self._normal_burst, self._normal_rate = float(normal_burst), normal_per_second
+        self._normal = (self._normal_burst, clock.monotonic())
         self._waiting: dict[str, _Waiting] = {}
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -114,7 +136,7 @@ class EventRecorder:
             waiting.count += 1
             waiting.last = now
             return
-        if self._closed or len(self._waiting) >= self._buffer or not self._allowed(reference):
+        if self._closed or len(self._waiting) >= self._buffer or not self._allowed(reference, type):
             self._dropped += 1
             return
         self._waiting[key] = _Waiting(reference, type, reason, message, now, now)
@@ -221,9 +243,15 @@ class EventRecorder:
             reporting_instance=self._host or None,
         )
 
-    def _allowed(self, reference: ObjectReference) -> bool:
-        name = reference.uid or f"{reference.kind}/{reference.namespace}/{reference.name}"
+    def _allowed(self, reference: ObjectReference, type: EventKind) -> bool:
         now = self._clock.monotonic()
+        if type == "Normal":
+            left, then = self._normal
+            left = min(self._normal_burst, left + (now - then) * self._normal_rate)
+            self._normal = (left - 1.0 if left >= 1.0 else left, now)
+            if left < 1.0:
+                return False
+        name = reference.uid or f"{reference.kind}/{reference.namespace}/{reference.name}"
         tokens, since = self._budgets.get(name, (float(_BURST), now))
         tokens = min(float(_BURST), tokens + (now - since) / _REFILL_SECONDS)
         allowed = tokens >= 1.0
