@@ -65,6 +65,10 @@ class Outbox(Generic[W]):
         """Forget the wish for ``key``; a write under way is not stopped."""
         self._wishes.pop(key, None)
 
+    def keys(self) -> list[str]:
+        """Keys of the wishes that wait."""
+        return list(self._wishes)
+
     def __len__(self) -> int:
         """Wishes that wait."""
         return len(self._wishes)
