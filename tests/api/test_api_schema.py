@@ -207,9 +207,9 @@ def test_printer_columns_name_fields_that_exist() -> None:
     for kind in kinds.CUSTOM_KINDS:
         for column in columns(kind):
             schema = schema_of(kind)
-            for name in column.json_path.removeprefix(".").split("."):
-                schema = schema["properties"][name.removesuffix("[-1:]")]
-                schema = schema["items"] if name.endswith("]") else schema
+            for name in re.sub(r"\[[^]]*\]", "[]", column.json_path).removeprefix(".").split("."):
+                schema = schema["properties"][name.removesuffix("[]")]
+                schema = schema["items"] if name.endswith("[]") else schema
 
 
 def test_merge_keys_stand_in_the_schema_of_built_in_kinds() -> None:

@@ -88,6 +88,34 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
     training_kinds.XGBOOST_JOBS.struct: (_STATE, _SINCE),
     training_kinds.PADDLE_JOBS.struct: (_STATE, _SINCE),
     training_kinds.JAX_JOBS.struct: (_STATE, _SINCE),
+    training_kinds.TRAIN_JOBS.struct: (_STATE, _SINCE),
+    training_kinds.JOB_SETS.struct: (
+        Column("TerminalState", "string", ".status.terminalState"),
+        Column("Restarts", "string", ".status.restarts"),
+        Column("Completed", "string", '.status.conditions[?(@.type=="Completed")].status'),
+        Column("Suspended", "string", ".spec.suspend"),
+        _SINCE,
+    ),
+    training_kinds.RAY_CLUSTERS.struct: (
+        Column("desired workers", "integer", ".status.desiredWorkerReplicas"),
+        Column("available workers", "integer", ".status.availableWorkerReplicas"),
+        Column("cpus", "string", ".status.desiredCPU"),
+        Column("memory", "string", ".status.desiredMemory"),
+        Column("gpus", "string", ".status.desiredGPU"),
+        Column("tpus", "string", ".status.desiredTPU", priority=1),
+        Column("status", "string", ".status.state"),
+        Column("age", "date", ".metadata.creationTimestamp"),
+        Column("head pod IP", "string", ".status.head.podIP", priority=1),
+        Column("head service IP", "string", ".status.head.serviceIP", priority=1),
+    ),
+    training_kinds.RAY_JOBS.struct: (
+        Column("job status", "string", ".status.jobStatus"),
+        Column("deployment status", "string", ".status.jobDeploymentStatus"),
+        Column("ray cluster name", "string", ".status.rayClusterName"),
+        Column("start time", "string", ".status.startTime"),
+        Column("end time", "string", ".status.endTime"),
+        Column("age", "date", ".metadata.creationTimestamp"),
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import kubeflow
+from unisono.api import job_set, kubeflow, ray, trainer
 from unisono.api.kind import Kind, Scale
 
 KUBEFLOW = "kubeflow.org"
@@ -60,5 +60,37 @@ JAX_JOBS: Kind[kubeflow.JAXJob] = Kind(
     scale=_scale("jaxReplicaSpecs"),
 )
 
+JOB_SETS: Kind[job_set.JobSet] = Kind(
+    "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", job_set.JobSet, status_subresource=True
+)
+TRAIN_JOBS: Kind[trainer.TrainJob] = Kind(
+    "trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", trainer.TrainJob, status_subresource=True
+)
+TRAINING_RUNTIMES: Kind[trainer.TrainingRuntime] = Kind(
+    "trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes", trainer.TrainingRuntime
+)
+CLUSTER_TRAINING_RUNTIMES: Kind[trainer.ClusterTrainingRuntime] = Kind(
+    "trainer.kubeflow.org",
+    "v1alpha1",
+    "ClusterTrainingRuntime",
+    "clustertrainingruntimes",
+    trainer.ClusterTrainingRuntime,
+    False,
+)
+RAY_CLUSTERS: Kind[ray.RayCluster] = Kind(
+    "ray.io", "v1", "RayCluster", "rayclusters", ray.RayCluster, categories=("all",), status_subresource=True
+)
+RAY_JOBS: Kind[ray.RayJob] = Kind(
+    "ray.io", "v1", "RayJob", "rayjobs", ray.RayJob, categories=("all",), status_subresource=True
+)
+
 KUBEFLOW_KINDS: tuple[Kind[Any], ...] = (PYTORCH_JOBS, TF_JOBS, MPI_JOBS, XGBOOST_JOBS, PADDLE_JOBS, JAX_JOBS)
-TRAINING_KINDS: tuple[Kind[Any], ...] = KUBEFLOW_KINDS
+TRAINING_KINDS: tuple[Kind[Any], ...] = (
+    *KUBEFLOW_KINDS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_SETS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+)

@@ -10,7 +10,15 @@ from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.api.shape import shape_of
-from unisono.api.training_kinds import KUBEFLOW_KINDS
+from unisono.api.training_kinds import (
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_SETS,
+    KUBEFLOW_KINDS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from unisono.api.validation import (
     cluster,
     config,
@@ -28,6 +36,7 @@ from unisono.api.validation import (
     service,
     storage,
     topology,
+    training,
 )
 from unisono.api.validation.constraints import validate_shape
 from unisono.api.validation.meta import validate_meta, validate_meta_update
@@ -71,6 +80,12 @@ _RULES: dict[type[Object], Rules] = {
     kinds.QUEUES.struct: scheduling.validate_queue,
     kinds.HYPER_NODES.struct: topology.validate_hyper_node,
     **{kind.struct: kubeflow.validate_training_job for kind in KUBEFLOW_KINDS},
+    JOB_SETS.struct: training.validate_job_set,
+    TRAIN_JOBS.struct: training.validate_train_job,
+    TRAINING_RUNTIMES.struct: training.validate_runtime,
+    CLUSTER_TRAINING_RUNTIMES.struct: training.validate_runtime,
+    RAY_CLUSTERS.struct: training.validate_ray_cluster,
+    RAY_JOBS.struct: training.validate_ray_job,
 }
 _CUSTOM = frozenset(kind.struct for kind in kinds.CUSTOM_KINDS)
 
