@@ -21,6 +21,7 @@ class Layer:
 
     Attributes:
         alone: a placement of the class may change its own answers, so tasks are placed one by one.
+        by_domains: placements change the answers through the session's pods per domain only.
         lines: the only answers are points that whole lines of nodes share; tasks are placed by them.
 
     """
@@ -35,6 +36,7 @@ class Layer:
         self.filters = [asked for asked in hooks.flat["domain_filter"] if asked[0] in plugins]
         self.scores = [asked for asked in hooks.flat["batch_score"] if asked[0] in plugins]
         self.alone = bool(self.scores) or any(plugin.self_affecting(pod_class) for plugin, _ in self.filters)
+        self.by_domains = not self.scores and all(plugin.by_domains(pod_class) for plugin, _ in self.filters)
         self._plugins = plugins
         self._stamps: list[int | None] = []
         self.lines = self._shared()

@@ -175,6 +175,10 @@ class Plugin:
         """Whether placing a pod of the class may change what ``domain_filter`` answers for the class itself."""
         return True
 
+    def by_domains(self, pod_class: PodClass) -> bool:
+        """Whether placements change ``domain_filter`` for the class through ``session.domains`` and nothing else."""
+        return False
+
     # ---- session
 
     def open(self, session: Session) -> None:

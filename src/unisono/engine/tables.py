@@ -74,6 +74,7 @@ class CandidateTable:
         plugins = [plugin for plugin in plugins if plugin not in self.silent]
         self.by_row = all(plugin.reach is Reach.ROW for plugin in plugins)
         pure = all(plugin.is_pure(pod_class) for plugin in plugins)
+        self.blocked = np.zeros(0, dtype=np.bool_)
         self.batchable = self.by_row and pure and not pod_class.host_ports
         self.tracked = [
             score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
@@ -95,6 +96,15 @@ class CandidateTable:
         self.dynamic[self.static.bits != 0] = NOWHERE
         self._sum_static()
         self.seen = len(self.session.touched)
+
+    def _sum_blocked(self, layer: Layer) -> None:
+        """Take over what a layer of filters refuses now; without scores over candidates nothing else changes."""
+        blocked = layer.blocked()
+        moved = np.flatnonzero(blocked != self.blocked)
+        self.blocked = blocked
+        if len(moved):
+            points = self.dynamic[moved] + self.points[moved]
+            self.total[moved] = np.where(blocked[moved], NOWHERE, points)
 
     def _sum_static(self) -> None:
         """Static points over the present candidates, and those of the layer, added to the dynamic ones."""
@@ -142,7 +152,10 @@ class CandidateTable:
         self.seen = len(touched)
         self._revalue(sorted(set(fresh)))
         if self.layer is not None and self.layer.moved():
-            self._sum_static()
+            if self.tracked or self.layer.scores:
+                self._sum_static()
+            else:
+                self._sum_blocked(self.layer)
 
     def _revalue(self, columns: list[int]) -> None:
         matrix, memo, misses = self.session.matrix, self.memo, []
@@ -202,11 +215,16 @@ class CandidateTable:
         if self.by_lines:
             return self._take_by_lines(wanted)
         if not self.batchable or (self.layer is not None and self.layer.alone):
-            column = self.best() if wanted > 0 else -1
-            if column >= 0:
+            domains, pod_class = self.session.domains, self.demand.pod_class
+            for _ in range(wanted if self.counts_domains else min(wanted, 1)):
+                column = self.best()
+                if column < 0:
+                    break
                 self.session.matrix[:, column] += self.change
                 self.session.touched.append(column)
                 columns.append(column)
+                if self.counts_domains:
+                    domains.move(pod_class, (column,), 1)
             return columns
         self.follow()
         total, dynamic, points = self.total, self.dynamic, self.points
@@ -234,6 +252,11 @@ class CandidateTable:
         self.session.touched.extend(columns)
         self.seen = len(self.session.touched)
         return columns
+
+    @property
+    def counts_domains(self) -> bool:
+        """Whether `take` counts what it places in the session's domains, because the next task depends on it."""
+        return self.batchable and self.layer is not None and self.layer.alone and self.layer.by_domains
 
     @property
     def by_lines(self) -> bool:

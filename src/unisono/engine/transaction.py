@@ -30,6 +30,11 @@ class Taker(Protocol):
         """What is placed."""
         ...
 
+    @property
+    def counts_domains(self) -> bool:
+        """Whether `take` counts the pods in the session's domains."""
+        ...
+
     def take(self, wanted: int) -> list[int]:
         """Place up to ``wanted`` tasks; returns their nodes' columns."""
         ...
@@ -85,10 +90,11 @@ class Transaction:
             the nodes' columns, for the first so many tasks.
 
         """
+        counted = table.counts_domains
         columns = table.take(len(tasks))
         if columns:
             status = TaskStatus.PIPELINED if table.demand.future else TaskStatus.ALLOCATED
-            self._record(job, list(tasks[: len(columns)]), columns, TaskStatus.PENDING, status)
+            self._record(job, list(tasks[: len(columns)]), columns, TaskStatus.PENDING, status, counted=counted)
         return columns
 
     def bind_whole(
@@ -153,15 +159,22 @@ class Transaction:
         self.log[-1].reason = reason
 
     def _record(
-        self, job: JobState, tasks: list[Task], columns: list[int], before: TaskStatus, status: TaskStatus
+        self,
+        job: JobState,
+        tasks: list[Task],
+        columns: list[int],
+        before: TaskStatus,
+        status: TaskStatus,
+        *,
+        counted: bool = False,
     ) -> None:
         first = tasks[0]
         placement = Placement(job, first.pod_class, first.role, tasks, columns, before, status)
         self.log.append(placement)
-        self._take_effect(placement, before, status)
+        self._take_effect(placement, before, status, counted=counted)
 
-    def _take_effect(self, placement: Placement, old: TaskStatus, new: TaskStatus) -> None:
-        """Move the tasks' state in job, queue and books; the matrix has been changed already."""
+    def _take_effect(self, placement: Placement, old: TaskStatus, new: TaskStatus, *, counted: bool = False) -> None:
+        """Move the tasks' state in job, queue and books; the matrix (and domains if ``counted``) has been changed."""
         job, pod_class, number = placement.job, placement.pod_class, len(placement.tasks)
         job.move(pod_class, placement.role, number, old, new)
         if self.hooks.flat["moved"]:
@@ -178,7 +191,7 @@ class Transaction:
             job.queue.allocated += amounts
         if pod_class.host_ports:
             self._hold_ports(placement, claimed)
-        if pod_class.base is not pod_class:
+        if pod_class.base is not pod_class and not counted:
             self.session.domains.move(pod_class, placement.columns, claimed)
         if new is TaskStatus.PIPELINED:
             self.session.pipelining = True

@@ -185,6 +185,10 @@ class PredicatesPlugin(Plugin):
         """Whether one pod of the class matters to the next one."""
         return any(check.self_affecting for check in self._checks_of(pod_class))
 
+    def by_domains(self, pod_class: PodClass) -> bool:
+        """Affinity and spread look at the pods of domains; volumes and device claims have books of their own."""
+        return all(isinstance(check, InterPodFilter | SpreadFilter) for check in self._checks_of(pod_class))
+
     def domain_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Inter-pod affinity, volumes, topology spread and device claims."""
         return [veto for check in self._checks_of(pod_class) for veto in check.vetoes()]

@@ -31,6 +31,11 @@ class DomainTaker:
         """What the table answers for."""
         return self.table.demand
 
+    @property
+    def counts_domains(self) -> bool:
+        """As the table does, where it is asked for a whole run."""
+        return self.all_nodes and not self.guided and self.table.counts_domains
+
     def admits(self, column: int) -> bool:
         """Whether a node is a candidate now."""
         self.table.follow()
