@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from topology_world import hyper, spine, world
 
 from support.build import config, gang, node, pod, queue, schedule
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import BoolArray
+from unisono.engine.plugins.domain_amounts import DomainAmounts
 from unisono.engine.plugins.domain_filling import FillingOfLines
 from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
 from unisono.engine.tables import CandidateTable
+from unisono.engine.verdicts.changes import AddNodes
+from unisono.engine.view import NodeView
 
 CONFIG = config(
     ("priority", "gang"),
@@ -21,29 +26,40 @@ CONFIG = config(
 RACKS = 4
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> list[Any]:
+rack_shapes = st.tuples(
+    st.lists(st.sampled_from([2, 4, 8]), max_size=3),  # CPUs of its nodes
+    st.booleans(),  # the first one is tainted, softly
+    st.sampled_from(["", "running", "deleting"]),  # a pod on it
+)
+job_shapes = st.tuples(
+    st.integers(1, 4),  # size
+    st.integers(1, 4),  # minimum
+    st.sampled_from([1, 1, 2]),  # cpu
+    st.integers(1, 4),  # how many of them
+)
+shapes = st.tuples(
+    st.lists(rack_shapes, min_size=RACKS, max_size=RACKS),
+    st.integers(0, 2),  # nodes outside of HyperNodes
+    st.booleans(),  # a third tier
+    st.lists(job_shapes, min_size=1, max_size=5),
+)
+
+
+def build(racks: list[Any], lone: int, third_tier: bool, jobs: list[Any]) -> list[Any]:
     things: list[Any] = [queue("default")]
-    for rack in range(RACKS):
-        names = [f"r{rack}-{index}" for index in range(draw(st.integers(0, 3)))]
-        tainted = draw(st.booleans())
-        things += [
-            node(name, cpu=draw(st.sampled_from([2, 4, 8])), taints=_soft(tainted and index == 0))
-            for index, name in enumerate(names)
-        ]
+    for rack, (cpus, tainted, old) in enumerate(racks):
+        names = [f"r{rack}-{index}" for index in range(len(cpus))]
+        for index, (name, cpu) in enumerate(zip(names, cpus, strict=True)):
+            things.append(node(name, cpu=cpu, taints=_soft(tainted and index == 0)))
         things.append(hyper(f"r{rack}", 1, names))
-        if names and draw(st.booleans()):
-            things.append(pod(f"old-{rack}", node=names[0], cpu=1, deleting=draw(st.booleans())))
-    things += [node(f"lone-{index}", cpu=4) for index in range(draw(st.integers(0, 2)))]
+        if names and old:
+            things.append(pod(f"old-{rack}", node=names[0], cpu=1, deleting=old == "deleting"))
+    things += [node(f"lone-{index}", cpu=4) for index in range(lone)]
     things += [spine("s0", "r0", "r1"), spine("s1", "r2", "r3")]
-    if draw(st.booleans()):
+    if third_tier:
         things.append(spine("top", "s0", "s1", tier=3))
-    for number in range(draw(st.integers(1, 5))):
-        size = draw(st.integers(1, 4))
-        things += [
-            gang(f"j{number}-{copy}", size, draw(st.integers(1, size)), cpu=draw(st.sampled_from([1, 1, 2])))
-            for copy in range(draw(st.integers(1, 4)))
-        ]
+    for number, (size, minimum, cpu, copies) in enumerate(jobs):
+        things += [gang(f"j{number}-{copy}", size, min(minimum, size), cpu=cpu) for copy in range(copies)]
     return things
 
 
@@ -57,12 +73,32 @@ def outcome(things: list[Any]) -> Any:
     return [(bind.pod, bind.node) for bind in decisions.binds], decisions.pod_conditions, decisions.verdicts
 
 
-@settings(max_examples=120, deadline=None)
-@given(worlds())
-def test_lines_choose_the_nodes_that_a_look_at_every_node_chooses(things: list[Any]) -> None:
+def look_everywhere(self: CandidateTable, wanted: int) -> list[int]:
+    """Places tasks one by one with all scores computed anew, as `CandidateTable.take` does it line by line."""
+    columns: list[int] = []
+    while len(columns) < wanted and (column := self.best()) >= 0:
+        self.session.matrix[:, column] += self.change
+        self.session.touched.append(column)
+        columns.append(column)
+    return columns
+
+
+def score_anew(self: NetworkTopologyAwarePlugin, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> Any:
+    """The plug-in's score without anything that it has kept."""
+    self._by_lines.clear()
+    self.amounts = DomainAmounts(self.session, self.rows)
+    lines = self.line_score(pod_class)
+    return None if lines is None else lines.points()[lines.codes]
+
+
+@settings(max_examples=80, deadline=None)
+@given(shapes)
+def test_lines_choose_the_nodes_that_a_look_at_every_node_chooses(shape: tuple[Any, ...]) -> None:
+    things = build(*shape)
     by_lines = outcome(things)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CandidateTable, "by_lines", property(lambda self: False))
+        patch.setattr(CandidateTable, "_take_by_lines", look_everywhere)
+        patch.setattr(NetworkTopologyAwarePlugin, "batch_score", score_anew)
         assert outcome(things) == by_lines
 
 
@@ -87,3 +123,9 @@ def test_a_plugin_that_fails_while_lines_are_compared_costs_no_pod_its_place(mon
     decisions = schedule(world([*rack_of_two(), gang("j", 3, cpu=2)]), CONFIG)
     assert len(decisions.binds) == 3
     assert NetworkTopologyAwarePlugin.name in decisions.plugins_off
+
+
+def test_nodes_to_add_are_tried_beside_hypernodes() -> None:
+    things = [*rack_of_two(1), gang("old", 2, cpu=4), gang("late", 1, cpu=4, created=5)]
+    _, _, verdicts = outcome(things)
+    assert [type(change) for change in verdicts["ns/late"].changes] == [AddNodes]

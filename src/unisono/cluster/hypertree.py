@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,6 +119,22 @@ class HyperNodeTree:
         for at in order:
             leaf[self.columns[at]] = at
         return leaf
+
+    def over(self, moved: Index, size: int) -> HyperNodeTree:
+        """The same HyperNodes where there are ``size`` nodes, of which none of the new ones belongs to a HyperNode.
+
+        Args:
+            moved: ``[N]`` the new column of each node, ascending.
+            size: number of nodes, at least N.
+
+        """
+        fresh = copy(self)
+        for name in ("at_tier", "lines", "_flat", "_holders"):
+            vars(fresh).pop(name, None)
+        fresh.columns = [moved[columns] for columns in self.columns[:-1]]
+        fresh.columns.append(np.arange(size, dtype=np.intp))
+        fresh.leaf = fresh._leaves(size)
+        return fresh
 
     # ---- relations
 

@@ -10,6 +10,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
@@ -124,6 +126,10 @@ class Edit:
         nodes = self._occupied or origin.nodes
         if self._facts:
             nodes = nodes.variant(self._facts)
+        tree = origin.hyper_nodes
+        if len(nodes) != len(origin.nodes):
+            moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
+            tree = tree.over(moved, len(nodes))
         tasks_on, holders = self._places()
         memo: dict[Hashable, Any] = {} if self._facts or self._classes else origin.memo
         return replace(
@@ -136,6 +142,7 @@ class Edit:
             queues=_laid_over(origin.queues, self._queues),
             port_holders=holders,
             memo=memo,
+            hyper_nodes=tree,
         )
 
     def _count(self, key: str, record: Job) -> None:
