@@ -8,10 +8,12 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.decode import Decoded, decode, encode
 from unisono.api.kind import Kind
 from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
 from unisono.apiserver.custom.objects import CustomObject
+from unisono.apiserver.custom.reading import decode_definition, notes
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
 
@@ -46,7 +48,9 @@ def render(obj: Object) -> bytes:
 
 def decode_body(kind: Kind[T], body: dict[str, Any]) -> Decoded[T]:
     """Decode a JSON object as ``kind``, built in or user-defined; see ``api.decode.decode``."""
-    return cast("Decoded[T]", kind.decode(body)) if isinstance(kind, CustomKind) else decode(kind, body)
+    if isinstance(kind, CustomKind):
+        return cast("Decoded[T]", kind.decode(body))
+    return decode_definition(kind, body) if kind.struct is CustomResourceDefinition else decode(kind, body)
 
 
 def accept(
@@ -79,8 +83,8 @@ def accept(
     obj = decoded.obj
     obj.api_version, obj.kind = stored.api_version, stored.kind
     if options.field_validation == "Ignore":
-        return obj, []
-    return obj, [f'unknown field "{path}"' for path in decoded.unknown_fields]
+        return obj, notes(obj)
+    return obj, [*(f'unknown field "{path}"' for path in decoded.unknown_fields), *notes(obj)]
 
 
 def accept_configuration(

@@ -11,3 +11,8 @@ from unisono.apiserver.custom.kinds import CustomKind
 def check_rules(kind: CustomKind, value: Any, old: Any) -> list[FieldError]:
     """What the rules of the kind's schema say about an object."""
     return []
+
+
+def available() -> bool:
+    """Whether an engine is installed."""
+    return False

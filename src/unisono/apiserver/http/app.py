@@ -16,6 +16,7 @@ from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
+from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.body import Limits
 from unisono.apiserver.http.exchange import Exchange
@@ -158,6 +159,8 @@ class App:
         if path.subresource == "log" and verb == "get":
             verb = "log"
         exchange.verb = verb
+        if isinstance(served.kind, CustomKind) and served.kind.details.warning:
+            exchange.notes = (served.kind.details.warning,)
         handler = self._handler(exchange, served, path, verb)
         if handler is None:
             raise method_not_allowed()
