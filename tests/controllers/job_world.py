@@ -23,6 +23,7 @@ from unisono.api.core import (
 from unisono.api.kinds import COMMANDS, JOBS, POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
+from unisono.controllers.probing import Probe
 from unisono.controllers.registry import all_controllers
 from unisono.kube.controller import Manager
 
@@ -62,6 +63,18 @@ class Recorder:
         return [message for _, what, message in self.events if what == reason]
 
 
+class Prober:
+    """Answers for pods as a test says, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Probe] = []
+        self.answering: set[Probe] = set()
+
+    async def holds(self, probe: Probe) -> bool:
+        self.asked.append(probe)
+        return probe in self.answering
+
+
 class World:
     """One API server, the controllers on it, and hands that play scheduler and kubelet."""
 
@@ -69,6 +82,7 @@ class World:
         self.client = MemoryClient(seed=seed)
         self.clock = self.client.clock
         self.recorder = Recorder()
+        self.prober = Prober()
         self.manager: Manager | None = None
         self._running: asyncio.Task[None] | None = None
         self.phases: list[str] = []
@@ -82,7 +96,9 @@ class World:
 
     async def start(self) -> None:
         self.manager = Manager(self.client, clock=self.clock)
-        self._running = asyncio.create_task(self.manager.run(all_controllers(self.recorder, offload=at_once)))
+        self._running = asyncio.create_task(
+            self.manager.run(all_controllers(self.recorder, offload=at_once, prober=self.prober))
+        )
         await self.settle()
 
     async def stop(self) -> None:

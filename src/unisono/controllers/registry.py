@@ -8,7 +8,10 @@ from collections.abc import Collection
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.job.controller import JobController
 from unisono.controllers.job.execute import Offload
+from unisono.controllers.jobflow.controller import JobFlowController
+from unisono.controllers.jobflow.template_controller import JobTemplateController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
+from unisono.controllers.probing import NoProber, Prober
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import training_controllers
@@ -26,6 +29,7 @@ def all_controllers(
     default_queue: str = "default",
     offload: Offload = asyncio.to_thread,
     foreign_kinds: Collection[str] = (),
+    prober: Prober | None = None,
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -37,6 +41,7 @@ def all_controllers(
         default_queue: queue of jobs that name none.
         offload: runs what computes for long away from the event loop.
         foreign_kinds: training kinds, such as ``PyTorchJob``, that an operator of their own runs.
+        prober: asks pods where flows have probes; without one no HTTP or TCP probe holds.
 
     Raises:
         ConfigError: a foreign kind is unknown.
@@ -48,5 +53,7 @@ def all_controllers(
         PodGroupController(scheduler_names),
         TtlController(),
         CronJobController(recorder),
+        JobFlowController(recorder, prober or NoProber()),
+        JobTemplateController(),
         *training_controllers(recorder, offload, foreign_kinds),
     ]

@@ -27,11 +27,15 @@ class _Controllers:
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
         from unisono.kube.events import EventRecorder
+        from unisono.kube.probes import NetworkProber
 
         self._recorder = EventRecorder(client, COMPONENT)
         self._manager = Manager(client)
         self._controllers = all_controllers(
-            self._recorder, scheduler_names=scheduler_names, default_queue=default_queue
+            self._recorder,
+            scheduler_names=scheduler_names,
+            default_queue=default_queue,
+            prober=NetworkProber(),
         )
         self.ready: asyncio.Event = self._manager.ready
 

@@ -28,6 +28,7 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
+from unisono.kube.probes import NetworkProber
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import ConfigSource, FileConfig, FixedConfig
 from unisono.standalone.metrics import PartMetrics
@@ -174,7 +175,7 @@ class Plane:
         manager = Manager(client)
         self._ready["controllers"] = manager.ready
         try:
-            await manager.run(all_controllers(recorder, scheduler_names=SCHEDULER_NAMES))
+            await manager.run(all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber()))
         finally:
             await recorder.close()
 

@@ -1,0 +1,130 @@
+"""The job flow controller: feeds ``decide`` from the caches, asks pods where probes want it, carries plans out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+from unisono.api.core import Pod
+from unisono.api.flow import JobFlow, JobTemplate
+from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.kinds import JOBS, PODS
+from unisono.controllers import owners
+from unisono.controllers.indexing import index
+from unisono.controllers.job.controller import POD_INDEX
+from unisono.controllers.jobflow.decide import FlowPlan, Observed, decide, flows_of, wanted_probes
+from unisono.controllers.notices import Announcer, Notice
+from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.probing import Probe, Prober
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.errors import ApiError, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+OWNER_INDEX = "controller-uid"
+TEMPLATE_INDEX = "uses-template"
+# Seconds until a name that is about to become free is tried again.
+_VANISHING_RETRY = 1.0
+# Seconds until a name that somebody else has taken is tried again.
+_FOREIGN_RETRY = 60.0
+# Pods that are asked at once for one flow.
+_PARALLEL = 16
+
+
+class JobFlowController(Controller):
+    """Runs ``flow.volcano.sh`` JobFlows."""
+
+    name = "jobflow-controller"
+
+    def __init__(self, recorder: Recorder, prober: Prober) -> None:
+        self._announcer, self._prober = Announcer(recorder), prober
+        self._written: LastWritten[JobFlow] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch flows, their templates and the jobs that they made."""
+        self._client, self._clock = context.client, context.clock
+        self._flows = context.watch(JOB_FLOWS)
+        self._flows.on_change(self._changed)
+        index(self._flows, TEMPLATE_INDEX, _templates_of)
+        self._templates = context.watch(JOB_TEMPLATES, self._users_of)
+        self._jobs = context.watch(JOBS, lambda job: owners.keys_of(JOB_FLOWS, job))
+        index(self._jobs, OWNER_INDEX, owners.controller_uids)
+        self._pods = context.informer(PODS)
+        index(self._pods, POD_INDEX, owners.job_uids)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Decide about one flow and carry the plan out."""
+        flow = self._written.newest(key, self._flows.get(key))
+        if flow is None:
+            return None
+        seen = self._observe(flow)
+        seen = replace(seen, answered=await self._ask(wanted_probes(seen)))
+        plan = decide(seen, self._clock.time())
+        try:
+            self._written.keep(await write_status(self._client, JOB_FLOWS, flow, plan.status))
+        except NotFound:
+            return None
+        self._announcer.tell(flow, plan.notices)
+        await self._create(flow, plan)
+        for job in plan.delete:
+            await delete_seen(self._client, JOBS, job)
+        return plan.requeue_after
+
+    def _observe(self, flow: JobFlow) -> Observed:
+        namespace = flow.metadata.namespace
+        jobs = self._jobs.by_index(OWNER_INDEX, flow.metadata.uid or "")
+        found = {each.name: self._templates.get(f"{namespace}/{each.name}") for each in flow.spec.flows or ()}
+        return Observed(
+            flow=flow,
+            jobs={job.metadata.name: job for job in jobs},
+            templates={name: template for name, template in found.items() if template is not None},
+            pods_of=self._pods_of,
+        )
+
+    def _pods_of(self, uid: str) -> Iterable[Pod]:
+        return self._pods.by_index(POD_INDEX, uid)
+
+    async def _ask(self, probes: list[Probe]) -> frozenset[Probe]:
+        gate = asyncio.Semaphore(_PARALLEL)
+
+        async def ask(probe: Probe) -> bool:
+            async with gate:
+                return await self._prober.holds(probe)
+
+        answers = await asyncio.gather(*(ask(probe) for probe in probes))
+        return frozenset(probe for probe, holds in zip(probes, answers, strict=True) if holds)
+
+    async def _create(self, flow: JobFlow, plan: FlowPlan) -> None:
+        """Make the jobs; one that is refused does not keep the others from being made."""
+        failures: list[ApiError] = []
+        for job in plan.create:
+            name = job.metadata.name
+            try:
+                if await create_once(self._client, JOBS, job) is not None:
+                    self._announcer.tell(flow, [Notice("Normal", "Created", f"create a job named {name}!")])
+            except Vanishing:
+                plan.requeue_after = _VANISHING_RETRY
+            except ForeignObject as error:
+                self._announcer.tell(flow, [Notice("Warning", "ForeignJob", str(error), once=f"foreign/{name}")])
+                plan.requeue_after = plan.requeue_after or _FOREIGN_RETRY
+            except ApiError as error:
+                message = f"Error creating job {name}: {error}"
+                self._announcer.tell(flow, [Notice("Warning", "FailedCreate", message, once=message)])
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _users_of(self, template: JobTemplate) -> Iterable[str]:
+        """Keys of the flows that use a template."""
+        return [flow.key for flow in self._flows.by_index(TEMPLATE_INDEX, template.key)]
+
+    def _changed(self, event_type: EventType, new: JobFlow, _old: JobFlow | None) -> None:
+        if event_type == "DELETED":
+            self._announcer.forget(new)
+
+
+def _templates_of(flow: JobFlow) -> Iterable[str]:
+    """Index function: keys of the templates that a flow uses."""
+    return [f"{flow.metadata.namespace}/{each.name}" for each in flows_of(flow)]
