@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import ssl
 import time
@@ -20,8 +19,9 @@ from prometheus_client import CollectorRegistry
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
 from unisono.apiserver.access.auth import Authenticator
+from unisono.apiserver.access.hosts import LOOPBACK_NAMES, is_loopback, names_of_machine
 from unisono.apiserver.access.kubeconfig import write_kubeconfig
-from unisono.apiserver.access.pki import LOOPBACK_NAMES, Authority, utc_now
+from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens
 from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.access.user import ADMIN
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_KEEPALIVE_SECONDS = 120.0
 _HANDSHAKE_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _MAX_LINE = 32 * 1024
@@ -85,7 +84,7 @@ class ApiServer:
         registry: CollectorRegistry | None = None,
         readiness: Readiness | None = None,
     ) -> None:
-        if not allow_remote and not _is_loopback(host):
+        if not allow_remote and not is_loopback(host):
             raise ConfigError(
                 f"{host} can be reached from other machines; listen on 127.0.0.1, or allow remote access explicitly",
                 key="host",
@@ -105,9 +104,9 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """``https://host:port`` of the running server."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"https://{host}:{self._port}"
+        """``https://host:port`` of the running server, as clients of this machine reach it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104
+        return f"https://[{host}]:{self._port}" if ":" in host else f"https://{host}:{self._port}"
 
     @property
     def kubeconfig_path(self) -> Path:
@@ -131,7 +130,7 @@ class ApiServer:
         token = authority.token("admin")
         accounts = ServiceAccountTokens(TokenSigner(self._data_dir / "pki", self._clock), self._service.view)
         app = self._compose(Authenticator({token: ADMIN}, accounts), accounts)
-        names = LOOPBACK_NAMES if self._host in LOOPBACK_NAMES else (*LOOPBACK_NAMES, self._host)
+        names = LOOPBACK_NAMES if is_loopback(self._host) else names_of_machine(self._host)
         bound = _bind(self._host, self._port)
         try:
             await self._listen(app, bound, authority.server_context(names))
@@ -178,7 +177,7 @@ class ApiServer:
         return None if store is None else BackupHandler(store.backup, self._data_dir)
 
     async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:
-        served = _Server(app, self._metrics, self._limits.connections)
+        served = _Server(app, self._metrics, self._limits)
         self._listener = await asyncio.get_running_loop().create_server(
             served,
             sock=bound,
@@ -192,34 +191,25 @@ class ApiServer:
 class _Server(web.Server):
     """aiohttp's low-level server with bounds on headers, idle time and the number of connections."""
 
-    def __init__(self, app: App, metrics: RequestMetrics, connections: int) -> None:
+    def __init__(self, app: App, metrics: RequestMetrics, limits: Limits) -> None:
         super().__init__(
             app.handle,
             # Streams must notice that their client is gone; writes are shielded from it.
             handler_cancellation=True,
-            keepalive_timeout=_KEEPALIVE_SECONDS,
+            keepalive_timeout=limits.idle_seconds,
             max_line_size=_MAX_LINE,
             max_field_size=_MAX_LINE,
             max_headers=_MAX_HEADERS,
             access_log=None,
         )
         self._metrics = metrics
-        self._most = connections
+        self._most = limits.connections
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         if len(self.connections) >= self._most:
             self._metrics.rejected("connections")
             transport.abort()
         super().connection_made(handler, transport)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _bind(host: str, port: int) -> socket.socket:

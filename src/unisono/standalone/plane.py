@@ -46,13 +46,15 @@ class PlaneOptions:
     """How a control plane of one machine is put together.
 
     Attributes:
-        port: of the API on 127.0.0.1; 0 takes the last one again where it is free, else any.
+        port: of the API; 0 takes the last one again where it is free, else any.
+        host: address of the API; any but a loopback address lets other machines in.
         local_node: offer this machine as a node.
         simulated_nodes: entries ``{name, count, capacity, labels, taints}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
     """
 
     port: int = 0
+    host: str = "127.0.0.1"
     local_node: bool = True
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
@@ -136,7 +138,10 @@ class Plane:
         server = ApiServer(
             backend.service,
             data_dir=self._data.root,
+            host=self._options.host,
             port=port,
+            # Who names an address of another machine's reach means it.
+            allow_remote=True,
             log_source=FileLogSource(self._data.agent),
             registry=self.metrics,
             readiness=self._reasons,

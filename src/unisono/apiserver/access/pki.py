@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from unisono.apiserver.access.files import private_directory, write_private
+from unisono.apiserver.access.hosts import LOOPBACK_NAMES
 from unisono.errors import ConfigError
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.failures import not_found
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.body import Limits
 from unisono.apiserver.http.exchange import Exchange
@@ -80,6 +82,7 @@ class App:
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
         self._in_flight = 0
         self._streams: set[asyncio.Task[Any]] = set()
+        self._streams_of: Counter[str] = Counter()
         self._writes: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -155,6 +158,8 @@ class App:
         exchange.resource = f"{path.resource}/{path.subresource}" if path.subresource else path.resource
         self._authorizer.require(exchange.user, _action(exchange, verb or exchange.request.method.lower(), path))
         if not _fits(served, path):
+            if isinstance(served.kind, CustomKind) and path.name:
+                raise not_found(served.kind, path.name)
             return await exchange.send(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
         if path.subresource == "log" and verb == "get":
             verb = "log"
@@ -215,6 +220,7 @@ class App:
         if task is None:
             raise internal_error()
         self._streams.add(task)
+        self._streams_of[exchange.user.name] += 1
         self._metrics.stream(exchange.verb, exchange.resource, 1)
         try:
             return await handler()
@@ -225,11 +231,13 @@ class App:
             return exchange.streaming
         finally:
             self._streams.discard(task)
+            self._streams_of -= Counter((exchange.user.name,))
             self._metrics.stream(exchange.verb, exchange.resource, -1)
 
     def _refuse_when_busy(self, exchange: Exchange, *, public: bool = False) -> None:
         if exchange.verb in _STREAMS:
-            if len(self._streams) < self._limits.streams:
+            own = self._streams_of[exchange.user.name]
+            if len(self._streams) < self._limits.streams and own < self._limits.streams_of_one:
                 return
             self._metrics.rejected("streams")
         elif public or self._in_flight - len(self._streams) <= self._limits.in_flight:

@@ -40,7 +40,10 @@ class Limits:
         write_seconds: time in which a client must take a piece of an answer before its connection is dropped.
         in_flight: requests in progress, watches and followed logs not counted.
         streams: watches and followed logs.
+        streams_of_one: watches and followed logs of one user, so that nobody takes them all.
         connections: open connections.
+        idle_seconds: time in which the head of a request must have arrived, counted from the connection's beginning
+            or the last answer.
 
     """
 
@@ -49,7 +52,9 @@ class Limits:
     write_seconds: float = 30.0
     in_flight: int = 400
     streams: int = 2000
+    streams_of_one: int = 1500
     connections: int = 4000
+    idle_seconds: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.05
+_REMOTE = (
+    "with --host {host} other machines reach the API. Who has the kubeconfig, a client certificate or a token may run "
+    "programs here as you; give others their own roles (docs/access.md) and never this kubeconfig."
+)
 
 
 class StartFailed(UnisonoError):
@@ -29,6 +33,12 @@ class StartFailed(UnisonoError):
 @click.command("up")
 @click.option("--detach", is_flag=True, help="Return when it is ready; it goes on in the background.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where to keep state and kubeconfig.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the API; with any but a loopback address other machines reach it.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API.  [default: a free one, kept]")
 @click.option(
     "--nodes",
@@ -52,6 +62,7 @@ class StartFailed(UnisonoError):
 def command(
     detach: bool,
     data_dir: Path | None,
+    host: str,
     port: int,
     nodes_file: Path | None,
     no_agent: bool,
@@ -59,10 +70,13 @@ def command(
     log_level: str,
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
+    from unisono.apiserver.access.hosts import is_loopback
     from unisono.standalone.nodes_file import read_nodes
     from unisono.standalone.paths import DataDir
 
     data = DataDir.at(data_dir)
+    if not is_loopback(host) and not os.environ.get("UNISONO_DETACHED"):
+        click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {_REMOTE.format(host=host)}", err=True)
     nodes = read_nodes(nodes_file) if nodes_file else ()
     if detach:
         _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"])
@@ -71,7 +85,9 @@ def command(
     from unisono.standalone.plane import PlaneOptions
 
     configure_logs(data.log if os.environ.get("UNISONO_DETACHED") else None, level=log_level)
-    options = PlaneOptions(port=port, simulated_nodes=nodes, local_node=not no_agent, scheduler_config=scheduler_config)
+    options = PlaneOptions(
+        host=host, port=port, simulated_nodes=nodes, local_node=not no_agent, scheduler_config=scheduler_config
+    )
     asyncio.run(_serve(data, options))
 
 

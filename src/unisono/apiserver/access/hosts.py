@@ -1,0 +1,28 @@
+"""Addresses to listen on: which stay on this machine, and by which names others reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def names_of_machine(host: str) -> tuple[str, ...]:
+    """Names and addresses by which others may call a server that listens on ``host``, for its certificate."""
+    name = socket.gethostname()
+    names = dict.fromkeys((*LOOPBACK_NAMES, host, name, socket.getfqdn()))
+    with contextlib.suppress(OSError):
+        names |= dict.fromkeys(str(found[4][0]).partition("%")[0] for found in socket.getaddrinfo(name, None))
+    return tuple(one for one in names if one)
