@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
+from unisono.apiserver.authorization.kinds import REVIEW_KINDS
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.errors import ApiError
@@ -61,7 +62,7 @@ async def test_aggregated_discovery(web: WebClient, path: str, core: bool) -> No
     }
     expected = {
         (kind.group, version, kind.plural)
-        for kind in ALL_KINDS
+        for kind in (*ALL_KINDS, *REVIEW_KINDS)
         for version in (kind.version, *kind.alias_versions)
         if (kind.group == "") == core
     }
