@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from unisono.controllers.cronjob.controller import CronJobController
+from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.job.controller import JobController
 from unisono.controllers.job.execute import Offload
 from unisono.controllers.jobflow.controller import JobFlowController
@@ -55,5 +56,6 @@ def all_controllers(
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber()),
         JobTemplateController(),
+        HyperJobController(recorder),
         *training_controllers(recorder, offload, foreign_kinds),
     ]

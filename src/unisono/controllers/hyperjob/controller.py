@@ -1,0 +1,100 @@
+"""The hyper job controller: feeds ``decide`` from the caches and has its plans carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from unisono.api.batch import Job
+from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.hyper_job import HyperJob
+from unisono.api.kinds import JOBS
+from unisono.controllers import owners
+from unisono.controllers.hyperjob.decide import HyperPlan, decide
+from unisono.controllers.indexing import index
+from unisono.controllers.notices import Announcer, Notice
+from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.errors import ApiError, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+OWNER_INDEX = "controller-uid"
+# Seconds until a name that is about to become free, or that somebody else has taken, is tried again.
+_VANISHING_RETRY = 1.0
+_FOREIGN_RETRY = 60.0
+
+
+class HyperJobController(Controller):
+    """Runs ``training.volcano.sh`` HyperJobs within one cluster."""
+
+    name = "hyperjob-controller"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._announcer = Announcer(recorder)
+        self._written: LastWritten[HyperJob] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch hyper jobs and the jobs that they made."""
+        self._client, self._clock = context.client, context.clock
+        self._hyper_jobs = context.watch(HYPER_JOBS)
+        self._hyper_jobs.on_change(self._changed)
+        self._jobs = context.watch(JOBS, lambda job: owners.keys_of(HYPER_JOBS, job))
+        index(self._jobs, OWNER_INDEX, owners.controller_uids)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Decide about one hyper job and carry the plan out."""
+        hyper_job = self._written.newest(key, self._hyper_jobs.get(key))
+        if hyper_job is None:
+            return None
+        jobs = self._jobs.by_index(OWNER_INDEX, hyper_job.metadata.uid or "")
+        plan = decide(hyper_job, {job.metadata.name: job for job in jobs}, self._clock.time())
+        try:
+            self._written.keep(await write_status(self._client, HYPER_JOBS, hyper_job, plan.status))
+        except NotFound:
+            return None
+        self._announcer.tell(hyper_job, plan.notices)
+        return await self._carry_out(hyper_job, plan)
+
+    async def _carry_out(self, hyper_job: HyperJob, plan: HyperPlan) -> float | None:
+        """Do every step; one that fails does not keep the others from being done."""
+        failures: list[ApiError] = []
+        again: float | None = None
+        for job in plan.create:
+            try:
+                await self._step(hyper_job, "Create", job, self._create(hyper_job, job), failures)
+            except Vanishing:
+                again = _VANISHING_RETRY
+            except ForeignObject as error:
+                notice = Notice("Warning", "FailedCreateVCJob", str(error), once=f"foreign/{job.metadata.name}")
+                self._announcer.tell(hyper_job, [notice])
+                again = again or _FOREIGN_RETRY
+        for job, patch in plan.patch:
+            work = self._client.patch(JOBS, job.metadata.name, patch, namespace=job.metadata.namespace)
+            await self._step(hyper_job, "Update", job, work, failures)
+        for job in plan.delete:
+            await self._step(hyper_job, "Delete", job, delete_seen(self._client, JOBS, job), failures)
+        if failures:
+            raise failures[0]
+        return again
+
+    async def _create(self, hyper_job: HyperJob, job: Job) -> None:
+        if await create_once(self._client, JOBS, job) is not None:
+            self._announcer.tell(hyper_job, [Notice("Normal", "CreatedVCJob", f"Created job {job.metadata.name}")])
+
+    async def _step(
+        self, hyper_job: HyperJob, verb: str, job: Job, work: Awaitable[object], failures: list[ApiError]
+    ) -> None:
+        try:
+            await work
+        except NotFound:
+            # It went by itself; the watch tells, and the next look starts from that.
+            return
+        except ApiError as error:
+            message = f"Failed to {verb.lower()} job {job.metadata.name}: {error}"
+            self._announcer.tell(hyper_job, [Notice("Warning", f"Failed{verb}VCJob", message, once=message)])
+            failures.append(error)
+
+    def _changed(self, event_type: EventType, new: HyperJob, _old: HyperJob | None) -> None:
+        if event_type == "DELETED":
+            self._announcer.forget(new)

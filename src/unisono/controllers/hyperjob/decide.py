@@ -1,0 +1,140 @@
+"""What to do about a hyper job: a pure function from the hyper job and its jobs to a plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from unisono.api.batch import Job, JobSpec
+from unisono.api.flow_kinds import HYPER_JOBS
+from unisono.api.hyper_job import HyperJob, HyperJobStatus, ReplicatedJob
+from unisono.controllers.hyperjob.status import ended_states, next_status
+from unisono.controllers.job import phases
+from unisono.controllers.job_making import has_ended, make_job, phase_of
+from unisono.controllers.notices import Notice
+from unisono.controllers.patching import contains, to_json
+
+BY_HYPER_JOB = "volcano.sh/hyperjob-name"
+BY_REPLICATED_JOB = "volcano.sh/replicatedjob-name"
+TEMPLATE_HASH = "volcano.sh/vcjob-template-spec-hash"
+_LOST = frozenset({phases.FAILED, phases.TERMINATED})
+
+
+@dataclass(slots=True)
+class HyperPlan:
+    """Steps in order: write the status, make, patch and delete jobs.
+
+    Attributes:
+        status: the new status.
+        create: jobs that are missing.
+        patch: merge patches for jobs whose template has changed in what a job may change.
+        delete: jobs beyond the number of replicas.
+        notices: events to record.
+
+    """
+
+    status: HyperJobStatus
+    create: list[Job] = field(default_factory=list)
+    patch: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
+    delete: list[Job] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+
+def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPlan:
+    """The next step for a hyper job.
+
+    Args:
+        hyper_job: the hyper job; nothing is made for one that is being deleted.
+        jobs: the jobs that it controls, by name.
+        now: seconds since 1970.
+
+    """
+    wanted = {name: replicated for replicated, name in wanted_jobs(hyper_job)}
+    states = {name: _state(hyper_job, name, replicated, jobs) for name, replicated in wanted.items()}
+    plan = HyperPlan(next_status(hyper_job, jobs, states, now))
+    if hyper_job.metadata.deletion_timestamp:
+        return plan
+    for name, replicated in wanted.items():
+        job = jobs.get(name)
+        if states[name] is None:
+            plan.create.append(_job(hyper_job, name, replicated))
+        elif job is not None and not has_ended(job):
+            _follow(plan, job, replicated)
+    surplus = [job for name, job in jobs.items() if name not in wanted]
+    plan.delete = [job for job in surplus if not job.metadata.deletion_timestamp]
+    return plan
+
+
+def wanted_jobs(hyper_job: HyperJob) -> Iterator[tuple[ReplicatedJob, str]]:
+    """Each job that there should be: what it is a replica of, and its name ``<hyper job>-<replicated job>-<i>``."""
+    for replicated in hyper_job.spec.replicated_jobs or ():
+        for number in range(1 if replicated.replicas is None else replicated.replicas):
+            yield replicated, f"{hyper_job.metadata.name}-{replicated.name}-{number}"
+
+
+def template_hash(spec: JobSpec) -> str:
+    """Digest of a template, short enough for a label."""
+    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
+
+
+def _state(hyper_job: HyperJob, name: str, replicated: ReplicatedJob, jobs: Mapping[str, Job]) -> str | None:
+    """Phase of a job; None for one that is to be made.
+
+    One that ended and is gone keeps its phase. One that failed is made again when it is deleted, unless a time to live
+    is what deletes it.
+    """
+    job = jobs.get(name)
+    if job is not None:
+        return phase_of(job)
+    state = ended_states(hyper_job.status).get(name)
+    again = state in _LOST and replicated.template_spec.ttl_seconds_after_finished is None
+    return None if again else state
+
+
+def _job(hyper_job: HyperJob, name: str, replicated: ReplicatedJob) -> Job:
+    labels = {
+        BY_HYPER_JOB: hyper_job.metadata.name,
+        BY_REPLICATED_JOB: replicated.name,
+        TEMPLATE_HASH: template_hash(replicated.template_spec),
+    }
+    return make_job(HYPER_JOBS, hyper_job, name, replicated.template_spec, labels=labels)
+
+
+def _follow(plan: HyperPlan, job: Job, replicated: ReplicatedJob) -> None:
+    """Bring a changed template to a job that exists, as far as a job may change."""
+    template = replicated.template_spec
+    digest = template_hash(template)
+    if (job.metadata.labels or {}).get(TEMPLATE_HASH) == digest:
+        return
+    # Defaults that the server has filled in are not the template's: what the template says must be there.
+    if len(template.tasks or ()) != len(job.spec.tasks or ()) or not contains(_fixed(job.spec), _fixed(template)):
+        name = job.metadata.name
+        text = (
+            f"job {name} goes on with the template that it was made from: of a job only replicas, minAvailable and "
+            "priorityClassName change; delete it to have it made anew"
+        )
+        plan.notices.append(Notice("Warning", "FailedUpdateVCJob", text, once=f"{name}/{digest}"))
+        return
+    tasks = [_scaled(task, new) for task, new in zip(to_json(job.spec)["tasks"], template.tasks or (), strict=True)]
+    spec: dict[str, Any] = {"tasks": tasks, "priorityClassName": template.priority_class_name}
+    if template.min_available is not None:
+        spec["minAvailable"] = template.min_available
+    plan.patch.append((job, {"metadata": {"labels": {TEMPLATE_HASH: digest}}, "spec": spec}))
+
+
+def _scaled(task: dict[str, Any], new: Any) -> dict[str, Any]:
+    sizes = {"replicas": new.replicas, "minAvailable": new.min_available}
+    if new.min_available is None:
+        # What the server once filled in: all of them.
+        sizes["minAvailable"] = new.replicas
+    return task | {key: size for key, size in sizes.items() if size is not None}
+
+
+def _fixed(spec: JobSpec) -> dict[str, Any]:
+    """A job's spec without what an update may change."""
+    tasks = [msgspec.structs.replace(task, replicas=None, min_available=None) for task in spec.tasks or ()]
+    return to_json(msgspec.structs.replace(spec, tasks=tasks, min_available=None, priority_class_name=None))
