@@ -30,6 +30,8 @@ _TITLES: dict[Reason, str] = {
     "FieldValueTooMany": "Too many",
     "FieldValueNotFound": "Not found",
 }
+# The value of an error that does not show it.
+OMITTED: Any = object()
 _WITHOUT_VALUE = frozenset(("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"))
 
 
@@ -53,7 +55,7 @@ class FieldError:
     def body(self) -> str:
         """The message without the field, as a Status cause carries it."""
         text = _TITLES[self.reason]
-        if self.reason not in _WITHOUT_VALUE:
+        if self.reason not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {_shown(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from unisono.api import field_error
 from unisono.api.base import Object
 from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.decode import Decoded, decode, encode
@@ -126,6 +127,9 @@ def _check_type(kind: Kind[Any], body: dict[str, Any]) -> None:
             f"the API version in the data ({found or ''}) does not match the expected API version ({kind.api_version})"
         )
     if body.get("kind") != kind.kind:
+        if isinstance(kind, CustomKind) and body.get("kind"):
+            error = field_error.invalid("kind", body["kind"], f"must be {kind.kind}")
+            raise invalid(kind, "", [error])
         raise bad_request(
             f"the kind in the data ({body.get('kind') or ''}) does not match the expected kind ({kind.kind})"
         )

@@ -16,6 +16,7 @@ from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.ownership.paths import Path
 from unisono.apiserver.ownership.record import Ignored
 from unisono.apiserver.types import WriteOptions
+from unisono.errors import ApiError
 
 Managed = list[dict[str, Any]] | None
 # What Kubernetes' structs always have: nobody owns it by creating an object.
@@ -113,7 +114,11 @@ def on_create(
     def door(path: Path) -> bool:
         return status(path) or path[:2] in added
 
-    entries = ownership.record(empty(stored), plain(codec.render(obj)), schema(stored), [], writer, now, door)
+    try:
+        entries = ownership.record(empty(stored), plain(codec.render(obj)), schema(stored), [], writer, now, door)
+    except ApiError:
+        # Validation, which comes next, says better what is wrong with such an object.
+        return
     obj.metadata.managed_fields = ownership.write_entries(entries)
 
 
@@ -157,9 +162,13 @@ def on_update(
         return
     writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version, subresource)
     entries = entries_of(base)
-    changed = ownership.record(
-        plain(old), plain(codec.render(new)), schema(stored), entries, writer, now, ignored(stored, subresource)
-    )
+    door = ignored(stored, subresource)
+    try:
+        changed = ownership.record(
+            plain(old), plain(codec.render(new)), schema(stored), entries, writer, now, door
+        )
+    except ApiError:
+        return
     set_entries(new, base, entries, changed)
 
 

@@ -19,7 +19,7 @@ from unisono.apiserver.custom.checking import check_object
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.scale_kind import SCALES
 from unisono.apiserver.deletion import removable
-from unisono.apiserver.patches import apply_patch
+from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import NotFound
@@ -97,6 +97,7 @@ async def patch(
 ) -> Written:
     """Patch an object or its status; see ``ObjectService.patch``."""
     stored = context.stored_kind(kind)
+    check_type(stored, patch_type)
     if subresource == "scale":
         changed = partial(apply_patch, SCALES, patch=change, patch_type=patch_type)
         return await _scale(context, kind, namespace, name, changed, options)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
-from unisono.api.structural.lists import check_lists
 from unisono.api.structural.node import Node, compile_schema
 from unisono.api.structural.paths import PathError, field_path
 from unisono.api.structural.pruning import META_FIELDS, prune
@@ -261,4 +260,3 @@ def _default(node: Node, value: Any, path: str) -> Iterator[FieldError]:
         yield invalid(path, value, "must not have unknown fields")
     for error in check_value(node, value):
         yield replace(error, path=path if error.path in ("", NOWHERE) else f"{path}.{error.path}")
-    yield from check_lists(node, value, path)

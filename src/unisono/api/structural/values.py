@@ -171,7 +171,7 @@ def _wrong_type(node: Node, value: Any) -> tuple[str, str] | None:
         if wanted and not numeric:
             return None
     elif wanted and not fits:
-        return wanted, {"integer": "int64", "number": "double"}.get(actual, "")
+        return wanted, {"integer": "int64", "number": "float64"}.get(actual, "")
     return None if fits else (listed, actual)
 
 

@@ -30,7 +30,7 @@ _MOST_SELECTABLE = 8
 def validate_crd(crd: CustomResourceDefinition, old: CustomResourceDefinition | None) -> Iterator[FieldError]:
     """Names, versions, schemas, columns, subresources; what an update may not change."""
     spec = crd.spec
-    if spec.names.plural and spec.group and crd.metadata.name != f"{spec.names.plural}.{spec.group}":
+    if crd.metadata.name != f"{spec.names.plural}.{spec.group}":
         yield invalid("metadata.name", crd.metadata.name, 'must be spec.names.plural+"."+spec.group')
     yield from _group(crd, old)
     yield from _scope(spec)

@@ -35,7 +35,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "pods": (pods.check_disruption_budget, limit_ranges.check),
     "persistentvolumeclaims": (limit_ranges.check,),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
-    "customresourcedefinitions.apiextensions.k8s.io": (definitions.begin_deletion,),
+    "customresourcedefinitions.apiextensions.k8s.io": (definitions.check_rules, definitions.begin_deletion),
     "jobs.batch.volcano.sh": (jobs.check_queue,),
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue,),
 }

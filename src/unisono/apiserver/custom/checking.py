@@ -44,7 +44,7 @@ def check_object(kind: CustomKind, obj: CustomObject, old: CustomObject | None) 
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(invalid(NOWHERE, None, _UNCHECKED))
         else:
-            errors += cel.check_rules(kind, value, before)
+            errors += cel.check_rules(kind.node, value, before)
     return list({error.message(): error for error in errors}.values())
 
 

@@ -37,10 +37,21 @@ def notes(obj: Any) -> list[str]:
             "spec.conversion.strategy: this server calls no conversion webhooks; "
             "versions are converted as with strategy None"
         )
-    schemas = [version.schema.open_apiv3_schema for version in obj.spec.versions or () if version.schema]
-    if not cel.available() and any(compile_schema(schema).has_rules for schema in schemas if schema):
-        found.append(
+    found += _rules(obj)
+    return found
+
+
+def _rules(crd: CustomResourceDefinition) -> list[str]:
+    """Warnings about CEL rules that are not checked."""
+    schemas = [version.schema.open_apiv3_schema for version in crd.spec.versions or () if version.schema]
+    rules = [rule for schema in schemas if schema for node in compile_schema(schema).walk() for rule in node.rules]
+    if rules and not cel.available():
+        return [
             "x-kubernetes-validations: these rules are not checked, because no CEL engine is installed; "
             "pip install 'unisono[cel]' and restart the server to have them checked"
-        )
-    return found
+        ]
+    return [
+        f"x-kubernetes-validations: this rule is not checked, because the CEL engine has no {lacking}: {rule.rule}"
+        for rule in rules
+        if (lacking := cel.unsupported(rule.rule))
+    ]

@@ -24,6 +24,17 @@ def media_types(kind: Kind[Any]) -> tuple[str, ...]:
     return (_JSON, _MERGE, _APPLY) if is_custom(kind) else (_JSON, _MERGE, _STRATEGIC, _APPLY)
 
 
+def check_type(kind: Kind[Any], patch_type: PatchType) -> None:
+    """Refuse a type of patch that the kind does not take, whether or not the object is there.
+
+    Raises:
+        ApiError: 415.
+
+    """
+    if patch_type == "strategic" and is_custom(kind):
+        raise unsupported_media_type(media_types(kind))
+
+
 def apply_patch(kind: Kind[Any], current: dict[str, Any], patch: Any, patch_type: PatchType) -> dict[str, Any]:
     """The patched object; ``current`` and ``patch`` are not changed.
 
