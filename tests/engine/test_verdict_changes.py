@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topology_world import TOPOLOGY, racks, spine, wish
+from topology_world import job as job_with
 from verdict_world import Objects
 
-from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, schedule
+from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, quota, schedule
 from unisono.api.base import Object
+from unisono.api.core import (
+    Affinity,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodAntiAffinity,
+    TopologySpreadConstraint,
+)
+from unisono.api.meta import LabelSelector
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.changes import Change, EvictPods
+from unisono.engine.verdicts.changes import Change, EvictPods, RelaxRule
 
 TIERS = (("priority", "gang", "conformance"), ("overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"))
 CONFIGS = {
@@ -62,6 +74,7 @@ def some(random: Random) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return nodes, jobs
 
 
+HOST = "kubernetes.io/hostname"
 deserved = st.sampled_from([None, {"cpu": 2}, {"cpu": 6}])
 
 
@@ -183,7 +196,77 @@ SCENARIOS: dict[Cause, tuple[list[Any], SchedulerConfig]] = {
     ),
     Cause.TOO_FEW_PODS: ([node("a"), gang_of(2, 4)], GANG),
     Cause.GATED: ([node("a"), gang_of(1, gates=["wait"])], GANG),
+    Cause.QUOTA: (
+        [node("a"), quota("team", cpu=1), group("j", 2, phase="Pending", resources={"cpu": 4})],
+        config(("gang", "resourcequota"), ("predicates",)),
+    ),
+    Cause.TOPOLOGY: ([racks({"a": 1, "b": 1}), spine("top", "a", "b"), job_with("j", 2, wish(1))], TOPOLOGY),
 }
+
+APP = {"app": "j"}
+TERM = PodAffinityTerm(label_selector=LabelSelector(match_labels=APP), topology_key=HOST)
+EVENLY = TopologySpreadConstraint(
+    max_skew=1, topology_key=HOST, when_unsatisfiable="DoNotSchedule", label_selector=TERM.label_selector
+)
+
+
+def related(objects: list[Any], **rules: Any) -> list[Object]:
+    """Lets the pods of ``j`` require something of pods of their own app."""
+    made = flatten(objects)
+    for one in made:
+        if isinstance(one, Pod) and one.metadata.name.startswith("j-"):
+            one.metadata.labels = dict(APP)
+            for name, value in rules.items():
+                setattr(one.spec, name, deepcopy(value))
+    return made
+
+
+def required(term: PodAffinityTerm) -> dict[str, Any]:
+    return {"required_during_scheduling_ignored_during_execution": [term]}
+
+
+RULES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "podAntiAffinity": (  # apart, and there is one node
+        [node("n0", labels={HOST: "n0"}), gang_of(2)],
+        {"affinity": Affinity(pod_anti_affinity=PodAntiAffinity(**required(TERM)))},
+    ),
+    "podAffinity": (  # together, and no node is large enough
+        [[node(name, cpu=2, labels={HOST: name}) for name in ("n0", "n1")], gang_of(3)],
+        {"affinity": Affinity(pod_affinity=PodAffinity(**required(TERM)))},
+    ),
+    "topologySpreadConstraints": (  # evenly, and the node that has none of them is full
+        [
+            [node(name, cpu=2, labels={HOST: name}) for name in ("n0", "n1")],
+            [pod("j-old", node="n0", cpu=1), pod("other", node="n1", cpu=2), gang_of(1)],
+        ],
+        {"topology_spread_constraints": [EVENLY]},
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_rules_among_pods_are_relaxed_where_that_helps(rule: str) -> None:
+    things, rules = RULES[rule]
+    (verdict,) = check(related(things, **rules), GANG)
+    assert RelaxRule(rule) in verdict.changes
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([1, 1, 2, None]), st.sampled_from([2, 4])),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_what_is_suggested_starts_jobs_with_topology(sizes: list[int], jobs: list[Any]) -> None:
+    things: list[Any] = [racks({f"r{at}": size for at, size in enumerate(sizes)})]
+    things += [spine("s0", "r0", "r1"), spine("s1", "r2", "r3"), spine("top", "s0", "s1", tier=3)]
+    for number, (size, minimum, tier, cpu) in enumerate(jobs):
+        limit = None if tier is None else wish(tier)
+        things.append(job_with(f"j{number}", size, limit, minimum=min(minimum, size), cpu=cpu, created=number))
+    check(flatten(things), TOPOLOGY)
 
 
 def test_nothing_is_tried_with_a_plugin_that_asks_outside_and_nothing_without_advice() -> None:

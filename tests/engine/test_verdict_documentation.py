@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from verdict_scenarios import SCENARIOS
+from verdict_scenarios import PLUGINS, SCENARIOS
 
 from support.build import cluster, schedule
 from unisono.cli.verdicts import verdict_lines
+from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import changes
 from unisono.scheduler.explain import render
@@ -18,9 +19,14 @@ from unisono.scheduler.explain import render
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 
 
+def names_of(settings: SchedulerConfig) -> set[str]:
+    return {option.name for tier in settings.tiers for option in tier}
+
+
 def told(cause: Cause) -> str:
     _, things, settings = SCENARIOS[cause]
-    verdict = schedule(cluster(things), settings).verdicts["ns/j"]
+    plugins = {name: plugin for name, plugin in PLUGINS.items() if name in names_of(settings)}
+    verdict = schedule(cluster(things), settings, plugins=plugins).verdicts["ns/j"]
     assert verdict.cause is cause
     return "\n".join(verdict_lines(json.loads(render(verdict))))
 

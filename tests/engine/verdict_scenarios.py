@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.build import GANG, config, gang, group, node, nodes, pod, priority_class, queue
-from unisono.engine.config import SchedulerConfig
+from topology_world import TOPOLOGY, job, racks, spine, wish
+
+from support.build import GANG, config, gang, group, node, nodes, pod, priority_class, queue, quota
+from unisono.engine.answers import Refusal
+from unisono.engine.config import SchedulerConfig, load_config
 from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.extender import extender_with
+from unisono.engine.session import JobState
 from unisono.engine.verdict import Cause
 
 
@@ -14,13 +19,45 @@ def _fail(self: Plugin, *_: Any) -> Any:
     raise RuntimeError("no connection to the price list")
 
 
+def _refuse(self: Plugin, job: JobState) -> Refusal:
+    return Refusal("its annotation team.example/cost-centre is missing", Cause.INVALID)
+
+
+def _unreachable(*_: Any) -> Any:
+    raise ConnectionRefusedError
+
+
 PRICES: type[Plugin] = type("Prices", (Plugin,), {"name": "prices", "queue_key": _fail, "valid": _fail})
 """A plug-in that fails."""
+HOUSE_RULES: type[Plugin] = type("HouseRules", (Plugin,), {"name": "house-rules", "valid": _refuse})
+"""A plug-in of one's own that refuses jobs."""
+EAGER: type[Plugin] = type("Eager", (Plugin,), {"name": "eager", "ready": lambda self, job: job.ready_count > 0})
+"""A plug-in that lets parts of gangs go, which nothing may do."""
+
+PLUGINS: dict[str, type[Plugin]] = {
+    "prices": PRICES,
+    "house-rules": HOUSE_RULES,
+    "eager": EAGER,
+    "extender": extender_with(_unreachable),
+}
+"""Plug-ins that scenarios use beyond the built-in ones."""
 
 SHARES = config(("priority", "gang"), ("drf", "predicates", "proportion", "nodeorder"))
 CAPPED = config(("gang",), ("predicates", "proportion"))
 PROMISING = config(("gang",), ("predicates", "overcommit"))
 RECLAIMING = config(("priority", "gang"), ("predicates", "proportion"), actions="enqueue, allocate, reclaim, backfill")
+
+KEEPING = config(
+    ("priority", "gang", "reservation"),
+    ("predicates", "nodeorder"),
+    arguments={"reservation": {"reservation.after": "30s", "reservation.gangs": 1}},
+)
+_SERVICE = {"extender.urlPrefix": "http://quota.example", "extender.queueOverusedVerb": "overused"}
+_TREE = """
+actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: gang}, {name: predicates}, {name: capacity, enableHierarchy: true}]
+"""
 
 J = "j"
 Scenario = tuple[str, list[Any], SchedulerConfig]
@@ -88,6 +125,57 @@ SCENARIOS: dict[Cause, Scenario] = {
             gang(J, 2, queue="q"),
         ],
         RECLAIMING,
+    ),
+    Cause.INVALID: (
+        "A plug-in of one's own refuses the job.",
+        [nodes(1), gang(J, 1)],
+        config(("gang", "house-rules"), ("predicates",)),
+    ),
+    Cause.QUEUE_INVALID: (
+        "Queues form a tree, and the parent of queue `q` is gone.",
+        [nodes(1), queue("root"), queue("q", parent="gone"), gang(J, 1, queue="q")],
+        load_config(_TREE),
+    ),
+    Cause.QUOTA: (
+        "A PodGroup of 6 that asks for 6 CPUs, in a namespace that may use 4.",
+        [nodes(1), quota("team", cpu=4), group(J, 6, phase="Pending", resources={"cpu": 6})],
+        config(("gang", "resourcequota"), ("predicates",)),
+    ),
+    Cause.TOPOLOGY: (
+        "Two racks of two nodes of 4 CPUs; a gang of 3 pods of 4 CPUs that must stay in one rack.",
+        [racks({"a": 2, "b": 2}), spine("top", "a", "b"), job(J, 3, wish(1), cpu=4)],
+        TOPOLOGY,
+    ),
+    Cause.RESERVED: (
+        "Two nodes are half full; a gang of two pods of 4 CPUs has waited longer.",
+        [
+            nodes(2, cpu=4),
+            group("running", 2),
+            [pod(f"running-{i}", "running", node=f"n00{i}", cpu=2) for i in range(2)],
+            gang("large", 2, cpu=4),
+            gang(J, 1, created=5),
+        ],
+        KEEPING,
+    ),
+    Cause.EXTENDER: (
+        "The service that the plug-in extender asks does not listen.",
+        [nodes(1), gang(J, 1)],
+        config(("gang",), ("predicates", "extender"), arguments={"extender": _SERVICE}),
+    ),
+    Cause.PLUGIN_FAILED: (
+        "A plug-in fails, and without it the cycle gets no further than admission.",
+        [nodes(1), gang(J, 1, phase="Pending", min_resources=True)],
+        config(("prices", "gang"), ("predicates",), actions="enqueue"),
+    ),
+    Cause.INVARIANT: (
+        "A plug-in lets two pods of a gang of 3 go without the third one.",
+        [nodes(1, cpu=2), gang(J, 3)],
+        config(("eager",), ("predicates",)),
+    ),
+    Cause.NOT_TRIED: (
+        "The configuration admits jobs and places none.",
+        [nodes(1), gang(J, 1, phase="Pending", min_resources=True)],
+        config(("gang",), ("predicates",), actions="enqueue"),
     ),
     Cause.NO_NODES: ("There is no node.", [gang(J, 1)], GANG),
 }

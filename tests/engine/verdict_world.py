@@ -75,7 +75,8 @@ class Objects:
     def _add_nodes(self, change: c.AddNodes, job: str) -> None:
         for number in range(change.count):
             fresh: Node = deepcopy(self.all["Node", change.like])
-            fresh.metadata.name = f"zz-{number}-{change.like}"
+            name = fresh.metadata.name = f"zz-{number}-{change.like}"
+            fresh.metadata.labels = {**(fresh.metadata.labels or {}), "kubernetes.io/hostname": name}
             self.all["Node", fresh.metadata.name] = fresh
 
     def _request_at_most(self, change: c.RequestAtMost, job: str) -> None:
@@ -92,6 +93,29 @@ class Objects:
     def _raise_capability(self, change: c.RaiseCapability, job: str) -> None:
         spec = self.all["Queue", change.queue].spec
         spec.capability = self._raised(spec.capability, change.amounts)
+
+    def _raise_quota(self, change: c.RaiseQuota, job: str) -> None:
+        spec = self.all["ResourceQuota", f"{job.partition('/')[0]}/{change.quota}"].spec
+        spec.hard = self._raised(spec.hard, change.amounts)
+
+    def _relax_rule(self, change: c.RelaxRule, job: str) -> None:
+        for pod in self.waiting(job):
+            if change.rule == "topologySpreadConstraints":
+                for spread in pod.spec.topology_spread_constraints or ():
+                    spread.when_unsatisfiable = "ScheduleAnyway"
+                continue
+            word = {"podAffinity": "pod_affinity", "podAntiAffinity": "pod_anti_affinity"}[change.rule]
+            rule = getattr(pod.spec.affinity, word)
+            rule.required_during_scheduling_ignored_during_execution = None
+
+    def _allow_tier(self, change: c.AllowTier, job: str) -> None:
+        spec = self.group(job).spec
+        if spec.network_topology is not None and spec.network_topology.mode != "soft":
+            spec.network_topology.highest_tier_allowed = change.tier
+        for policy in spec.sub_group_policy or ():
+            wish = policy.network_topology
+            if wish is not None and wish.mode != "soft" and (wish.highest_tier_allowed or 0) < change.tier:
+                wish.highest_tier_allowed = change.tier
 
     def _raise_deserved(self, change: c.RaiseDeserved, job: str) -> None:
         spec = self.all["Queue", change.queue].spec

@@ -26,6 +26,8 @@ from unisono.api.core import (
     PodSpec,
     PodStatus,
     PriorityClass,
+    ResourceQuota,
+    ResourceQuotaSpec,
     ResourceRequirements,
     Taint,
     Toleration,
@@ -41,6 +43,7 @@ from unisono.api.scheduling import (
     QueueStatus,
 )
 from unisono.api.times import rfc3339
+from unisono.api.topology import HyperNode
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config import SchedulerConfig, from_flags
@@ -57,6 +60,8 @@ _KINDS: dict[type, Kind[Any]] = {
     PodGroup: kinds.POD_GROUPS,
     Queue: kinds.QUEUES,
     PriorityClass: kinds.PRIORITY_CLASSES,
+    HyperNode: kinds.HYPER_NODES,
+    ResourceQuota: kinds.RESOURCE_QUOTAS,
 }
 
 _SHORT = {"gpu": "nvidia.com/gpu", "mem": "memory"}
@@ -258,6 +263,14 @@ def queue(
             guarantee=Guarantee(resource=amounts(guarantee)) if guarantee is not None else None,  # type: ignore[arg-type]
         ),
         status=QueueStatus(state=state or None),
+    )
+
+
+def quota(name: str, *, namespace: str = "ns", **hard: Any) -> ResourceQuota:
+    """A ResourceQuota, its limits by short name."""
+    return ResourceQuota(
+        metadata=ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}"),
+        spec=ResourceQuotaSpec(hard=amounts(hard)),  # type: ignore[arg-type]
     )
 
 

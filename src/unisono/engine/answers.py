@@ -75,6 +75,7 @@ class Refusal:
         need, have, limit: amounts by resource name in engine units, as far as they apply: what is asked for, what is
             taken already, and what may be taken at most. They become the verdict's numbers.
         event: also record it as an event on the PodGroup.
+        owner: name of the object that sets the limit, where it is not the job's queue.
 
     """
 
@@ -84,6 +85,7 @@ class Refusal:
     have: Mapping[str, int] = field(default_factory=dict)
     limit: Mapping[str, int] = field(default_factory=dict)
     event: bool = False
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,10 @@ from unisono.engine.verdicts.changes import CreateQueue, WaitFor, amounts_text
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
+_OTHER_QUEUE = {
+    Cause.QUEUE_CLOSED: "submit to another one",
+    Cause.QUEUE_INVALID: "submit to another queue, or mend this one's place in the tree",
+}
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
     int(status) for status in (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.ALLOCATED, TaskStatus.BINDING)
 )
@@ -157,7 +161,7 @@ class Explainer:
             queue=job.queue.name,
         )
         first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
-        last = "submit to another one" if refusal.cause is Cause.QUEUE_CLOSED else ""
+        last = _OTHER_QUEUE.get(refusal.cause, "")
         ladders = candidates.for_refusal(self.cycle, job, refusal)
         return Draft(verdict, ladders, first, last, evictions=refusal.cause is Cause.OVER_SHARE)
 

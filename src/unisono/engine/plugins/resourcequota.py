@@ -75,6 +75,7 @@ class ResourceQuotaPlugin(Plugin):
             have=have,
             limit=limits,
             event=True,
+            owner=quota.name,
         )
 
     # ---- what is taken

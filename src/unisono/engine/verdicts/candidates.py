@@ -29,7 +29,9 @@ from unisono.engine.verdicts.changes import (
     OpenQueue,
     RaiseCapability,
     RaiseDeserved,
+    RaiseQuota,
     RaiseWeight,
+    RelaxRule,
     ReleasePort,
     RemoveGates,
     RequestAtMost,
@@ -62,6 +64,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
     if refusal.cause is Cause.OVER_CAPABILITY:
         raised: list[Change] = [RaiseCapability(queue.name, short), _for_whole_gang(job, queue.name, refusal)]
         return [smaller, raised, _nodes_with(cycle, short)]
+    if refusal.cause is Cause.QUOTA:
+        return [smaller, [RaiseQuota(refusal.owner, short)]]
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
         return [[*smaller, *_gang_for_nodes(cycle, job, refusal)], _nodes_with(cycle, short)]
     return [smaller]
@@ -132,7 +136,7 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
         if empty.per_node == 0:
             return [_smaller_pods(cycle, task, empty, missing)]
-        return [_smaller(job, placeable), _more_nodes(empty, missing)]
+        return [_smaller(job, placeable), _more_nodes(empty, missing), *_relaxed(task.pod_class)]
     if cause is Cause.FILTERS:
         return [_smaller(job, placeable), *_unblocked(cycle, task, missing), _more_nodes(empty, missing)]
     return [_smaller(job, placeable)]
@@ -207,7 +211,7 @@ def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[Po
 
 
 def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
-    """Cordons, taints and labels on nodes that have room."""
+    """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
     room = counts(np.maximum(nodes.idle, 0), pod_class)
     facts = nodes.table.facts
@@ -228,7 +232,18 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
         chosen = _enough(lacking & ~nodes.table.unschedulable & nodes.table.ready, room, missing)
         if chosen:
             ladders.append([AddLabels(tuple(nodes.table.names[at] for at in chosen), labels)])
-    return ladders
+    return ladders + _relaxed(pod_class)
+
+
+def _relaxed(pod_class: PodClass) -> Ladders:
+    """What a class requires of other pods, rule by rule."""
+    terms = pod_class.terms
+    rules = {
+        "podAffinity": bool(terms.near),
+        "podAntiAffinity": bool(terms.away),
+        "topologySpreadConstraints": any(spread.hard for spread in terms.spread),
+    }
+    return [[RelaxRule(rule)] for rule, required in rules.items() if required]
 
 
 def _enough(allowed: BoolArray, room: np.ndarray[tuple[int, ...], np.dtype[np.int64]], missing: int) -> list[int]:

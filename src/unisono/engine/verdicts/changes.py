@@ -64,6 +64,18 @@ class RaiseCapability:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseQuota:
+    """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``."""
+
+    quota: str
+    amounts: Mapping[str, int]
+
+    def text(self) -> str:
+        """For people."""
+        return f"raise the resource quota {self.quota}: {_by(self.amounts)}"
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseDeserved:
     """Raise ``spec.deserved`` of a queue by ``amounts``."""
 
@@ -170,6 +182,20 @@ class AddToleration:
 
 
 @dataclass(frozen=True, slots=True)
+class RelaxRule:
+    """Turn what the job's pods require of other pods into a preference.
+
+    ``rule``: ``podAffinity``, ``podAntiAffinity`` or ``topologySpreadConstraints``.
+    """
+
+    rule: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"make the {self.rule} that its pods require a preference"
+
+
+@dataclass(frozen=True, slots=True)
 class AllowTier:
     """Raise the highest HyperNode tier that the job, and its sub-groups where they are bounded, may span."""
 
@@ -221,6 +247,7 @@ Change = (
     | AddNodes
     | RequestAtMost
     | RaiseCapability
+    | RaiseQuota
     | RaiseDeserved
     | RaiseWeight
     | OpenQueue
@@ -230,6 +257,7 @@ Change = (
     | Uncordon
     | AddLabels
     | AddToleration
+    | RelaxRule
     | AllowTier
     | ReleasePort
     | WaitFor

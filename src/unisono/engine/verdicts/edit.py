@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unisono.cluster.jobs import JobBook, shares_of
+from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
@@ -42,8 +43,14 @@ class Edit:
         self._occupied: NodeTable | None = None
         self._facts: dict[str, NodeFacts] = {}
         self._classes: dict[tuple[int, str], PodClass] = {}
+        self._quotas: dict[str, dict[str, Quota]] = {}
 
     # ---- records
+
+    def quota(self, quota: Quota) -> None:
+        """Put another ResourceQuota in the place of the one of its name."""
+        changed = self._quotas.setdefault(quota.namespace, dict(self.origin.quotas.get(quota.namespace, {})))
+        changed[quota.name] = quota
 
     def job(self, key: str) -> Job:
         """A job's record, to be changed."""
@@ -143,6 +150,7 @@ class Edit:
             port_holders=holders,
             memo=memo,
             hyper_nodes=tree,
+            quotas={**origin.quotas, **self._quotas},
         )
 
     def _count(self, key: str, record: Job) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from functools import singledispatch
 
 from unisono.api.core import Toleration
@@ -25,7 +26,9 @@ from unisono.engine.verdicts.changes import (
     OpenQueue,
     RaiseCapability,
     RaiseDeserved,
+    RaiseQuota,
     RaiseWeight,
+    RelaxRule,
     ReleasePort,
     RemoveGates,
     RequestAtMost,
@@ -74,6 +77,13 @@ def add_nodes(change: AddNodes, edit: Edit, prefix: str) -> None:
 def _raise_capability(change: RaiseCapability, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.capability = _raised(record.capability, change.amounts)
+
+
+@apply.register
+def _raise_quota(change: RaiseQuota, edit: Edit, job: str) -> None:
+    namespace = job.partition("/")[0]
+    quota = edit.origin.quotas[namespace][change.quota]
+    edit.quota(replace(quota, hard=_raised(quota.hard, change.amounts)))
 
 
 @apply.register
@@ -188,6 +198,21 @@ def _tolerate(change: AddToleration, edit: Edit, job: str) -> None:
         task.pod_class = edit.pod_class(
             old.pod_class, f"tolerates {change}", tolerations=(*old.pod_class.tolerations, more)
         )
+        edit.put(task)
+
+
+@apply.register
+def _relax(change: RelaxRule, edit: Edit, job: str) -> None:
+    for old in _waiting(edit, job):
+        terms = old.pod_class.terms
+        if change.rule == "podAffinity":
+            terms = terms._replace(near=(), near_all=-1)
+        elif change.rule == "podAntiAffinity":
+            terms = terms._replace(away=())
+        else:
+            terms = terms._replace(spread=tuple(spread._replace(hard=False) for spread in terms.spread))
+        task = edit.task(old.key)
+        task.pod_class = edit.pod_class(old.pod_class, f"relaxes {change.rule}", terms=terms)
         edit.put(task)
 
 
