@@ -221,7 +221,7 @@ ACCEPTS = [
     ("application/json;stream=watch", Form()),
     ("text/html, */*;q=0.5", Form()),
     ("application/json;q=x", Form()),
-    ("application/vnd.kubernetes.protobuf", None),
+    ("application/vnd.kubernetes.protobuf", Form("protobuf")),
     ("text/plain", None),
 ]
 

@@ -306,7 +306,7 @@ BAD_REQUESTS = [
     ("DELETE", CM + "/a", b'{"gracePeriodSeconds":"x"}', {}, 400, "gracePeriodSeconds"),
     ("GET", CM + "?limit=x", None, {}, 400, 'parsing "x"'),
     ("GET", CM + "?includeObject=All", None, {"accept": TABLE}, 400, "unrecognized includeObject"),
-    ("GET", CM, None, {"accept": "application/vnd.kubernetes.protobuf"}, 406, "application/json"),
+    ("GET", VCJOBS, None, {"accept": "application/vnd.kubernetes.protobuf"}, 406, "application/json"),
     ("GET", CM, None, {"accept": "application/json;as=Bogus;g=meta.k8s.io;v=v1"}, 406, "only the following"),
     ("PUT", CM, b"{}", {}, 405, "does not allow this method"),
     ("POST", "/api/v1/configmaps", b"{}", {}, 405, "does not allow this method"),

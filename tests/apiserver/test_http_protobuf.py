@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.backends import opened
 from support.serving import ScriptedService, WebClient, serving
+from unisono.api.kind import Kind
+from unisono.api.kinds import ALL_KINDS
+from unisono.api.shape import Shape, shape_of
 from unisono.apiserver.http.protobuf import MEDIA_TYPE, decode
-from unisono.apiserver.http.protobuf_fields import MESSAGES, TOP_LEVEL
+from unisono.apiserver.http.protobuf_encode import encode
+from unisono.apiserver.http.protobuf_fields import protocol
+from unisono.apiserver.http.protobuf_wire import fields
+from unisono.apiserver.metadata import is_custom
 from unisono.errors import ApiError
+
+VCJOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 
 
 def varint(value: int) -> bytes:
@@ -45,14 +54,46 @@ def body(kind: str, raw: bytes, api_version: str = "v1", **more: bytes) -> bytes
 META = data(1, data(1, "x") + data(2, "") + data(8, b"") + entry(11, "a", "b") + entry(11, "c", ""))
 PLAIN = {"name": "x", "labels": {"a": "b", "c": ""}}
 
+PROBE = data(1, data(2, data(2, number(1, 1) + number(2, 0) + data(3, "web")))) + number(4, 3)
+CONTAINER = (
+    data(1, "main")
+    + data(2, "")
+    + data(8, entry(2, "cpu", data(1, "500m")))
+    + data(10, PROBE)
+    + data(11, data(1, data(2, data(2, number(1, 0) + number(2, 80) + data(3, "")))))
+)
+POD_SPEC = (
+    data(1, data(1, "v") + data(2, data(2, data(1, ""))))
+    + data(2, CONTAINER)
+    + number(4, 0)
+    + number(5, -1)
+    + entry(7, "a", "b")
+    + number(11, 0)
+)
+GROUPS = {"PriorityClass": "scheduling.k8s.io/v1", "Lease": "coordination.k8s.io/v1"}
+
 MESSAGES_READ = [
     ("ConfigMap", META + entry(2, "k", "v") + entry(3, "b", b"\xff"), {
         "data": {"k": "v"},
         "binaryData": {"b": "/w=="},
     }),
     ("Secret", META + entry(2, "p", b"word") + data(3, "Opaque"), {"data": {"p": "d29yZA=="}, "type": "Opaque"}),
-    ("Namespace", META + data(2, b"") + data(3, data(1, "")), {"spec": {}}),
-    ("PriorityClass", META + number(2, -10) + number(3, 0), {"value": -10, "globalDefault": False}),
+    ("Namespace", META + data(2, b"") + data(3, data(1, "")), {}),
+    ("PriorityClass", META + number(2, 0) + number(3, 0), {"value": 0}),
+    ("ServiceAccount", META + number(4, 0), {"automountServiceAccountToken": False}),
+    ("Pod", META + data(2, POD_SPEC), {"spec": {
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "containers": [{
+            "name": "main",
+            "resources": {"requests": {"cpu": "500m"}},
+            "livenessProbe": {"httpGet": {"port": "web"}, "periodSeconds": 3},
+            "readinessProbe": {"httpGet": {"port": 80}},
+        }],
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": {"a": "b"},
+        "activeDeadlineSeconds": -1,
+    }}),
+    ("ResourceQuota", META + data(2, entry(1, "pods", data(1, "5"))), {"spec": {"hard": {"pods": "5"}}}),
     ("ServiceAccount", META + data(2, data(3, "s")) + number(4, 1), {
         "secrets": [{"name": "s"}],
         "automountServiceAccountToken": True,
@@ -77,7 +118,10 @@ MESSAGES_READ = [
 
 @pytest.mark.parametrize(("kind", "raw", "expected"), MESSAGES_READ)
 def test_messages(kind: str, raw: bytes, expected: dict[str, Any]) -> None:
-    assert decode(body(kind, raw)) == {"apiVersion": "v1", "kind": kind, "metadata": PLAIN, **expected}
+    api_version = GROUPS.get(kind, "v1")
+    found = decode(body(kind, raw, api_version))
+    assert found == {"apiVersion": api_version, "kind": kind, "metadata": PLAIN, **expected}
+    assert decode(encode(found)) == found
 
 
 def test_owner_references_and_managed_fields() -> None:
@@ -115,14 +159,15 @@ BROKEN = [
     (b"k8s\x00\x0a\xff", 400, "it ends in the middle"),
     (b"k8s\x00\x0b", 400, "unknown wire type 3"),
     (b"k8s\x00" + b"\xff" * 20, 400, "it ends in the middle of a number"),
-    (body("Pod", b""), 415, "send a Pod as JSON"),
+    (body("Job", b"", "batch.volcano.sh/v1alpha1"), 415, "send a Job as JSON"),
     (body("", b""), 415, "send a body of that kind as JSON"),
     (body("ConfigMap", data(1, data(1, b"\xff"))), 400, "utf-8"),
     (body("ConfigMap", number(1, 3)), 400, "metadata is a number"),
-    (body("PriorityClass", data(2, "x")), 400, "value is not a number"),
+    (body("PriorityClass", data(2, "x"), "scheduling.k8s.io/v1"), 400, "value is not a number"),
+    (body("ConfigMap", data(2, number(1, 3))), 400, "a key of data is a number"),
     (body("ConfigMap", number(2, 3)), 400, "a map entry is a number"),
     (body("ConfigMap", data(1, data(17, data(7, data(1, "{"))))), 400, "cannot decode"),
-    (body("Lease", data(2, data(4, number(1, 1 << 62)))), 400, "cannot decode"),
+    (body("Lease", data(2, data(4, number(1, 1 << 62))), "coordination.k8s.io/v1"), 400, "cannot decode"),
     (body("ConfigMap", b"", encoding=data(3, "gzip")), 400, "encoded body inside the envelope"),
 ]
 
@@ -134,20 +179,56 @@ def test_what_cannot_be_read_is_a_clear_error(raw: bytes, code: int, text: str) 
     assert caught.value.code == code
 
 
-@given(st.sampled_from(TOP_LEVEL), st.binary(max_size=200))
-def test_no_bytes_break_the_decoder(kind: str, raw: bytes) -> None:
-    for attempt in (body(kind, raw), b"k8s\x00" + raw, raw):
+@given(st.sampled_from(sorted(protocol().top)), st.binary(max_size=200))
+def test_no_bytes_break_the_decoder(top: tuple[str, str], raw: bytes) -> None:
+    for attempt in (body(top[1], raw, top[0]), b"k8s\x00" + raw, raw):
         try:
-            assert decode(attempt)["kind"] in TOP_LEVEL
+            assert decode(attempt)["kind"]
         except ApiError as error:
             assert error.code in {400, 415}
 
 
 def test_the_table_refers_only_to_what_it_holds() -> None:
-    scalars = {"string", "int", "bool", "bytes", "time", "microtime", "map", "bytesmap", "json"}
-    for message in MESSAGES.values():
-        assert {field.type for field in message.values()} <= scalars | set(MESSAGES)
-    assert set(TOP_LEVEL) <= set(MESSAGES)
+    scalars = {"string", "int", "bool", "bytes", "time", "microtime", "json", "quantity", "intstr"}
+    messages = protocol().messages
+    for message in messages.values():
+        assert {field.type.removeprefix("list:") for field in message.values()} <= scalars | set(messages)
+        assert all(field.name != "-" or field.inline for field in message.values())
+    assert set(protocol().top.values()) <= set(messages)
+
+
+BUILT_IN = [kind for kind in ALL_KINDS if not is_custom(kind)]
+
+
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.kind)
+def test_every_built_in_kind_has_its_messages(kind: Kind[Any]) -> None:
+    if kind.group == "apiextensions.k8s.io":
+        pytest.skip("clients send definitions as JSON")
+    name = protocol().find(kind.api_version, kind.kind)
+    assert name is not None
+    _compare(shape_of(kind.struct), name, kind.kind, set())
+
+
+def _compare(shape: Shape, message: str, path: str, seen: set[str]) -> None:
+    """Every field that is kept has a number; the message may have more, from newer versions of Kubernetes."""
+    if message in seen:
+        return
+    seen.add(message)
+    fields = _flat(message)
+    ours = set(shape.fields) - {"apiVersion", "kind"}
+    assert ours <= set(fields), f"{path}: {sorted(ours - set(fields))} have no number"
+    for name in ours:
+        below = shape.fields[name].shape
+        inner = below.item if below.kind in ("array", "map") and below.item else below
+        if inner.kind == "object" and fields[name] in protocol().messages:
+            _compare(inner, fields[name], f"{path}.{name}", seen)
+
+
+def _flat(message: str) -> dict[str, str]:
+    found = {}
+    for field in protocol().messages[message].values():
+        found.update(_flat(field.type) if field.inline else {field.name: field.type})
+    return found
 
 
 @pytest.fixture
@@ -162,6 +243,28 @@ async def test_bodies_over_http(web: WebClient) -> None:
     reply = await web.post(path, body("ConfigMap", META), type=MEDIA_TYPE, accept=accept)
     assert (reply.status, reply.headers["Content-Type"]) == (201, "application/json")
     assert reply.json() == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": PLAIN}
-    refused = await web.post("/api/v1/namespaces/default/pods", body("Pod", META), type=MEDIA_TYPE)
+    refused = await web.post(VCJOBS, body("Job", META, "batch.volcano.sh/v1alpha1"), type=MEDIA_TYPE)
     assert (refused.status, refused.json()["reason"]) == (415, "UnsupportedMediaType")
-    assert "application/json, application/yaml; send a Pod as JSON" in refused.json()["message"]
+    assert "application/json, application/yaml; send a Job as JSON" in refused.json()["message"]
+
+
+async def test_answers_for_clients_that_read_nothing_else(tmp_path: Path) -> None:
+    async with opened() as backend, serving(backend.service, tmp_path) as web:
+        path = "/api/v1/namespaces/default/configmaps"
+        made = await web.post(path, body("ConfigMap", META), type=MEDIA_TYPE, accept=MEDIA_TYPE)
+        assert (made.status, made.headers["Content-Type"]) == (201, MEDIA_TYPE)
+        assert decode(made.body)["metadata"]["name"] == "x"
+        one = await web.get(f"{path}/x", accept=MEDIA_TYPE)
+        assert decode(one.body) == (await web.get(f"{path}/x")).json()
+        listed = await web.get(path, accept=MEDIA_TYPE)
+        assert b"ConfigMapList" in listed.body
+        missing = await web.get(f"{path}/none", accept=MEDIA_TYPE)
+        assert (missing.status, decode(missing.body)["reason"]) == (404, "NotFound")
+        watched = await web.get(f"{path}?watch=true&timeoutSeconds=1", accept=f"{MEDIA_TYPE};stream=watch")
+        size = int.from_bytes(watched.body[:4], "big")
+        event: dict[int, Any] = dict(fields(watched.body[4 : 4 + size]))
+        assert event[1] == b"ADDED"
+        embedded: dict[int, Any] = dict(fields(event[2]))
+        assert decode(embedded[1])["metadata"]["name"] == "x"
+        refused = await web.get(VCJOBS, accept=MEDIA_TYPE)
+        assert refused.status == 406

@@ -8,8 +8,9 @@ from typing import Literal
 
 from unisono.apiserver.http.status import not_acceptable
 
-Media = Literal["json", "yaml"]
-OFFERED = ("application/json", "application/yaml")
+Media = Literal["json", "yaml", "protobuf"]
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+OFFERED = ("application/json", "application/yaml", PROTOBUF)
 
 _TRANSFORMS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 _META_VERSIONS = {"v1", "v1beta1"}
@@ -68,7 +69,7 @@ def negotiate(accept: str) -> Form:
     """Pick the first form of the Accept header that can be produced.
 
     Raises:
-        ApiError: 406 when none can, for example a client that reads nothing but protobuf.
+        ApiError: 406 when none can.
 
     """
     ranges = clauses(accept)
@@ -78,6 +79,9 @@ def negotiate(accept: str) -> Form:
         form = _form(clause)
         if form is not None:
             return form
+    if any(clause.media_type == PROTOBUF and "as" not in clause.params for clause in ranges):
+        # Costly to make, so that only a client gets it that reads nothing else.
+        return Form("protobuf")
     raise not_acceptable(OFFERED)
 
 

@@ -19,7 +19,7 @@ from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
-from unisono.apiserver.http.accept import Form, negotiate
+from unisono.apiserver.http.accept import OFFERED, Form, negotiate
 from unisono.apiserver.http.body import Limits
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.impersonation import effective_user
@@ -28,9 +28,10 @@ from unisono.apiserver.http.meta import MetaHandlers
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.path import ResourcePath, parse, split
+from unisono.apiserver.http.protobuf_encode import encodable
 from unisono.apiserver.http.query import flag
 from unisono.apiserver.http.reviews import ReviewHandlers
-from unisono.apiserver.http.status import internal_error, method_not_allowed, too_many_requests
+from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.errors import ApiError, Unavailable
 
@@ -112,8 +113,8 @@ class App:
         except ApiError as error:
             if exchange.streaming is not None:
                 return exchange.streaming
-            # The form that could not be negotiated cannot carry the error either: Status is always JSON.
-            exchange.form = Form()
+            # The form that could not be negotiated cannot carry the error either: Status is JSON, or else protobuf.
+            exchange.form = Form("protobuf") if exchange.form.media == "protobuf" else Form()
             return await exchange.error(error)
         except ConnectionError:
             raise
@@ -170,7 +171,10 @@ class App:
         if handler is None:
             raise method_not_allowed()
         if verb != "log":
-            exchange.form = negotiate(exchange.request.headers.get("Accept", ""))
+            form = negotiate(exchange.request.headers.get("Accept", ""))
+            if form.media == "protobuf" and not encodable(served.kind.api_version, served.kind.kind):
+                raise not_acceptable(OFFERED[:2])
+            exchange.form = form
         self._refuse_when_busy(exchange)
         if verb in _STREAMS:
             return await self._stream(exchange, handler)

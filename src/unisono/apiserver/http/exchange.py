@@ -14,7 +14,8 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from unisono.apiserver.access.user import User
-from unisono.apiserver.http.accept import Form, accepts_gzip
+from unisono.apiserver.http import protobuf_encode
+from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
 from unisono.apiserver.http.body import Limits, read_body
 from unisono.apiserver.http.status import encode_failure, retry_after
 from unisono.errors import ApiError
@@ -79,15 +80,22 @@ class Exchange:
         """Answer with a ``Status``."""
         seconds = retry_after(error)
         extra = [] if seconds is None else [("Retry-After", str(seconds))]
-        return await self.send(error.code, encode_failure(error), extra=extra)
+        body = encode_failure(error)
+        if self.form.media == "protobuf":
+            return await self.send(
+                error.code, protobuf_encode.encode(msgspec.json.decode(body)), content_type=PROTOBUF, extra=extra
+            )
+        return await self.send(error.code, body, extra=extra)
 
     async def document(
         self, value: Any, status: int = 200, warnings: Iterable[str] = (), content_type: str = JSON
     ) -> web.StreamResponse:
-        """Answer with a value, encoded as JSON or, where the client asks, as YAML."""
+        """Answer with a value, encoded as JSON or, where the client asks, as YAML or protobuf."""
         if self.form.media == "yaml":
             text = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
             return await self.send(status, text.encode(), warnings, "application/yaml")
+        if self.form.media == "protobuf":
+            return await self.send(status, protobuf_encode.encode(value), warnings, PROTOBUF)
         return await self.send(status, msgspec.json.encode(value), warnings, content_type)
 
     async def send(

@@ -1,29 +1,25 @@
 """Reads the protobuf bodies of Kubernetes clients into the same values that JSON bodies give.
 
-kubectl's typed commands (``create namespace``, ``create configmap``, ...) send nothing else. Only decoding is needed:
-every such client reads JSON answers.
+kubectl's typed commands (``create namespace``, ``create deployment``, ...) and Go controllers send nothing else for
+built-in kinds.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from unisono.api.times import rfc3339, rfc3339_micro
-from unisono.apiserver.http.protobuf_fields import MESSAGES, TOP_LEVEL, Field
+from unisono.apiserver.http.protobuf_fields import Field, protocol
+from unisono.apiserver.http.protobuf_wire import Malformed, fields, signed, varints
 from unisono.apiserver.http.status import BODY_TYPES, bad_request, unsupported_media_type
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
-_MAGIC = b"k8s\x00"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+MAGIC = b"k8s\x00"
 _MAX_DEPTH = 32
-_INT_BITS = 1 << 64
-
-
-class _Malformed(Exception):
-    """The bytes are no message."""
+_NUMBERS = frozenset({"int", "bool"})
 
 
 def decode(data: bytes) -> dict[str, Any]:
@@ -33,14 +29,15 @@ def decode(data: bytes) -> dict[str, Any]:
         ApiError: 400 when the bytes make no sense, 415 for a kind that must be sent as JSON.
 
     """
-    if not data.startswith(_MAGIC):
+    if not data.startswith(MAGIC):
         raise bad_request("the body is not a Kubernetes protobuf message: it does not begin with k8s")
     try:
-        api_version, kind, raw = _envelope(data[len(_MAGIC) :])
-        if kind not in TOP_LEVEL:
+        api_version, kind, raw = _envelope(data[len(MAGIC) :])
+        message = protocol().find(api_version, kind)
+        if message is None:
             raise unsupported_media_type(BODY_TYPES[:2], f"send a {kind or 'body of that kind'} as JSON")
-        value = _message(raw, kind, 0)
-    except (_Malformed, UnicodeDecodeError, OverflowError, ValueError) as error:
+        value = _message(raw, message, 0)
+    except (Malformed, UnicodeDecodeError, OverflowError, ValueError) as error:
         raise bad_request(f"cannot decode the protobuf body: {error}") from None
     return {"apiVersion": api_version, "kind": kind, **value}
 
@@ -48,9 +45,9 @@ def decode(data: bytes) -> dict[str, Any]:
 def _envelope(data: bytes) -> tuple[str, str, bytes]:
     api_version = kind = ""
     raw = b""
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1 and isinstance(value, bytes):
-            for inner, text in _fields(value):
+            for inner, text in fields(value):
                 if inner == 1 and isinstance(text, bytes):
                     api_version = text.decode()
                 elif inner == 2 and isinstance(text, bytes):
@@ -58,111 +55,103 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
         elif number == 2 and isinstance(value, bytes):
             raw = value
         elif number == 3 and value:
-            raise _Malformed("an encoded body inside the envelope")
+            raise Malformed("an encoded body inside the envelope")
     return api_version, kind, raw
 
 
 def _message(data: bytes, name: str, depth: int) -> dict[str, Any]:
     if depth > _MAX_DEPTH:
-        raise _Malformed("messages are nested too deeply")
-    known = MESSAGES[name]
+        raise Malformed("messages are nested too deeply")
+    known = protocol().messages[name]
     result: dict[str, Any] = {}
-    for number, value in _fields(data):
+    for number, raw in fields(data):
         field = known.get(number)
         if field is None:
             continue
-        if field.type in {"map", "bytesmap"}:
-            result.setdefault(field.name, {}).update([_entry(value, field.type)])
-        elif field.repeated:
-            result.setdefault(field.name, []).append(_value(value, field, depth))
+        if field.shape == "map":
+            key, value = _entry(raw, field, depth)
+            result.setdefault(field.name, {})[key] = value
+        elif field.shape == "many":
+            many = result.setdefault(field.name, [])
+            if field.type in _NUMBERS and isinstance(raw, bytes):
+                many.extend(_value(each, field.type, field.name, depth) for each in varints(raw))
+            else:
+                many.append(_value(raw, field.type, field.name, depth))
         else:
-            result[field.name] = _value(value, field, depth)
-    # Go writes empty texts of fields that JSON leaves out; a reader of JSON must not see them.
-    return {key: value for key, value in result.items() if value not in ("", None, {}) or key == "spec"}
+            value = _value(raw, field.type, field.name, depth)
+            if field.inline:
+                result.update(value)
+            elif _present(value, field):
+                result[field.name] = value
+    return result
 
 
-def _value(value: int | bytes, field: Field, depth: int) -> Any:
-    if field.type in {"int", "bool"}:
-        if not isinstance(value, int):
-            raise _Malformed(f"{field.name} is not a number")
-        return bool(value) if field.type == "bool" else _signed(value)
-    if not isinstance(value, bytes):
-        raise _Malformed(f"{field.name} is a number")
-    reader = _READERS.get(field.type)
-    return reader(value) if reader is not None else _message(value, field.type, depth + 1)
+def _present(value: Any, field: Field) -> bool:
+    """Whether JSON would have the field: clients write out every field that is no pointer, empty or not."""
+    if value is None:
+        return False
+    return field.optional or bool(value) or (field.zero and value in (0, False))
 
 
-def _entry(value: int | bytes, kind: str) -> tuple[str, str]:
-    if not isinstance(value, bytes):
-        raise _Malformed("a map entry is a number")
-    parts = {number: part for number, part in _fields(value) if isinstance(part, bytes)}
-    key, content = parts.get(1, b"").decode(), parts.get(2, b"")
-    return key, content.decode() if kind == "map" else base64.b64encode(content).decode()
+def _value(raw: int | bytes, kind: str, name: str, depth: int) -> Any:
+    if kind in _NUMBERS:
+        if not isinstance(raw, int):
+            raise Malformed(f"{name} is not a number")
+        return bool(raw) if kind == "bool" else signed(raw)
+    if not isinstance(raw, bytes):
+        raise Malformed(f"{name} is a number")
+    if kind.startswith("list:"):
+        inner = kind.removeprefix("list:")
+        return [_value(each, inner, name, depth + 1) for number, each in fields(raw) if number == 1]
+    reader = _READERS.get(kind)
+    return reader(raw) if reader is not None else _message(raw, kind, depth + 1)
 
 
-def _seconds(data: bytes) -> tuple[int, int]:
-    parts = {number: part for number, part in _fields(data) if isinstance(part, int)}
-    return _signed(parts.get(1, 0)), _signed(parts.get(2, 0))
+def _entry(raw: int | bytes, field: Field, depth: int) -> tuple[str, Any]:
+    if not isinstance(raw, bytes):
+        raise Malformed("a map entry is a number")
+    parts = dict(fields(raw))
+    key = parts.get(1, b"")
+    if not isinstance(key, bytes):
+        raise Malformed(f"a key of {field.name} is a number")
+    return key.decode(), _value(parts.get(2, 0 if field.type in _NUMBERS else b""), field.type, field.name, depth)
+
+
+def _numbers(data: bytes) -> dict[int, int]:
+    return {number: signed(part) for number, part in fields(data) if isinstance(part, int)}
 
 
 def _time(data: bytes) -> str | None:
-    seconds, nanos = _seconds(data)
-    return rfc3339(seconds) if data and (seconds or nanos) else None
+    parts = _numbers(data)
+    return rfc3339(parts.get(1, 0)) if parts.get(1) or parts.get(2) else None
 
 
 def _micro_time(data: bytes) -> str | None:
-    seconds, nanos = _seconds(data)
-    return rfc3339_micro(seconds + nanos / 1e9) if data and (seconds or nanos) else None
+    parts = _numbers(data)
+    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
+    return rfc3339_micro(seconds + nanos / 1e9) if seconds or nanos else None
+
+
+def _first(data: bytes, wanted: int = 1) -> bytes:
+    return next((part for number, part in fields(data) if number == wanted and isinstance(part, bytes)), b"")
 
 
 def _raw_json(data: bytes) -> Any:
-    raw = next((part for number, part in _fields(data) if number == 1 and isinstance(part, bytes)), b"")
+    raw = _first(data)
     return json.loads(raw) if raw else None
 
 
+def _int_or_string(data: bytes) -> int | str:
+    parts = _numbers(data)
+    return _first(data, 3).decode() if parts.get(1) else parts.get(2, 0)
+
+
 _READERS: dict[str, Callable[[bytes], Any]] = {
-    "string": lambda data: data.decode(),
+    "string": bytes.decode,
     "bytes": lambda data: base64.b64encode(data).decode(),
     "time": _time,
     "microtime": _micro_time,
     "json": _raw_json,
+    "quantity": lambda data: _first(data).decode() or "0",
+    "intstr": _int_or_string,
 }
-
-
-def _signed(value: int) -> int:
-    return value - _INT_BITS if value >= _INT_BITS >> 1 else value
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field numbers with their raw values: numbers, or the bytes of everything that has a length."""
-    position, end = 0, len(data)
-    while position < end:
-        tag, position = _varint(data, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, position = _varint(data, position)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            size, position = _varint(data, position)
-        elif wire in {_FIXED64, _FIXED32}:
-            size = 8 if wire == _FIXED64 else 4
-        else:
-            raise _Malformed(f"unknown wire type {wire}")
-        if size > end - position:
-            raise _Malformed("it ends in the middle of a field")
-        yield number, data[position : position + size]
-        position += size
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(data) or shift > 63:
-            raise _Malformed("it ends in the middle of a number")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value % _INT_BITS, position
-        shift += 7

@@ -10,8 +10,11 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
+from unisono.apiserver.http import protobuf_encode
+from unisono.apiserver.http.accept import PROTOBUF
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.protobuf_wire import write_bytes
 from unisono.apiserver.http.query import Query, flag, include_object, watch_seconds
 from unisono.apiserver.http.status import encode_failure
 from unisono.apiserver.tables import TableWriter, partial_metadata
@@ -45,13 +48,15 @@ class WatchHandler:
         """
         events = self._open(exchange.query, kind, path)
         render = self._renderer(exchange, kind)
-        response = await exchange.stream("application/json")
+        binary = exchange.form.media == "protobuf"
+        response = await exchange.stream(f"{PROTOBUF};stream=watch" if binary else "application/json")
+        line = protobuf_frame if binary else frame
         try:
             async with aclosing(cast("Any", events)):
                 async for event in events:
-                    await exchange.write(response, frame(event.type, render(event)))
+                    await exchange.write(response, line(event.type, render(event)))
         except ApiError as error:
-            await exchange.write(response, frame("ERROR", encode_failure(error)))
+            await exchange.write(response, line("ERROR", encode_failure(error)))
         return response
 
     def _open(self, query: Query, kind: Kind[Any], path: ResourcePath) -> AsyncIterator[StoreEvent]:
@@ -92,6 +97,13 @@ class WatchHandler:
             return msgspec.json.encode(table)
 
         return render
+
+
+def protobuf_frame(event_type: str, encoded: bytes) -> bytes:
+    """One event of a watch in protobuf: its length in four bytes, then the event."""
+    raw = write_bytes(1, protobuf_encode.encode(msgspec.json.decode(encoded)))
+    event = write_bytes(1, event_type.encode()) + write_bytes(2, raw)
+    return len(event).to_bytes(4, "big") + event
 
 
 def frame(event_type: str, encoded: bytes) -> bytes:
