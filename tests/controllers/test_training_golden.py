@@ -30,6 +30,10 @@ def plain(obj: Any) -> dict[str, Any]:
     for owner in value["metadata"].get("ownerReferences", ()):
         owner.pop("uid")
     value.pop("status", None)
+    value["metadata"].get("annotations", {}).pop("jobset.sigs.k8s.io/jobset-uid", None)
+    if value["metadata"].get("labels", {}).pop("jobset.sigs.k8s.io/jobset-uid", None):
+        # The last letters of the name come from the uid.
+        value["metadata"]["name"] = value["metadata"]["name"].rpartition("-")[0]
     if value["kind"] == "Secret":
         value["data"] = sorted(value["data"])
     return value

@@ -175,8 +175,9 @@ class TrainingWorld:
         self.client.put(PODS, pod)
 
     async def all_pods(self, phase: str) -> None:
+        """Every pod that has not ended."""
         for pod in self.pods():
-            if not pod.metadata.deletion_timestamp:
+            if not pod.metadata.deletion_timestamp and pod.status.phase not in ("Succeeded", "Failed"):
                 self.set_pod(pod, phase)
         await self.settle()
 

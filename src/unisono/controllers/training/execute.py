@@ -84,6 +84,8 @@ class Executor(Generic[T]):
             await delete_owned(self._client, kind, obj)
         for resource in plan.ensure:
             await self._ensure(job, resource)
+        for kind, name, patch in plan.patches:
+            await self._client.patch(kind, name, patch, namespace=job.metadata.namespace)
         if plan.delete_group is not None:
             await delete_seen(self._client, POD_GROUPS, plan.delete_group)
         if plan.create_group is not None:

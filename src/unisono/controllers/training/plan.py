@@ -27,6 +27,7 @@ class Plan:
         notices: events to record.
         ensure: objects that must exist.
         remove: objects that the job has made and that must go.
+        patches: merge patches for objects of the job's namespace, by kind and name.
         create_group: pod group to make.
         patch_group: name of the pod group, and a merge patch for it.
         delete_group: pod group to delete.
@@ -44,6 +45,7 @@ class Plan:
     notices: list[Notice] = field(default_factory=list)
     ensure: list[Resource] = field(default_factory=list)
     remove: list[tuple[Kind[Any], Object]] = field(default_factory=list)
+    patches: list[tuple[Kind[Any], str, Json]] = field(default_factory=list)
     create_group: PodGroup | None = None
     patch_group: tuple[str, Json] | None = None
     delete_group: PodGroup | None = None

@@ -7,7 +7,9 @@ from collections.abc import Collection
 
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.execute import Offload
+from unisono.controllers.training.jobset.controller import JobSetController
 from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, KubeflowController
+from unisono.controllers.training.trainjob.controller import TrainJobController
 from unisono.errors import ConfigError
 from unisono.kube.controller import Controller
 
@@ -26,7 +28,10 @@ def training_controllers(
         ConfigError: a foreign kind is none that could be run here.
 
     """
-    made = {each.kind.kind: KubeflowController(each(), recorder, offload) for each in FRAMEWORKS}
+    made: dict[str, Controller] = {
+        **{each.kind.kind: KubeflowController(each(), recorder, offload) for each in FRAMEWORKS},
+        **{each.kind.kind: each(recorder, offload) for each in (TrainJobController, JobSetController)},
+    }
     unknown = sorted(set(foreign_kinds) - made.keys())
     if unknown:
         raise ConfigError(f"unknown kind {', '.join(unknown)}: the kinds to choose from are {', '.join(sorted(made))}")

@@ -32,9 +32,9 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, because
 from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_of
-from unisono.controllers.training.kubeflow.ssh import new_keys
 from unisono.controllers.training.kubeflow.tally import PodView, Tally
 from unisono.controllers.training.kubeflow.view import EXIT_CODE, ON_FAILURE, Role, TrainingView
+from unisono.controllers.training.ssh import new_keys
 
 CONFIG_PATH = "/etc/mpi"
 ROOT_SSH = "/root/.ssh"

@@ -1,0 +1,308 @@
+"""What to do about a JobSet: a pure function from observed objects and the time to a plan."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
+from unisono.api.scheduling import PodGroupSpec
+from unisono.api.times import parse_time, rfc3339
+from unisono.api.training_kinds import JOB_SETS
+from unisono.api.validation.training import JOBSET_CONTROLLER, validate_job_set
+from unisono.controllers.podgroup.decide import topology
+from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.jobset.pods import build_pod, shared_objects
+from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
+from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+from unisono.controllers.training.standard_conditions import is_true, set_condition
+
+COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
+IN_PROGRESS, STARTED = "StartupPolicyInProgress", "StartupPolicyCompleted"
+_RESTART_SET = "RestartJobSet"
+
+
+def decide(seen: Seen[JobSet], now: float) -> Plan:
+    """The next step for the JobSet; an empty plan when it is somebody else's; ``now`` in seconds since 1970."""
+    return _Decision(seen, now).run()
+
+
+class _Decision:
+    def __init__(self, seen: Seen[JobSet], now: float) -> None:
+        self.seen, self.now, self.time = seen, now, rfc3339(now)
+        self.view = JobSetView(seen.job, seen.pods)
+        self.plan = Plan()
+        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), JobSetStatus)
+
+    def run(self) -> Plan:
+        view = self.view
+        if view.spec.managed_by not in (None, "", JOBSET_CONTROLLER):
+            return Plan()
+        if view.finished:
+            self._wind_down()
+            return self.plan
+        if not self.status.conditions and self._is_invalid():
+            return self.plan
+        self.status.restarts = self.status.restarts or 0
+        if view.spec.suspend:
+            self._suspend()
+        else:
+            self._go_on()
+        if self.status != self.seen.job.status:
+            self.plan.status = self.status
+        return self.plan
+
+    def _is_invalid(self) -> bool:
+        errors = [error.message() for error in validate_job_set(self.seen.job, None)]
+        if errors:
+            text = f"JobSet is not valid: {'; '.join(errors)}"
+            self.plan.warn("FailedValidation", text, once=text)
+        return bool(errors)
+
+    # --- the life of an active JobSet --------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if is_true(self.status.conditions, SUSPENDED):
+            self._set(SUSPENDED, "ResumeJobs", "jobset is resumed", "False")
+        self.status.replicated_jobs_status = [self._count(job) for job in self.view.replicated_jobs]
+        if self._ended():
+            return
+        if self._restarted():
+            # Pods of the new attempt are planned from the stored count of restarts.
+            return
+        outdated = [pod for child in self.view.children for pod in child.former] + self.view.strays
+        self.plan.delete_pods = [pod for pod in outdated if not pod.metadata.deletion_timestamp]
+        self._start()
+
+    def _ended(self) -> bool:
+        policy = self.view.spec.success_policy
+        targets = (policy.target_replicated_jobs if policy else None) or [j.name for j in self.view.replicated_jobs]
+        aimed = [child for child in self.view.children if child.replicated.name in targets]
+        wanted = any if policy is not None and policy.operator == "Any" else all
+        if not aimed or not wanted(child.complete for child in aimed):
+            return False
+        self._finish(COMPLETED, "AllJobsCompleted", "jobset completed successfully")
+        return True
+
+    def _restarted(self) -> bool:
+        """Apply the failure policy to the first Job that failed; answers whether one has."""
+        failed = [(child, why) for child in self.view.children if (why := child.failure(self.now)) is not None]
+        if not failed:
+            return False
+        child, (reason, message) = failed[0]
+        policy = self.view.spec.failure_policy
+        if policy is None:
+            self._finish(FAILED, "FailedJobs", f"jobset failed due to one or more job failures{self._first(child)}")
+            return True
+        rule = next((each for each in policy.rules or () if _fits(each, child, reason, message)), None)
+        action = rule.action if rule is not None else _RESTART_SET
+        if action == "FailJobSet":
+            text = f"jobset failed due to FailJobSet failure policy action{self._first(child)}"
+            self._finish(FAILED, "FailJobSetFailurePolicyAction", text)
+            return True
+        free = action.endswith("AndIgnoreMaxRestarts")
+        if not free and self.view.restarts_towards_max >= (policy.max_restarts or 0):
+            text = f"jobset failed due to reaching max number of restarts{self._first(child)}"
+            self._finish(FAILED, "ReachedMaxRestarts", text)
+            return True
+        self.plan.warn(f"{action}FailurePolicyAction", f"restarting because of {self._name(child)}: {message}")
+        if action.startswith(_RESTART_SET):
+            self.status.restarts = (self.status.restarts or 0) + 1
+            if not free:
+                self.status.restarts_count_towards_max = (self.status.restarts_count_towards_max or 0) + 1
+        else:
+            self._restart_one(child, counts=not free)
+        return True
+
+    def _restart_one(self, child: ChildJob, *, counts: bool) -> None:
+        size = len(self.view.of(child.replicated))
+        for entry in self.status.replicated_jobs_status or ():
+            if entry.name == child.replicated.name:
+                entry.job_restarts = _bumped(entry.job_restarts, size, child.index)
+                if counts:
+                    towards = _bumped(entry.job_restarts_count_towards_max, size, child.index)
+                    entry.job_restarts_count_towards_max = towards
+
+    def _start(self) -> None:
+        view = self.view
+        started = [job for job in view.replicated_jobs if self._may_start(job)]
+        members = [child for job in started for child in view.of(job)]
+        admitted = self._gang(members)
+        if not admitted and not self.seen.pods:
+            return
+        self.plan.ensure.extend(shared_objects(view))
+        blocking = view.spec.failure_policy is not None and (
+            view.spec.failure_policy.restart_strategy == "BlockingRecreate"
+        )
+        leaving = any(child.former for child in view.children)
+        for child in members:
+            left = child.seconds_left(self.now)
+            if left is not None and not child.complete:
+                self.plan.again_within(left)
+            if admitted and not child.former and not (blocking and leaving):
+                self._fill(child)
+        self._tell_order(started)
+
+    def _fill(self, child: ChildJob) -> None:
+        """Make the pods of a Job that are missing, as many at once as it may have."""
+        done, living = child.succeeded(), {completion_index(pod) for pod in child.living()}
+        room = child.parallelism - len(living)
+        for index in range(child.completions):
+            if room <= 0:
+                return
+            if index in done or index in living:
+                continue
+            room -= 1
+            pod = build_pod(self.view, child, index)
+            if f"pods/{pod.metadata.name}" not in self.seen.expected:
+                self.plan.create_pods.append(pod)
+
+    def _gang(self, members: list[ChildJob]) -> bool:
+        """The pod group grows with the Jobs that may start: those that wait for others cannot be in their gang."""
+        view = self.view
+        annotations = view.job_set.metadata.annotations or {}
+        spec = PodGroupSpec(
+            min_member=sum(child.expected for child in members),
+            queue=view.queue,
+            priority_class_name=next(
+                (name for c in members if (name := c.replicated.template.spec.template.spec.priority_class_name)), None
+            ),
+            min_resources={
+                **sum_requests(
+                    (child.replicated.template.spec.template.spec, child.expected)
+                    for child in members
+                    if not child.complete
+                )
+            }
+            or None,
+            network_topology=topology(annotations),
+        )
+        wanted = pod_group_for(JOB_SETS, view.job_set, view.name, spec)
+        return plan_group(self.plan, view.job_set, wanted, self.seen.group)
+
+    def _may_start(self, job: ReplicatedJob) -> bool:
+        view = self.view
+        if view.of(job) and any(child.pods for child in view.of(job)):
+            return True
+        for needed in job.depends_on or ():
+            counts = self._status_of(needed.name)
+            total = sum(child.replicated.name == needed.name for child in view.children)
+            reached = counts.succeeded if needed.status == "Complete" else _begun(counts)
+            if reached < total:
+                return False
+        if not self._in_order():
+            return True
+        before = view.replicated_jobs[: view.replicated_jobs.index(job)]
+        return all(_begun(self._status_of(each.name)) >= len(view.of(each)) for each in before)
+
+    def _in_order(self) -> bool:
+        policy = self.view.spec.startup_policy
+        return policy is not None and policy.startup_policy_order == "InOrder"
+
+    def _tell_order(self, started: list[ReplicatedJob]) -> None:
+        if not self._in_order():
+            return
+        last = self.view.replicated_jobs[-1]
+        done = len(started) == len(self.view.replicated_jobs) and (
+            _begun(self._status_of(last.name)) >= len(self.view.of(last))
+        )
+        if is_true(self.status.conditions, STARTED):
+            return
+        if done:
+            self._set(IN_PROGRESS, "InOrderStartupPolicyCompleted", "in order startup policy is completed", "False")
+            self._set(STARTED, "InOrderStartupPolicyCompleted", "in order startup policy is completed", "True")
+        else:
+            self._set(IN_PROGRESS, "InOrderStartupPolicyInProgress", "in order startup policy is in progress", "True")
+
+    # --- suspension and the end --------------------------------------------------------------------------------
+
+    def _suspend(self) -> None:
+        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        drop_group(self.plan, self.seen.job, self.seen.group)
+        self.status.replicated_jobs_status = [
+            ReplicatedJobStatus(name=job.name, suspended=len(self.view.of(job))) for job in self.view.replicated_jobs
+        ]
+        self._set(SUSPENDED, "SuspendedJobs", "jobset is suspended", "True")
+
+    def _wind_down(self) -> None:
+        """Take away what still runs, and the JobSet itself when its time is over."""
+        view, plan = self.view, self.plan
+        drop_group(plan, view.job_set, self.seen.group)
+        plan.delete_pods = [
+            pod
+            for pod in self.seen.pods
+            if pod.status.phase not in ("Succeeded", "Failed") and not pod.metadata.deletion_timestamp
+        ]
+        ttl = view.spec.ttl_seconds_after_finished
+        if ttl is None:
+            return
+        ends = [each for each in self.status.conditions or () if each.type in (COMPLETED, FAILED)]
+        left = parse_time(ends[-1].last_transition_time or self.time) + ttl - self.now
+        if left > 0:
+            plan.again_within(left)
+        else:
+            plan.delete_job = True
+
+    def _finish(self, type: str, reason: str, message: str) -> None:
+        self.status.terminal_state = type
+        self._set(type, reason, message, "True")
+
+    # --- status ------------------------------------------------------------------------------------------------
+
+    def _count(self, job: ReplicatedJob) -> ReplicatedJobStatus:
+        children, known = self.view.of(job), self.view.status_of(job.name)
+        return ReplicatedJobStatus(
+            name=job.name,
+            ready=sum(child.ready and not child.complete for child in children),
+            succeeded=sum(child.complete for child in children),
+            failed=sum(child.failure(self.now) is not None for child in children),
+            active=sum(child.active and not child.complete for child in children),
+            job_restarts=known.job_restarts if known is not None else None,
+            job_restarts_count_towards_max=known.job_restarts_count_towards_max if known is not None else None,
+        )
+
+    def _status_of(self, name: str) -> ReplicatedJobStatus:
+        found = next((each for each in self.status.replicated_jobs_status or () if each.name == name), None)
+        return found or ReplicatedJobStatus(name=name)
+
+    def _set(self, type: str, reason: str, message: str, status: str) -> None:
+        before = list(self.status.conditions or ())
+        after = set_condition(before, type, status, reason, message, self.time)
+        if after != before:
+            record = self.plan.warn if type == FAILED else self.plan.tell
+            record(reason, message)
+            self.status.conditions = after
+
+    def _name(self, child: ChildJob) -> str:
+        return f"{self.view.name}-{child.replicated.name}-{child.index}"
+
+    def _first(self, child: ChildJob) -> str:
+        return f" (first failed job: {self._name(child)})"
+
+
+def _begun(counts: ReplicatedJobStatus) -> int:
+    return counts.ready + counts.succeeded + counts.failed
+
+
+def _bumped(counts: list[int] | None, size: int, index: int) -> list[int]:
+    full = [*(counts or ()), *[0] * size][:size]
+    full[index] += 1
+    return full
+
+
+def _fits(rule: FailurePolicyRule, child: ChildJob, reason: str, message: str) -> bool:
+    if rule.target_replicated_jobs and child.replicated.name not in rule.target_replicated_jobs:
+        return False
+    if rule.on_job_failure_reasons and reason not in rule.on_job_failure_reasons:
+        return False
+    patterns = rule.on_job_failure_message_patterns
+    return not patterns or any(_matches(pattern, message) for pattern in patterns)
+
+
+def _matches(pattern: str, message: str) -> bool:
+    try:
+        return re.search(pattern, message) is not None
+    except re.error:
+        return False

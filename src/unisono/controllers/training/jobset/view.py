@@ -1,0 +1,214 @@
+"""A JobSet as its controller reads it: its Jobs, and what became of their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from unisono.api.core import Pod
+from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
+from unisono.api.times import parse_time
+from unisono.controllers import keys
+from unisono.controllers.training.jobset import labels
+
+_BACKOFF_LIMIT = 6
+DEFAULT_GROUP = "default"
+
+
+@dataclass(slots=True)
+class ChildJob:
+    """One Job of a replicated job.
+
+    Attributes:
+        replicated: the replicated job.
+        index: its number in there.
+        global_index: its number in the JobSet.
+        attempt: restarts of the JobSet and of this Job.
+        pods: its pods of this attempt.
+        former: its pods of earlier attempts.
+
+    """
+
+    replicated: ReplicatedJob
+    index: int
+    global_index: int
+    attempt: str
+    pods: list[Pod] = field(default_factory=list)
+    former: list[Pod] = field(default_factory=list)
+
+    @property
+    def parallelism(self) -> int:
+        """Pods that run at once."""
+        given = self.replicated.template.spec.parallelism
+        return 1 if given is None else given
+
+    @property
+    def completions(self) -> int:
+        """Pods that must succeed."""
+        given = self.replicated.template.spec.completions
+        return self.parallelism if given is None else given
+
+    @property
+    def expected(self) -> int:
+        """Pods that are there when all goes well."""
+        return min(self.parallelism, self.completions)
+
+    def succeeded(self) -> set[int]:
+        """Completion indexes that are done."""
+        return {completion_index(pod) for pod in self.pods if pod.status.phase == "Succeeded"}
+
+    def failed_pods(self) -> list[Pod]:
+        """Pods that failed and are kept, so that they can be counted."""
+        return [pod for pod in self.pods if pod.status.phase == "Failed"]
+
+    def living(self) -> list[Pod]:
+        """Pods that have not ended."""
+        return [pod for pod in self.pods if pod.status.phase not in ("Succeeded", "Failed")]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the Job is complete."""
+        return len(self.succeeded()) >= self.completions
+
+    @property
+    def ready(self) -> bool:
+        """Whether its pods are all ready or have succeeded."""
+        ready = sum(1 for pod in self.living() if _is_ready(pod) and not pod.metadata.deletion_timestamp)
+        return ready + len(self.succeeded()) >= self.expected
+
+    @property
+    def active(self) -> bool:
+        """Whether it has pods that are to stay."""
+        return any(not pod.metadata.deletion_timestamp for pod in self.living())
+
+    def failure(self, now: float) -> tuple[str, str] | None:
+        """Reason and message of the Job's failure, as a ``batch/v1`` Job has them; None while it has not failed."""
+        if self.complete:
+            return None
+        spec = self.replicated.template.spec
+        limit = _BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+        crashed = sum(1 for pod in self.failed_pods() if not _is_disrupted(pod))
+        in_place = sum(_restarts(pod) for pod in self.living())
+        if crashed + in_place > limit:
+            return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        left = self.seconds_left(now)
+        if left is not None and left <= 0:
+            return "DeadlineExceeded", "Job was active longer than specified deadline"
+        return None
+
+    def seconds_left(self, now: float) -> float | None:
+        """Seconds until the Job's deadline; None without one, or before it has pods."""
+        limit = self.replicated.template.spec.active_deadline_seconds
+        begun = [parse_time(pod.metadata.creation_timestamp) for pod in self.pods if pod.metadata.creation_timestamp]
+        return min(begun) + limit - now if limit is not None and begun else None
+
+
+class JobSetView:
+    """One JobSet; cheap to make, never changes it."""
+
+    def __init__(self, job_set: JobSet, pods: Iterable[Pod]) -> None:
+        self.job_set, self.spec, self.status = job_set, job_set.spec, job_set.status
+        meta = job_set.metadata
+        self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
+        self.strays = self._sort_in(pods)
+
+    @cached_property
+    def children(self) -> list[ChildJob]:
+        """All Jobs, in order."""
+        return list(self._children())
+
+    def of(self, replicated: ReplicatedJob) -> list[ChildJob]:
+        """The Jobs of one replicated job."""
+        return [child for child in self.children if child.replicated.name == replicated.name]
+
+    @property
+    def replicated_jobs(self) -> list[ReplicatedJob]:
+        """Replicated jobs in the order of the spec."""
+        return self.spec.replicated_jobs or []
+
+    def status_of(self, name: str) -> ReplicatedJobStatus | None:
+        """What is known of a replicated job."""
+        return next((each for each in self.status.replicated_jobs_status or () if each.name == name), None)
+
+    @property
+    def restarts_towards_max(self) -> int:
+        """Restarts that count against the limit."""
+        single = sum(
+            sum(each.job_restarts_count_towards_max or ()) for each in self.status.replicated_jobs_status or ()
+        )
+        return (self.status.restarts_count_towards_max or 0) + single
+
+    @property
+    def subdomain(self) -> str:
+        """Second part of the pods' names."""
+        return (self.spec.network.subdomain if self.spec.network else None) or self.name
+
+    @property
+    def dns(self) -> bool:
+        """Whether pods are reached by name."""
+        network = self.spec.network
+        return network is None or network.enable_dns_hostnames is not False
+
+    def host(self, child: ChildJob, index: int) -> str:
+        """Host name of a pod."""
+        return f"{self.name}-{child.replicated.name}-{child.index}-{index}"
+
+    @property
+    def queue(self) -> str:
+        """Where the gang waits."""
+        return (self.job_set.metadata.annotations or {}).get(keys.POD_QUEUE) or "default"
+
+    def is_true(self, type: str) -> bool:
+        """Whether the condition is true."""
+        return any(each.type == type and each.status == "True" for each in self.status.conditions or ())
+
+    @property
+    def finished(self) -> bool:
+        """Whether the JobSet is over for good."""
+        return self.is_true("Completed") or self.is_true("Failed")
+
+    def _children(self) -> Iterator[ChildJob]:
+        number = 0
+        for replicated in self.replicated_jobs:
+            known = self.status_of(replicated.name)
+            single = (known.job_restarts if known is not None else None) or []
+            for index in range(1 if replicated.replicas is None else replicated.replicas):
+                own = single[index] if index < len(single) else 0
+                yield ChildJob(replicated, index, number, f"{self.status.restarts or 0}.{own}")
+                number += 1
+
+    def _sort_in(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Give pods to their Jobs; answers those that belong to none."""
+        strays = []
+        by_place = {(child.replicated.name, str(child.index)): child for child in self.children}
+        for pod in pods:
+            marks = pod.metadata.labels or {}
+            child = by_place.get((marks.get(labels.REPLICATED_JOB_NAME, ""), marks.get(labels.JOB_INDEX, "")))
+            if child is None:
+                strays.append(pod)
+            elif (pod.metadata.annotations or {}).get(labels.ATTEMPT) == child.attempt:
+                child.pods.append(pod)
+            else:
+                child.former.append(pod)
+        return strays
+
+
+def completion_index(pod: Pod) -> int:
+    """The pod's number in its Job."""
+    text = (pod.metadata.labels or {}).get(labels.COMPLETION_INDEX, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _is_ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+
+
+def _is_disrupted(pod: Pod) -> bool:
+    if pod.metadata.deletion_timestamp:
+        return True
+    return any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions or ())
+
+
+def _restarts(pod: Pod) -> int:
+    return sum(each.restart_count or 0 for each in pod.status.container_statuses or ())

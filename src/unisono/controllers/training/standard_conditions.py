@@ -1,0 +1,35 @@
+"""Conditions of ``meta.k8s.io/v1``: one entry per type, in the order in which the types were first set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unisono.api.meta import Condition
+
+
+def set_condition(
+    conditions: Iterable[Condition] | None, type: str, status: str, reason: str, message: str, now: str
+) -> list[Condition]:
+    """The list with one condition set; the time of transition changes with the status only.
+
+    Args:
+        conditions: the list as it was; it is not changed.
+        type: type of the condition.
+        status: "True" or "False".
+        reason: one word.
+        message: one sentence.
+        now: time in RFC 3339.
+
+    """
+    old = list(conditions or ())
+    same = next((each for each in old if each.type == type), None)
+    since = same.last_transition_time if same is not None and same.status == status else now
+    entry = Condition(type=type, status=status, reason=reason, message=message, last_transition_time=since)
+    if same is None:
+        return [*old, entry]
+    return [entry if each is same else each for each in old]
+
+
+def is_true(conditions: Iterable[Condition] | None, type: str) -> bool:
+    """Whether the condition of that type is true."""
+    return any(each.type == type and each.status == "True" for each in conditions or ())

@@ -1,0 +1,230 @@
+"""The JobSet of a TrainJob: the runtime's template with what the job and its framework put into it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import (
+    Container,
+    EnvFromReference,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    ObjectFieldSelector,
+    PodTemplateSpec,
+)
+from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.quantity import parse_quantity
+from unisono.api.trainer import AssetInitializer, JobSetTemplateSpec, MLPolicy, TrainingRuntimeSpec, TrainJob
+from unisono.api.training_kinds import TRAIN_JOBS
+from unisono.controllers import keys
+from unisono.controllers.owners import owned_by
+from unisono.controllers.training.trainjob.mpi import add_mpi
+
+ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+TRAINER, DATASET, MODEL = "trainer", "dataset-initializer", "model-initializer"
+NODE = "node"
+PORT = 29500
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def build_job_set(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSet:
+    """The JobSet, named and owned by the job."""
+    template = _patched(job, runtime)
+    spec, policy = template.spec, runtime.ml_policy or MLPolicy()
+    for replicated in spec.replicated_jobs or ():
+        step = (replicated.template.metadata.labels or {}).get(ANCESTOR)
+        pods = replicated.template.spec.template
+        if step == TRAINER:
+            _apply_trainer(job, pods)
+        if step == TRAINER or replicated.name == NODE:
+            _size(job, policy, replicated, step)
+        initializer = job.spec.initializer
+        if step == DATASET and initializer is not None:
+            _apply_initializer(initializer.dataset, pods)
+        if step == MODEL and initializer is not None:
+            _apply_initializer(initializer.model, pods)
+    _apply_framework(job, policy, spec)
+    spec.suspend = job.spec.suspend
+    given = {k: v for k, v in (job.metadata.annotations or {}).items() if k != keys.LAST_APPLIED}
+    return JobSet(
+        metadata=ObjectMeta(
+            name=job.metadata.name,
+            namespace=job.metadata.namespace,
+            labels={**(template.metadata.labels or {}), **(job.metadata.labels or {})} or None,
+            annotations={**_topology(runtime), **(template.metadata.annotations or {}), **given} or None,
+            owner_references=[owned_by(TRAIN_JOBS, job)],
+        ),
+        spec=spec,
+    )
+
+
+def nodes_of(job: TrainJob, policy: MLPolicy) -> int | None:
+    """Number of pods of the step that trains; None leaves it to the template."""
+    trainer = job.spec.trainer
+    if trainer is not None and trainer.num_nodes is not None:
+        return trainer.num_nodes
+    elastic = policy.torch.elastic_policy if policy.torch else None
+    if elastic is not None:
+        return elastic.max_nodes or elastic.min_nodes
+    return policy.num_nodes
+
+
+def _patched(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSetTemplateSpec:
+    value = msgspec.to_builtins(runtime.template)
+    for patch in job.spec.runtime_patches or ():
+        change = (patch.training_runtime_spec or {}).get("template")
+        if isinstance(change, dict):
+            value = _merge(value, change)
+    return msgspec.convert(value, JobSetTemplateSpec)
+
+
+def _merge(old: Any, new: Any) -> Any:
+    """``new`` put into ``old``: objects merge, lists of named things merge by name, everything else is replaced."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {**old, **{key: _merge(old[key], value) if key in old else value for key, value in new.items()}}
+    if _is_named(old) and _is_named(new):
+        changes = {each["name"]: each for each in new}
+        kept = [_merge(each, changes.pop(each["name"])) if each["name"] in changes else each for each in old]
+        return [*kept, *changes.values()]
+    return new
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value)
+
+
+def _apply_trainer(job: TrainJob, pods: PodTemplateSpec) -> None:
+    trainer, container = job.spec.trainer, _main(pods)
+    if trainer is None or container is None:
+        return
+    container.image = trainer.image or container.image
+    container.command = trainer.command if trainer.command is not None else container.command
+    container.args = trainer.args if trainer.args is not None else container.args
+    if trainer.resources_per_node is not None:
+        container.resources = trainer.resources_per_node
+    _set_env(container, trainer.env or ())
+
+
+def _size(job: TrainJob, policy: MLPolicy, replicated: ReplicatedJob, step: str | None) -> None:
+    """Only the step whose pods train has the wanted number; the launcher of MPI is alone."""
+    trainer, container = job.spec.trainer, _main(replicated.template.spec.template)
+    if policy.mpi is not None and step == TRAINER and replicated.name != NODE:
+        return
+    if trainer is not None and trainer.resources_per_node is not None and container is not None:
+        container.resources = trainer.resources_per_node
+    number = nodes_of(job, policy)
+    if number is None:
+        return
+    if policy.mpi is not None and policy.mpi.run_launcher_as_node:
+        number = max(number - 1, 0)
+    replicated.template.spec.parallelism = replicated.template.spec.completions = number
+
+
+def _apply_initializer(given: AssetInitializer | None, pods: PodTemplateSpec) -> None:
+    container = _main(pods)
+    if given is None or container is None:
+        return
+    if given.storage_uri:
+        _set_env(container, [EnvVar(name="STORAGE_URI", value=given.storage_uri)])
+    _set_env(container, given.env or ())
+    if given.secret_ref is not None:
+        source = EnvFromSource(secret_ref=EnvFromReference(name=given.secret_ref.name or ""))
+        container.env_from = [*(container.env_from or ()), source]
+
+
+def _apply_framework(job: TrainJob, policy: MLPolicy, spec: JobSetSpec) -> None:
+    if policy.mpi is not None:
+        add_mpi(job, policy.mpi, spec)
+        return
+    for replicated in spec.replicated_jobs or ():
+        if (replicated.template.metadata.labels or {}).get(ANCESTOR) != TRAINER:
+            continue
+        container = _main(replicated.template.spec.template)
+        if container is None:
+            continue
+        host = f"{job.metadata.name}-{replicated.name}-0-0.{job.metadata.name}"
+        number = replicated.template.spec.completions or replicated.template.spec.parallelism or 1
+        _set_env(container, _framework_env(job, policy, container, host, number))
+
+
+def _framework_env(job: TrainJob, policy: MLPolicy, container: Container, host: str, number: int) -> list[EnvVar]:
+    rank = EnvVarSource(field_ref=ObjectFieldSelector(field_path=_INDEX))
+    if policy.torch is not None:
+        elastic = policy.torch.elastic_policy
+        nodes = f"{elastic.min_nodes or number}:{elastic.max_nodes or number}" if elastic is not None else str(number)
+        wanted = job.spec.trainer.num_proc_per_node if job.spec.trainer else None
+        if wanted is None:
+            wanted = policy.torch.num_proc_per_node
+        return [
+            EnvVar(name="PET_NNODES", value=nodes),
+            EnvVar(name="PET_NPROC_PER_NODE", value=_processes(wanted, container)),
+            EnvVar(name="PET_NODE_RANK", value_from=rank),
+            EnvVar(name="PET_MASTER_ADDR", value=host),
+            EnvVar(name="PET_MASTER_PORT", value=str(PORT)),
+        ]
+    if policy.jax is not None:
+        return [
+            EnvVar(name="JAX_NUM_PROCESSES", value=str(number)),
+            EnvVar(name="JAX_PROCESS_ID", value_from=rank),
+            EnvVar(name="JAX_COORDINATOR_ADDRESS", value=f"{host}:{PORT}"),
+        ]
+    if policy.xgboost is not None:
+        workers = number * max(1, _gpus(container))
+        return [
+            EnvVar(name="DMLC_TRACKER_URI", value=host),
+            EnvVar(name="DMLC_TRACKER_PORT", value=str(PORT)),
+            EnvVar(name="DMLC_TASK_ID", value_from=rank),
+            EnvVar(name="DMLC_NUM_WORKER", value=str(workers)),
+        ]
+    return []
+
+
+def _processes(wanted: int | str | None, container: Container) -> str:
+    """Processes of torchrun: a number as given; ``auto`` means one per GPU, else one per CPU."""
+    if wanted == "gpu" or (wanted in (None, "auto") and _gpus(container)):
+        return str(wanted or "auto")
+    if wanted in (None, "auto", "cpu"):
+        return str(max(1, math.ceil(_amount(container, "cpu"))))
+    return str(wanted)
+
+
+def _gpus(container: Container) -> int:
+    limits = {**(container.resources.requests or {}), **(container.resources.limits or {})}
+    return sum(math.ceil(_amount(container, name)) for name in limits if "gpu" in name.lower())
+
+
+def _amount(container: Container, name: str) -> float:
+    resources = container.resources
+    amount = (resources.limits or {}).get(name, (resources.requests or {}).get(name))
+    return float(parse_quantity(amount)) if amount is not None else 0.0
+
+
+def _topology(runtime: TrainingRuntimeSpec) -> dict[str, str]:
+    """The topology that the runtime asks for, as annotations that the JobSet's pod group is made from."""
+    volcano = runtime.pod_group_policy.volcano if runtime.pod_group_policy else None
+    wanted = volcano.network_topology if volcano else None
+    if wanted is None:
+        return {}
+    found = {keys.TOPOLOGY_MODE: wanted.mode or "hard"}
+    if wanted.highest_tier_allowed is not None:
+        found[keys.TOPOLOGY_TIER] = str(wanted.highest_tier_allowed)
+    return found
+
+
+def _main(pods: PodTemplateSpec) -> Container | None:
+    containers = pods.spec.containers or []
+    return next((each for each in containers if each.name == NODE), containers[0] if containers else None)
+
+
+def _set_env(container: Container, variables: Iterable[EnvVar]) -> None:
+    """Set variables; those of the same name give way."""
+    added = list(variables)
+    names = {each.name for each in added}
+    merged = [each for each in container.env or () if each.name not in names] + added
+    container.env = merged or None
