@@ -19,7 +19,7 @@ _BYTES = frozenset(("memory", "ephemeral-storage", "storage"))
 def is_bytes(name: str) -> bool:
     """Is the resource counted in bytes (quota-style prefixes count: ``requests.memory``)."""
     short = name.removeprefix("requests.").removeprefix("limits.")
-    return short in _BYTES or short.startswith("hugepages-")
+    return short in _BYTES or short.startswith("hugepages-") or name.endswith("/requests.storage")
 
 
 def to_units(name: str, quantity: Quantity) -> int:
