@@ -164,9 +164,7 @@ def on_update(
     entries = entries_of(base)
     door = ignored(stored, subresource)
     try:
-        changed = ownership.record(
-            plain(old), plain(codec.render(new)), schema(stored), entries, writer, now, door
-        )
+        changed = ownership.record(plain(old), plain(codec.render(new)), schema(stored), entries, writer, now, door)
     except ApiError:
         return
     set_entries(new, base, entries, changed)
