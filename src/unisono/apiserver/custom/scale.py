@@ -69,7 +69,7 @@ def patch_of(kind: Kind[Any], name: str, scale: Any) -> Document:
     """The merge patch that gives an object the replicas of ``scale``.
 
     Raises:
-        ApiError: 400 when ``scale`` is no Scale.
+        ApiError: 400 when ``scale`` is no Scale, or that of another object.
         Invalid: the number of replicas is not one.
 
     """
@@ -96,6 +96,9 @@ def patch_of(kind: Kind[Any], name: str, scale: Any) -> Document:
         node[parent] = node = {}
     node[leaf] = replicas
     meta = scale.get("metadata")
+    found = meta.get("name") if isinstance(meta, dict) else None
+    if found and found != name:
+        raise failures.bad_request(f"the name of the object ({found}) does not match the name on the URL ({name})")
     version = meta.get("resourceVersion") if isinstance(meta, dict) else None
     if version:
         patch["metadata"] = {"resourceVersion": version}
