@@ -35,7 +35,7 @@ class CronJobController(Controller):
     def setup(self, context: Context) -> None:
         """Watch cron jobs and the jobs that they made."""
         self._client, self._clock = context.client, context.clock
-        self._cron_jobs = context.watch(CRON_JOBS)
+        self._cron_jobs = context.watch(CRON_JOBS, optional=True)
         self._cron_jobs.on_change(self._changed)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(CRON_JOBS, job))
         index(self._jobs, OWNER_INDEX, owners.controller_uids)

@@ -45,10 +45,10 @@ class JobFlowController(Controller):
     def setup(self, context: Context) -> None:
         """Watch flows, their templates and the jobs that they made."""
         self._client, self._clock = context.client, context.clock
-        self._flows = context.watch(JOB_FLOWS)
+        self._flows = context.watch(JOB_FLOWS, optional=True)
         self._flows.on_change(self._changed)
         index(self._flows, TEMPLATE_INDEX, _templates_of)
-        self._templates = context.watch(JOB_TEMPLATES, self._users_of)
+        self._templates = context.watch(JOB_TEMPLATES, self._users_of, optional=True)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(JOB_FLOWS, job))
         index(self._jobs, OWNER_INDEX, owners.controller_uids)
         self._pods = context.informer(PODS)

@@ -26,7 +26,7 @@ class JobTemplateController(Controller):
     def setup(self, context: Context) -> None:
         """Watch templates and the jobs made from them."""
         self._client = context.client
-        self._templates = context.watch(JOB_TEMPLATES)
+        self._templates = context.watch(JOB_TEMPLATES, optional=True)
         self._jobs = context.watch(JOBS, template_keys)
         index(self._jobs, JOB_INDEX, template_keys)
 
