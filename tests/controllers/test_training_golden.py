@@ -31,7 +31,8 @@ def plain(obj: Any) -> dict[str, Any]:
         owner.pop("uid")
     value.pop("status", None)
     value["metadata"].get("annotations", {}).pop("jobset.sigs.k8s.io/jobset-uid", None)
-    if value["metadata"].get("labels", {}).pop("jobset.sigs.k8s.io/jobset-uid", None):
+    marks = value["metadata"].get("labels", {})
+    if marks.pop("jobset.sigs.k8s.io/jobset-uid", None) or (value["kind"] == "Pod" and "ray.io/cluster" in marks):
         # The last letters of the name come from the uid.
         value["metadata"]["name"] = value["metadata"]["name"].rpartition("-")[0]
     if value["kind"] == "Secret":
@@ -45,6 +46,7 @@ async def made_for(job: dict[str, Any]) -> list[dict[str, Any]]:
         kinds = (POD_GROUPS, CONFIG_MAPS, SECRETS, SERVICES, PODS)
         world.namespace = job["metadata"]["namespace"]
         await world.submit(job)
+        await world.admit(f"ray-{world.name}-pg")
         return [plain(obj) for kind in kinds for obj in world.client.objects(kind)]
 
 

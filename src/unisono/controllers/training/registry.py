@@ -9,9 +9,12 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.execute import Offload
 from unisono.controllers.training.jobset.controller import JobSetController
 from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, KubeflowController
+from unisono.controllers.training.ray.controller import RayClusterController, RayJobController
 from unisono.controllers.training.trainjob.controller import TrainJobController
 from unisono.errors import ConfigError
 from unisono.kube.controller import Controller
+
+_CONTROLLERS = (TrainJobController, JobSetController, RayClusterController, RayJobController)
 
 
 def training_controllers(
@@ -30,7 +33,7 @@ def training_controllers(
     """
     made: dict[str, Controller] = {
         **{each.kind.kind: KubeflowController(each(), recorder, offload) for each in FRAMEWORKS},
-        **{each.kind.kind: each(recorder, offload) for each in (TrainJobController, JobSetController)},
+        **{each.kind.kind: each(recorder, offload) for each in _CONTROLLERS},
     }
     unknown = sorted(set(foreign_kinds) - made.keys())
     if unknown:

@@ -1,0 +1,1 @@
+"""Ray: clusters of a head and workers as one gang, and jobs on them."""

@@ -1,0 +1,194 @@
+"""What to do about a RayCluster: a pure function from observed objects and the time to a plan."""
+
+from __future__ import annotations
+
+import msgspec
+
+from unisono.api.core import Pod
+from unisono.api.kinds import SERVICES
+from unisono.api.ray import RayCluster, RayClusterStatus, RayHeadInfo
+from unisono.api.scheduling import PodGroupSpec
+from unisono.api.times import rfc3339
+from unisono.api.training_kinds import RAY_CLUSTERS
+from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
+from unisono.controllers import keys
+from unisono.controllers.job.plan import Resource
+from unisono.controllers.podgroup.decide import topology
+from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+from unisono.controllers.training.ray import labels
+from unisono.controllers.training.ray.pods import build_pod, head_service
+from unisono.controllers.training.ray.view import Place, RayClusterView, desired, fewest, most
+from unisono.controllers.training.standard_conditions import is_true, set_condition
+
+PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"
+SUSPENDING, SUSPENDED = "RayClusterSuspending", "RayClusterSuspended"
+
+
+def decide(seen: Seen[RayCluster], now: float) -> Plan:
+    """The next step for the cluster; an empty plan when it is somebody else's; ``now`` in seconds since 1970."""
+    return _Decision(seen, now).run()
+
+
+class _Decision:
+    def __init__(self, seen: Seen[RayCluster], now: float) -> None:
+        self.seen, self.time = seen, rfc3339(now)
+        self.view = RayClusterView(seen.job)
+        self.plan = Plan()
+        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayClusterStatus)
+        self.places = {place.name: place for place in self.view.places()}
+        self.pods = {pod.metadata.name: pod for pod in seen.pods}
+
+    def run(self) -> Plan:
+        if self.view.spec.managed_by not in (None, "", RAY_OPERATOR):
+            return Plan()
+        if not self.status.state and not self.status.conditions:
+            errors = [error.message() for error in validate_ray_cluster(self.seen.job, None)]
+            if errors:
+                self.plan.warn("InvalidRayClusterSpec", "; ".join(errors), once="; ".join(errors))
+                return self.plan
+        if self.view.spec.suspend:
+            self._suspend()
+        else:
+            self._resume()
+            self._sync()
+            self._count()
+        if self._changed():
+            self.status.last_update_time = self.time
+            self.status.observed_generation = self.seen.job.metadata.generation
+            self.plan.status = self.status
+        return self.plan
+
+    def _changed(self) -> bool:
+        old = self.seen.job.status
+        same = msgspec.structs.replace(
+            self.status, last_update_time=old.last_update_time, observed_generation=old.observed_generation
+        )
+        return same != old
+
+    def _sync(self) -> None:
+        """Bring the head, its Service and the workers about."""
+        admitted = self._gang()
+        if not admitted and not self.pods:
+            return
+        self.plan.ensure.append(Resource(SERVICES, head_service(self.view), warning="FailedToCreateService"))
+        for pod in self.pods.values():
+            if not pod.metadata.deletion_timestamp and (pod.metadata.name not in self.places or _is_over(pod)):
+                self.plan.delete_pods.append(pod)
+        for group in self.view.workers:
+            for name in (group.scale_strategy.workers_to_delete if group.scale_strategy else None) or ():
+                chosen = self.pods.get(name)
+                if (
+                    chosen is not None
+                    and not chosen.metadata.deletion_timestamp
+                    and chosen not in self.plan.delete_pods
+                ):
+                    self.plan.delete_pods.append(chosen)
+        if admitted:
+            self.plan.create_pods = [
+                build_pod(self.view, place)
+                for name, place in self.places.items()
+                if name not in self.pods and f"pods/{name}" not in self.seen.expected
+            ]
+
+    def _gang(self) -> bool:
+        view = self.view
+        autoscaling = bool(view.spec.enable_in_tree_autoscaling)
+        shares = [(view.spec.head_group_spec.template.spec, 1)]
+        shares += [(g.template.spec, fewest(g) if autoscaling else desired(g)) for g in view.workers]
+        wanted_topology = {
+            to: view.marks[key]
+            for key, to in ((labels.TOPOLOGY_MODE, keys.TOPOLOGY_MODE), (labels.TOPOLOGY_TIER, keys.TOPOLOGY_TIER))
+            if key in view.marks
+        }
+        spec = PodGroupSpec(
+            min_member=sum(count for _, count in shares),
+            queue=view.queue,
+            priority_class_name=view.marks.get(labels.PRIORITY_CLASS),
+            min_resources={**sum_requests(shares)} or None,
+            network_topology=topology(wanted_topology),
+        )
+        wanted = pod_group_for(RAY_CLUSTERS, view.cluster, view.group_name, spec)
+        return plan_group(self.plan, view.cluster, wanted, self.seen.group)
+
+    def _suspend(self) -> None:
+        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        drop_group(self.plan, self.view.cluster, self.seen.group)
+        done = not self.seen.pods
+        self._set(SUSPENDING, "UserRequestSuspend", "the cluster is being suspended", holds=not done)
+        self._set(SUSPENDED, "UserRequestSuspend", "the cluster is suspended", holds=done)
+        if done:
+            self.status.state = "suspended"
+            self.status.ready_worker_replicas = self.status.available_worker_replicas = None
+            for type in (HEAD_READY, PROVISIONED):
+                self._set(type, "RayClusterSuspended", "the cluster is suspended", holds=False)
+
+    def _resume(self) -> None:
+        for type in (SUSPENDING, SUSPENDED):
+            if is_true(self.status.conditions, type):
+                self._set(type, "UserRequestResume", "the cluster is resumed", holds=False)
+                self.status.state = None
+
+    def _count(self) -> None:
+        status, view = self.status, self.view
+        workers = [pod for name, pod in self.pods.items() if (at := self.places.get(name)) and not at.is_head]
+        ready = sum(_is_ready(pod) for pod in workers)
+        wanted = sum(desired(group) for group in view.workers)
+        status.desired_worker_replicas = wanted
+        status.min_worker_replicas = sum(fewest(group) for group in view.workers)
+        status.max_worker_replicas = min(2**31 - 1, sum(most(group) for group in view.workers))
+        status.ready_worker_replicas = ready
+        status.available_worker_replicas = sum(_is_available(pod) for pod in workers)
+        self._sum_resources()
+        head = self._head()
+        head_ready = head is not None and _is_ready(head)
+        status.head = RayHeadInfo(
+            pod_ip=head.status.pod_ip if head is not None else None,
+            pod_name=head.metadata.name if head is not None else None,
+            service_name=labels.head_service(view.name),
+            service_ip=head.status.pod_ip if head is not None else None,
+        )
+        status.endpoints = {name: str(port) for name, port in labels.PORTS.items()}
+        if head_ready:
+            self._set(HEAD_READY, "HeadPodRunningAndReady", "the head runs and is ready", holds=True)
+        else:
+            reason = "HeadPodNotFound" if head is None else "ContainersNotReady"
+            self._set(HEAD_READY, reason, "the head is not ready", holds=False)
+        if head_ready and ready >= wanted:
+            if status.state != "ready":
+                status.state_transition_times = {**(status.state_transition_times or {}), "ready": self.time}
+            status.state = "ready"
+            text = "all pods run and are ready for the first time"
+            self._set(PROVISIONED, "AllPodRunningAndReadyFirstTime", text, holds=True)
+        elif not is_true(status.conditions, PROVISIONED):
+            self._set(PROVISIONED, "RayClusterPodsProvisioning", "pods are being provisioned", holds=False)
+
+    def _sum_resources(self) -> None:
+        total = sum_requests((place.template.spec, 1) for place in self.places.values())
+        self.status.desired_cpu, self.status.desired_memory = total.get("cpu", "0"), total.get("memory", "0")
+        gpus = [name for name in total if name.endswith("gpu")]
+        self.status.desired_gpu = str(sum(int(total[name]) for name in gpus if total[name].isdecimal()))
+        self.status.desired_tpu = total.get("google.com/tpu", "0")
+
+    def _head(self) -> Pod | None:
+        place: Place = next(iter(self.places.values()))
+        return self.pods.get(place.name)
+
+    def _set(self, type: str, reason: str, message: str, *, holds: bool) -> None:
+        value = "True" if holds else "False"
+        self.status.conditions = set_condition(self.status.conditions, type, value, reason, message, self.time)
+
+
+def _is_over(pod: Pod) -> bool:
+    """A pod that will not start again by itself."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _is_ready(pod: Pod) -> bool:
+    conditions = pod.status.conditions or ()
+    return _is_available(pod) and any(each.type == "Ready" and each.status == "True" for each in conditions)
+
+
+def _is_available(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and not pod.metadata.deletion_timestamp

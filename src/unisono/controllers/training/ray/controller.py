@@ -1,0 +1,45 @@
+"""The controllers of RayClusters and RayJobs."""
+
+from __future__ import annotations
+
+from unisono.api.ray import RayCluster, RayJob
+from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+from unisono.controllers.training.controller import Seen, TrainingController
+from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.ray import cluster, job, labels
+from unisono.controllers.training.ray.view import RayClusterView
+from unisono.kube.controller import Context
+
+
+class RayClusterController(TrainingController[RayCluster]):
+    """Makes the pods of Ray clusters."""
+
+    name = "raycluster-controller"
+    kind = RAY_CLUSTERS
+
+    def group_name(self, job: RayCluster) -> str:
+        """Name of the cluster's pod group."""
+        return RayClusterView(job).group_name
+
+    def decide(self, seen: Seen[RayCluster], now: float) -> Plan:
+        """The next step for the cluster."""
+        return cluster.decide(seen, now)
+
+
+class RayJobController(TrainingController[RayJob]):
+    """Makes Ray clusters for RayJobs and submits the jobs."""
+
+    name = "rayjob-controller"
+    kind = RAY_JOBS
+
+    def setup(self, context: Context) -> None:
+        """Watch Ray clusters, too."""
+        super().setup(context)
+        self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
+
+    def decide(self, seen: Seen[RayJob], now: float) -> Plan:
+        """The next step for the job."""
+        own = seen.job
+        chosen = (own.spec.cluster_selector or {}).get(labels.CLUSTER) or own.status.ray_cluster_name
+        found = self._clusters.get(f"{own.metadata.namespace}/{chosen}") if chosen else None
+        return job.decide(seen, found, now)

@@ -1,0 +1,298 @@
+"""What to do about a RayJob: a pure function from observed objects and the time to a plan.
+
+::
+
+    Initializing ──► Running ──► Complete
+        ▲   cluster ready │
+        │                 └────► Failed, or Retrying ──► a new cluster
+        └── Suspended ◄── Suspending (at any time)
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import msgspec
+import yaml
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Container, EnvVar, Pod, PodTemplateSpec, ResourceRequirements
+from unisono.api.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
+from unisono.api.times import parse_time, rfc3339
+from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+from unisono.api.validation.training import RAY_OPERATOR, validate_ray_job
+from unisono.controllers import keys
+from unisono.controllers.job.plan import Resource
+from unisono.controllers.owners import owned_by
+from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.ray import labels
+
+INITIALIZING, RUNNING, COMPLETE, FAILED = "Initializing", "Running", "Complete", "Failed"
+SUSPENDING, SUSPENDED, RETRYING, WAITING = "Suspending", "Suspended", "Retrying", "Waiting"
+INVALID = "ValidationFailed"
+_ENDED = frozenset({COMPLETE, FAILED, INVALID})
+
+
+def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float) -> Plan:
+    """The next step for the job; an empty plan when it is somebody else's.
+
+    Args:
+        seen: the job and its submitter's pod.
+        cluster: the cluster that the job's status or selector names, if it is there.
+        now: seconds since 1970.
+
+    """
+    return _Decision(seen, cluster, now).run()
+
+
+class _Decision:
+    def __init__(self, seen: Seen[RayJob], cluster: RayCluster | None, now: float) -> None:
+        self.seen, self.job, self.cluster = seen, seen.job, cluster
+        self.now, self.time = now, rfc3339(now)
+        self.plan = Plan()
+        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayJobStatus)
+
+    def run(self) -> Plan:
+        if self.job.spec.managed_by not in (None, "", RAY_OPERATOR):
+            return Plan()
+        phase = self.status.job_deployment_status or ""
+        if phase in _ENDED:
+            self._wind_down()
+            return self.plan
+        if not phase and (errors := [each.message() for each in validate_ray_job(self.job, None)]):
+            self._finish(INVALID, INVALID, "; ".join(errors))
+        elif self.job.spec.suspend:
+            self._suspend()
+        elif phase in ("", SUSPENDED, SUSPENDING, RETRYING):
+            self._begin()
+        else:
+            self._go_on(phase)
+        if self.status != self.job.status:
+            self.plan.status = self.status
+        return self.plan
+
+    def _begin(self) -> None:
+        """A cluster of its own, with a name that is written down before it is made; or one that is there."""
+        status, meta = self.status, self.job.metadata
+        if self.cluster is not None and status.job_deployment_status in (SUSPENDING, RETRYING) and self._is_ours():
+            self._remove()
+            return
+        try_number = (status.failed or 0) + (status.succeeded or 0)
+        suffix = labels.letters(meta.uid, try_number, status.job_deployment_status or "", self.time)
+        status.ray_cluster_name = self._selected() or f"{meta.name}-{suffix}"
+        status.job_id = self.job.spec.job_id or f"{meta.name}-{suffix}"
+        status.job_deployment_status, status.job_status = INITIALIZING, None
+        status.reason = status.message = status.end_time = None
+        status.start_time = self.time
+        status.dashboard_url = f"{self._address()}:{labels.DASHBOARD_PORT}"
+
+    def _go_on(self, phase: str) -> None:
+        if self._is_late(phase):
+            return
+        spec = self.job.spec.ray_cluster_spec
+        if not self._selected() and spec is not None and (self.cluster is None or not self._is_ours()):
+            wanted = self._wanted()
+            self.plan.ensure.append(Resource(RAY_CLUSTERS, wanted, permanent=True, warning="FailedToCreateRayCluster"))
+        if self.cluster is None:
+            self.plan.again_within(5.0)
+            return
+        self.status.ray_cluster_status = self.cluster.status
+        if phase == INITIALIZING and self.cluster.status.state == "ready":
+            interactive = self.job.spec.submission_mode == "InteractiveMode"
+            self.status.job_deployment_status = WAITING if interactive else RUNNING
+            self.status.job_status = "PENDING"
+        elif phase == RUNNING:
+            self._submit()
+
+    def _submit(self) -> None:
+        """The submitter's pod lives as long as the job; how it ends is how the job ended."""
+        name = labels.pod_name(f"{self.job.metadata.name}-submitter", self.job.metadata.uid, self.status.job_id)
+        pod = next((each for each in self.seen.pods if each.metadata.name == name), None)
+        if pod is None:
+            if f"pods/{name}" not in self.seen.expected:
+                self.plan.create_pods.append(self._submitter(name))
+            return
+        info = self.status.ray_job_info or RayJobStatusInfo()
+        if pod.status.phase == "Running" and self.status.job_status != "RUNNING":
+            self.status.job_status, info.start_time = "RUNNING", self.time
+            self.status.ray_job_info = info
+        elif pod.status.phase == "Succeeded":
+            self.status.job_status, self.status.succeeded = "SUCCEEDED", (self.status.succeeded or 0) + 1
+            self._finish(COMPLETE, "", "Job finished successfully.")
+        elif pod.status.phase == "Failed":
+            self.status.job_status = "FAILED"
+            self._fail("AppFailed", _last_words(pod))
+
+    def _fail(self, reason: str, message: str) -> None:
+        self.status.failed = (self.status.failed or 0) + 1
+        if self.status.failed <= (self.job.spec.backoff_limit or 0) and reason == "AppFailed":
+            self.status.job_deployment_status, self.status.reason, self.status.message = RETRYING, reason, message
+            self.plan.warn("Retrying", f"{message}; trying again on a new cluster")
+        else:
+            self._finish(FAILED, reason, message)
+
+    def _finish(self, phase: str, reason: str, message: str) -> None:
+        status = self.status
+        status.job_deployment_status, status.reason, status.message = phase, reason or None, message
+        status.end_time = self.time
+        if phase != INVALID and status.ray_job_info is not None:
+            status.ray_job_info.end_time = self.time
+        (self.plan.tell if phase == COMPLETE else self.plan.warn)(f"RayJob{phase}", message)
+
+    def _is_late(self, phase: str) -> bool:
+        spec, begun = self.job.spec, self.status.start_time
+        limits = [(spec.active_deadline_seconds, "DeadlineExceeded")]
+        if phase == INITIALIZING:
+            limits.append((spec.pre_running_deadline_seconds, "PreRunningDeadlineExceeded"))
+        for limit, reason in limits:
+            if limit is None or begun is None:
+                continue
+            left = parse_time(begun) + limit - self.now
+            if left <= 0:
+                self._fail(reason, f"The RayJob has passed its deadline of {limit} s; it started at {begun}.")
+                return True
+            self.plan.again_within(left)
+        return False
+
+    def _suspend(self) -> None:
+        status = self.status
+        if self._is_ours() or self.seen.pods:
+            status.job_deployment_status = SUSPENDING
+            self._remove()
+            return
+        status.job_deployment_status = SUSPENDED
+        status.job_status = status.ray_cluster_name = status.job_id = status.dashboard_url = None
+        status.ray_cluster_status = status.start_time = status.ray_job_info = None
+
+    def _wind_down(self) -> None:
+        """Take the cluster away in the end, if the job says so."""
+        late = self.status.reason in ("DeadlineExceeded", "PreRunningDeadlineExceeded")
+        if late:
+            self._delete_pods()
+        if not self.job.spec.shutdown_after_job_finishes and not late:
+            return
+        ended = parse_time(self.status.end_time) if self.status.end_time else self.now
+        left = ended + (self.job.spec.ttl_seconds_after_finished or 0) - self.now
+        if left > 0:
+            self.plan.again_within(left)
+        elif self.cluster is not None and self._is_ours():
+            self.plan.remove.append((RAY_CLUSTERS, self.cluster))
+
+    def _remove(self) -> None:
+        self._delete_pods()
+        if self.cluster is not None and self._is_ours():
+            self.plan.remove.append((RAY_CLUSTERS, self.cluster))
+
+    def _delete_pods(self) -> None:
+        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+
+    def _is_ours(self) -> bool:
+        owners = self.cluster.metadata.owner_references if self.cluster is not None else None
+        return any(owner.uid == self.job.metadata.uid for owner in owners or ())
+
+    def _selected(self) -> str:
+        return (self.job.spec.cluster_selector or {}).get(labels.CLUSTER, "")
+
+    def _address(self) -> str:
+        return labels.head_address(self.status.ray_cluster_name or "", self.job.metadata.namespace or "")
+
+    def _wanted(self) -> RayCluster:
+        meta = self.job.metadata
+        marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_JOBS.kind}
+        given = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
+        assert self.job.spec.ray_cluster_spec is not None
+        return RayCluster(
+            metadata=ObjectMeta(
+                name=self.status.ray_cluster_name or "",
+                namespace=meta.namespace,
+                labels=marks,
+                annotations=given or None,
+                owner_references=[owned_by(RAY_JOBS, self.job)],
+            ),
+            spec=self.job.spec.ray_cluster_spec,
+        )
+
+    def _submitter(self, name: str) -> Pod:
+        meta, spec = self.job.metadata, self.job.spec
+        if spec.submitter_pod_template is not None:
+            template = msgspec.convert(spec.submitter_pod_template, PodTemplateSpec)
+        else:
+            template = PodTemplateSpec()
+        containers = template.spec.containers = template.spec.containers or [self._default_container()]
+        main = containers[0]
+        if not main.command and not main.args:
+            main.command = ["/bin/sh", "-c", submit_command(self.job, self._address(), self.status.job_id or "")]
+        main.env = [
+            *(main.env or ()),
+            EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{self._address()}:{labels.DASHBOARD_PORT}"),
+            EnvVar(name="RAY_JOB_SUBMISSION_ID", value=self.status.job_id),
+        ]
+        template.spec.restart_policy = "Never"
+        template.spec.scheduler_name = template.spec.scheduler_name or "volcano"
+        group = f"ray-{meta.name}-pg"
+        return Pod(
+            metadata=ObjectMeta(
+                name=name,
+                namespace=meta.namespace,
+                labels={
+                    **(template.metadata.labels or {}),
+                    labels.ORIGIN_NAME: meta.name,
+                    labels.ORIGIN_KIND: RAY_JOBS.kind,
+                },
+                annotations={
+                    **(template.metadata.annotations or {}),
+                    # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
+                    **({} if self._selected() else {keys.GROUP_NAME: group, keys.TASK_SPEC: "submitter"}),
+                },
+                owner_references=[owned_by(RAY_JOBS, self.job)],
+            ),
+            spec=template.spec,
+        )
+
+    def _default_container(self) -> Container:
+        cluster = self.job.spec.ray_cluster_spec or (self.cluster.spec if self.cluster is not None else None)
+        heads = (cluster.head_group_spec.template.spec.containers or []) if cluster is not None else []
+        return Container(
+            name="ray-job-submitter",
+            image=heads[0].image if heads else None,
+            resources=ResourceRequirements(
+                limits={"cpu": "1", "memory": "1Gi"}, requests={"cpu": "500m", "memory": "200Mi"}
+            ),
+        )
+
+
+def submit_command(job: RayJob, address: str, submission_id: str) -> str:
+    """The shell command that submits the entrypoint and waits for its end."""
+    spec = job.spec
+    words = ["ray", "job", "submit", f"--address=http://{address}:{labels.DASHBOARD_PORT}"]
+    words.append(f"--submission-id={submission_id}")
+    if spec.runtime_env_yaml:
+        words.append(f"--runtime-env-json={json.dumps(_environment(spec.runtime_env_yaml))}")
+    if spec.metadata:
+        words.append(f"--metadata-json={json.dumps(spec.metadata)}")
+    for option, value in (
+        ("entrypoint-num-cpus", spec.entrypoint_num_cpus),
+        ("entrypoint-num-gpus", spec.entrypoint_num_gpus),
+        ("entrypoint-resources", spec.entrypoint_resources),
+    ):
+        if value:
+            words.append(f"--{option}={value}")
+    return f"{shlex.join(words)} -- {spec.entrypoint or ''}"
+
+
+def _environment(text: str) -> Any:
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError:
+        return {}
+
+
+def _last_words(pod: Pod) -> str:
+    for status in pod.status.container_statuses or ():
+        ended = status.state.terminated
+        if ended is not None:
+            return ended.message or f"the submitted job ended with code {ended.exit_code or 0}"
+    return pod.status.message or "the submitter's pod failed"

@@ -1,0 +1,239 @@
+"""Pods of a Ray cluster and the Service of its head."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from unisono.api.annotations import WORKING_DIRECTORY
+from unisono.api.base import ObjectMeta
+from unisono.api.core import (
+    Container,
+    ContainerPort,
+    EmptyDirVolumeSource,
+    EnvVar,
+    EnvVarSource,
+    ObjectFieldSelector,
+    Pod,
+    PodTemplateSpec,
+    ResourceRequirements,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    Volume,
+    VolumeMount,
+)
+from unisono.api.quantity import parse_quantity, to_int, to_milli
+from unisono.api.training_kinds import RAY_CLUSTERS
+from unisono.controllers import keys
+from unisono.controllers.owners import owned_by
+from unisono.controllers.training.ray import labels
+from unisono.controllers.training.ray.view import Place, RayClusterView
+
+# Parameters of ``ray start`` that are switches.
+_SWITCHES = frozenset({"block", "head", "no-monitor", "disable-usage-stats"})
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where Ray keeps its objects, not a temporary file
+
+
+def build_pod(view: RayClusterView, place: Place) -> Pod:
+    """One pod of the cluster, a member of its gang."""
+    template = msgspec.json.decode(msgspec.json.encode(place.template), type=PodTemplateSpec)
+    given = view.cluster.metadata.annotations or {}
+    pod = Pod(
+        metadata=ObjectMeta(
+            name=place.name,
+            namespace=view.namespace,
+            labels={**(template.metadata.labels or {}), **_labels(view, place)},
+            annotations={
+                **{key: given[key] for key in (WORKING_DIRECTORY,) if key in given},
+                **keys.inherited_annotations(given),
+                **(template.metadata.annotations or {}),
+                keys.GROUP_NAME: view.group_name,
+                keys.QUEUE_NAME: view.queue,
+                keys.TASK_SPEC: place.group,
+                keys.TASK_INDEX: str(place.index),
+            },
+            owner_references=[owned_by(RAY_CLUSTERS, view.cluster)],
+            finalizers=template.metadata.finalizers,
+        ),
+        spec=template.spec,
+    )
+    spec = pod.spec
+    spec.restart_policy = spec.restart_policy or "Always"
+    spec.scheduler_name = spec.scheduler_name or "volcano"
+    containers = spec.containers or [Container(name="ray")]
+    if not place.is_head:
+        spec.init_containers = [*(spec.init_containers or ()), _wait_for_head(view, containers[0])]
+    _share_memory(pod, containers[0])
+    _start_ray(view, place, containers[0])
+    return pod
+
+
+def head_service(view: RayClusterView) -> Service:
+    """The Service of the head; what ``headService`` says is merged into it."""
+    head = view.spec.head_group_spec
+    own: dict[str, Any] = head.head_service or {}
+    marks = {**_labels(view, next(view.places())), **((own.get("metadata") or {}).get("labels") or {})}
+    containers = head.template.spec.containers or []
+    ports = dict(labels.PORTS)
+    for port in (containers[0].ports or ()) if containers else ():
+        ports[port.name or f"port-{port.container_port}"] = port.container_port
+    spec = ServiceSpec(
+        cluster_ip="None" if not head.service_type else None,
+        type=head.service_type or None,
+        selector=_selector(view),
+        publish_not_ready_addresses=True if not head.service_type else None,
+        ports=[
+            ServicePort(name=name, port=number, target_port=number, app_protocol="tcp")
+            for name, number in sorted(ports.items())
+        ],
+    )
+    merged = {**msgspec.to_builtins(spec), **(own.get("spec") or {})}
+    annotations = {
+        **(view.spec.head_service_annotations or {}),
+        **((own.get("metadata") or {}).get("annotations") or {}),
+    }
+    return Service(
+        metadata=ObjectMeta(
+            name=labels.head_service(view.name),
+            namespace=view.namespace,
+            labels=marks,
+            annotations=annotations or None,
+            owner_references=[owned_by(RAY_CLUSTERS, view.cluster)],
+        ),
+        spec=msgspec.convert(merged, ServiceSpec),
+    )
+
+
+def start_command(view: RayClusterView, place: Place, container: Container) -> str:
+    """The ``ray start`` of a pod: parameters of the group over those that follow from the container."""
+    params = {"block": "true", "metrics-export-port": str(labels.METRICS_PORT), **dict(_amounts(container))}
+    if place.is_head:
+        params["dashboard-host"] = "0.0.0.0"  # noqa: S104 - the dashboard is for other pods
+    else:
+        params["address"] = f"{labels.head_address(view.name, view.namespace)}:{_gcs_port(view)}"
+    params |= place.params
+    words = ["ray start", *(["--head"] if place.is_head else [])]
+    for name, value in sorted(params.items()):
+        if name in _SWITCHES:
+            words += [f"--{name}"] if value.lower() == "true" else []
+        else:
+            words.append(f"--{name}={shlex.quote(value)}")
+    return " ".join(words)
+
+
+def _gcs_port(view: RayClusterView) -> str:
+    return (view.spec.head_group_spec.ray_start_params or {}).get("port") or str(labels.GCS_PORT)
+
+
+def _labels(view: RayClusterView, place: Place) -> dict[str, str]:
+    found = {
+        labels.IS_RAY_NODE: "yes",
+        labels.CLUSTER: view.name,
+        labels.NODE_TYPE: "head" if place.is_head else "worker",
+        labels.GROUP: place.group,
+        labels.IDENTIFIER: f"{view.name}-{'head' if place.is_head else 'worker'}",
+        "app.kubernetes.io/name": "kuberay",
+        "app.kubernetes.io/created-by": "kuberay-operator",
+    }
+    kept = (labels.ORIGIN_NAME, labels.ORIGIN_KIND)
+    return found | {key: view.marks[key] for key in kept if key in view.marks}
+
+
+def _selector(view: RayClusterView) -> dict[str, str]:
+    marks = _labels(view, next(view.places()))
+    return {key: marks[key] for key in (labels.CLUSTER, labels.IDENTIFIER, labels.NODE_TYPE)}
+
+
+def _amounts(container: Container) -> Iterator[tuple[str, str]]:
+    """What Ray is told of the container: CPUs, memory in bytes, GPUs; limits, and for CPUs else requests."""
+    limits, requests = container.resources.limits or {}, container.resources.requests or {}
+    cpu = limits.get("cpu", requests.get("cpu"))
+    if cpu is not None:
+        yield "num-cpus", str(-(-to_milli(cpu) // 1000))
+    if "memory" in limits:
+        yield "memory", str(to_int(limits["memory"]))
+    gpus = [int(parse_quantity(value)) for name, value in limits.items() if name.endswith("gpu")]
+    if any(gpus):
+        yield "num-gpus", str(sum(gpus))
+
+
+def _start_ray(view: RayClusterView, place: Place, container: Container) -> None:
+    """Run ``ray start`` in the first container, after what its author wants to run before."""
+    command = start_command(view, place, container)
+    before = shlex.join([*(container.command or ()), *(container.args or ())])
+    shell = container.command[0].rpartition("/")[2] if container.command else ""
+    if container.command and shell in ("bash", "sh") and container.command[1:2] == ["-c"]:
+        before = " ".join([*container.command[2:], *(container.args or ())]).removeprefix("-- ")
+    container.command = ["/bin/bash", "-c", "--"]
+    container.args = [" ; ".join(["ulimit -n 65536", " && ".join([*([before] if before else []), command])])]
+    if place.is_head:
+        taken = {port.container_port for port in container.ports or ()}
+        container.ports = [
+            *(container.ports or ()),
+            *(ContainerPort(name=n, container_port=p) for n, p in sorted(labels.PORTS.items()) if p not in taken),
+        ]
+    set_already = {each.name for each in container.env or ()}
+    added = [each for each in _environment(view, place, command) if each.name not in set_already]
+    container.env = [*(container.env or ()), *added]
+
+
+def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVar]:
+    address, port = labels.head_address(view.name, view.namespace), _gcs_port(view)
+    local = "127.0.0.1"
+    found = [] if place.is_head else [EnvVar(name="FQ_RAY_IP", value=address)]
+    found += [
+        EnvVar(name="RAY_IP", value=local if place.is_head else labels.head_service(view.name)),
+        _field("RAY_CLUSTER_NAME", f"metadata.labels['{labels.CLUSTER}']"),
+        _field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
+        _field("RAY_CLOUD_INSTANCE_ID", "metadata.name"),
+        _field("RAY_NODE_TYPE_NAME", f"metadata.labels['{labels.GROUP}']"),
+        EnvVar(name="KUBERAY_GEN_RAY_START_CMD", value=command),
+        EnvVar(name="RAY_PORT", value=port),
+        EnvVar(name="RAY_ADDRESS", value=f"{local if place.is_head else address}:{port}"),
+        EnvVar(name="RAY_USAGE_STATS_KUBERAY_IN_USE", value="1"),
+    ]
+    return found
+
+
+def _field(name: str, path: str) -> EnvVar:
+    return EnvVar(name=name, value_from=EnvVarSource(field_ref=ObjectFieldSelector(field_path=path)))
+
+
+def _wait_for_head(view: RayClusterView, like: Container) -> Container:
+    """An init container that ends well as soon as the head answers."""
+    address = f"{labels.head_address(view.name, view.namespace)}:{_gcs_port(view)}"
+    script = (
+        f"until ray health-check --address {address} >/dev/null 2>&1; do "
+        f"echo waiting for the head at {address}; sleep 5; done"
+    )
+    amounts: dict[str, str | int | float] = {"cpu": "200m", "memory": "256Mi"}
+    return Container(
+        name="wait-gcs-ready",
+        image=like.image,
+        image_pull_policy=like.image_pull_policy,
+        command=["/bin/bash", "-c", "--"],
+        args=[script],
+        env=list(like.env) if like.env else None,
+        env_from=list(like.env_from) if like.env_from else None,
+        volume_mounts=list(like.volume_mounts) if like.volume_mounts else None,
+        security_context=like.security_context,
+        resources=ResourceRequirements(limits=dict(amounts), requests=dict(amounts)),
+    )
+
+
+def _share_memory(pod: Pod, container: Container) -> None:
+    """Ray's object store lives in shared memory, of which containers have little by default."""
+    mounted = any(mount.mount_path == _SHARED_MEMORY for mount in container.volume_mounts or ())
+    if mounted or any(volume.name == "shared-mem" for volume in pod.spec.volumes or ()):
+        return
+    limit = (container.resources.requests or {}).get("memory")
+    source = EmptyDirVolumeSource(medium="Memory", size_limit=limit)
+    pod.spec.volumes = [*(pod.spec.volumes or ()), Volume(name="shared-mem", empty_dir=source)]
+    container.volume_mounts = [
+        *(container.volume_mounts or ()),
+        VolumeMount(name="shared-mem", mount_path=_SHARED_MEMORY),
+    ]

@@ -1,0 +1,224 @@
+"""Ray clusters and jobs from submission to their end: the gang, its size, suspension, retries, deadlines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from training_world import TrainingWorld, template
+
+from unisono.api.kinds import PODS, SERVICES
+from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+
+
+def ray_spec(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"headGroupSpec": {"template": template("ray-head")}, "workerGroupSpecs": list(groups), **spec}
+
+
+def workers(replicas: int | None = 2, name: str = "w", **fields: Any) -> dict[str, Any]:
+    return {"groupName": name, "replicas": replicas, "template": template("ray-worker")} | fields
+
+
+def cluster(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return ray_object("RayCluster", ray_spec(*(groups or (workers(),)), **spec))
+
+
+def ray_job(**spec: Any) -> dict[str, Any]:
+    return ray_object("RayJob", {"entrypoint": "python main.py", "rayClusterSpec": ray_spec(workers(1)), **spec})
+
+
+def ray_object(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": {"name": "rc", "namespace": "ns"}, "spec": spec}
+
+
+def groups(world: TrainingWorld) -> list[str]:
+    marks = [pod.metadata.labels["ray.io/group"] for pod in world.pods() if not pod.metadata.deletion_timestamp]
+    return sorted(marks)
+
+
+async def test_a_cluster_starts_as_one_gang_and_becomes_ready():
+    async with TrainingWorld() as world:
+        await world.submit(cluster(), admit=False)
+        assert world.pods() == []
+        assert world.group("ray-rc-pg").spec.min_member == 3
+        await world.admit("ray-rc-pg")
+        assert groups(world) == ["headgroup", "w", "w"]
+        service = world.client.find(SERVICES, "ns/rc-head-svc")
+        assert {port.name: port.port for port in service.spec.ports} == {
+            "client": 10001,
+            "dashboard": 8265,
+            "gcs-server": 6379,
+            "metrics": 8080,
+            "serve": 8000,
+        }
+        assert not world.job.status.state
+        await world.all_pods("Running")
+        status = world.job.status
+        assert (status.state, status.desired_worker_replicas, status.available_worker_replicas) == ("ready", 2, 2)
+        assert world.holding() == {"HeadPodReady", "RayClusterProvisioned"}
+
+
+@pytest.mark.parametrize(
+    ("group", "autoscaling", "pods", "gang"),
+    [
+        (workers(3), False, 3, 4),
+        (workers(9, maxReplicas=4), False, 4, 5),
+        (workers(1, minReplicas=2), False, 2, 3),
+        (workers(2, numOfHosts=3), False, 6, 7),
+        (workers(3, minReplicas=1), True, 3, 2),
+        (workers(3, suspend=True), False, 0, 1),
+        (workers(None, minReplicas=2), False, 2, 3),
+    ],
+)
+async def test_how_many_workers_and_how_large_a_gang(group, autoscaling, pods, gang):
+    async with TrainingWorld() as world:
+        await world.submit(cluster(group, enableInTreeAutoscaling=autoscaling))
+        await world.admit("ray-rc-pg")
+        assert groups(world).count("w") == pods
+        assert world.group("ray-rc-pg").spec.min_member == gang
+
+
+async def test_a_cluster_is_scaled_and_heals():
+    async with TrainingWorld() as world:
+        await world.submit(cluster())
+        await world.admit("ray-rc-pg")
+        await world.all_pods("Running")
+        await world.change(workerGroupSpecs=[workers(3)])
+        assert groups(world).count("w") == 3
+        await world.change(workerGroupSpecs=[workers(1)])
+        await world.finish_deletions()
+        assert groups(world).count("w") == 1
+        head = next(pod for pod in world.pods() if pod.metadata.labels["ray.io/node-type"] == "head")
+        await world.pod(head.metadata.name, "Failed")
+        assert groups(world) == ["headgroup", "w"]
+        assert world.find_pod(head.metadata.name).metadata.uid != head.metadata.uid
+        assert "RayClusterProvisioned" in world.holding()
+        assert "HeadPodReady" not in world.holding()
+
+
+async def test_a_cluster_is_suspended_and_resumed():
+    async with TrainingWorld() as world:
+        await world.submit(cluster())
+        await world.admit("ray-rc-pg")
+        await world.all_pods("Running")
+        await world.change(suspend=True)
+        assert "RayClusterSuspending" in world.holding()
+        await world.finish_deletions()
+        assert world.job.status.state == "suspended"
+        assert world.holding() == {"RayClusterSuspended"}
+        assert world.group("ray-rc-pg") is None
+        await world.change(suspend=False)
+        await world.admit("ray-rc-pg")
+        await world.all_pods("Running")
+        assert world.job.status.state == "ready"
+
+
+# --- RayJob -----------------------------------------------------------------------------------------------------
+
+
+async def start(world: TrainingWorld, value: dict[str, Any]) -> None:
+    """Submit a job and bring its cluster up."""
+    await world.submit(value, admit=False)
+    await bring_up(world)
+
+
+async def bring_up(world: TrainingWorld) -> None:
+    await world.admit("ray-rc-pg")
+    for pod in world.pods():
+        if "ray.io/group" in pod.metadata.labels and pod.status.phase != "Running":
+            world.set_pod(pod, "Running")
+    await world.settle()
+
+
+def submitter(world: TrainingWorld) -> str:
+    (name,) = [p.metadata.name for p in world.pods() if "ray.io/group" not in p.metadata.labels]
+    return name
+
+
+def phase(world: TrainingWorld) -> tuple[str | None, str | None]:
+    return world.job.status.job_deployment_status, world.job.status.job_status
+
+
+async def test_a_ray_job_runs_to_its_end():
+    async with TrainingWorld() as world:
+        await world.submit(ray_job(shutdownAfterJobFinishes=True, ttlSecondsAfterFinished=10), admit=False)
+        assert phase(world) == ("Initializing", None)
+        assert world.job.status.ray_cluster_name == world.client.objects(RAY_CLUSTERS)[0].metadata.name
+        await bring_up(world)
+        assert phase(world) == ("Running", "PENDING")
+        pod = world.find_pod(submitter(world))
+        command = pod.spec.containers[0].command[-1]
+        address = f"http://{world.job.status.ray_cluster_name}-head-svc.ns.svc.cluster.local:8265"
+        assert command == (
+            f"ray job submit --address={address} --submission-id={world.job.status.job_id} -- python main.py"
+        )
+        assert pod.metadata.annotations["scheduling.k8s.io/group-name"] == "ray-rc-pg"
+        await world.pod(pod.metadata.name, "Running")
+        assert phase(world) == ("Running", "RUNNING")
+        await world.pod(pod.metadata.name, "Succeeded")
+        assert phase(world) == ("Complete", "SUCCEEDED")
+        assert world.job.status.end_time
+        assert len(world.client.objects(RAY_CLUSTERS)) == 1
+        await world.advance(11)
+        assert world.client.objects(RAY_CLUSTERS) == []
+
+
+async def test_a_failed_ray_job_is_tried_on_a_new_cluster():
+    async with TrainingWorld() as world:
+        await start(world, ray_job(backoffLimit=1))
+        first = world.job.status.ray_cluster_name
+        await world.pod(submitter(world), "Failed")
+        world.client.collect_garbage()
+        await world.settle()
+        await world.finish_deletions()
+        await world.advance(5)
+        await bring_up(world)
+        assert world.job.status.ray_cluster_name != first
+        assert phase(world) == ("Running", "PENDING")
+        await world.pod(submitter(world), "Failed")
+        assert phase(world) == ("Failed", "FAILED")
+        assert (world.job.status.reason, world.job.status.failed) == ("AppFailed", 2)
+
+
+async def test_deadlines_of_a_ray_job():
+    async with TrainingWorld() as world:
+        await world.submit(ray_job(preRunningDeadlineSeconds=20), admit=False)
+        await world.advance(21)
+        assert world.job.status.reason == "PreRunningDeadlineExceeded"
+        assert world.client.objects(RAY_CLUSTERS) == []
+
+
+async def test_a_ray_job_is_suspended_and_resumed():
+    async with TrainingWorld() as world:
+        await start(world, ray_job())
+        await world.change(suspend=True)
+        world.client.collect_garbage()
+        await world.settle()
+        await world.finish_deletions()
+        assert phase(world) == ("Suspended", None)
+        assert world.client.objects(RAY_CLUSTERS) == world.client.objects(PODS) == []
+        await world.change(suspend=False)
+        await bring_up(world)
+        assert phase(world) == ("Running", "PENDING")
+
+
+async def test_a_ray_job_on_a_cluster_that_is_there():
+    async with TrainingWorld() as world:
+        value = cluster()
+        value["metadata"]["name"] = "shared"
+        await world.submit(value)
+        await world.admit("ray-shared-pg")
+        await world.all_pods("Running")
+        await world.submit(ray_job(rayClusterSpec=None, clusterSelector={"ray.io/cluster": "shared"}), admit=False)
+        assert phase(world) == ("Running", "PENDING")
+        await world.pod(submitter(world), "Succeeded")
+        assert phase(world) == ("Complete", "SUCCEEDED")
+        assert len(world.client.objects(RAY_CLUSTERS)) == 1
+
+
+async def test_a_mode_that_cannot_be_run_is_told():
+    async with TrainingWorld() as world:
+        await world.submit(ray_job(submissionMode="HTTPMode"), admit=False)
+        assert world.job.status.job_deployment_status == "ValidationFailed"
+        assert "use K8sJobMode or InteractiveMode" in world.job.status.message
+        assert world.client.objects(RAY_JOBS)[0].status.end_time
