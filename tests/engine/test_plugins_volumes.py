@@ -10,13 +10,16 @@ import pytest
 from support.build import cluster, config, gang, group, node, pod, schedule
 from unisono.api import kinds
 from unisono.api.core import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimVolumeSource,
     Pod,
     StorageClass,
     Volume,
+    VolumeAttachment,
 )
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions, VolumeBind
@@ -27,6 +30,9 @@ _KINDS = {
     PersistentVolumeClaim: kinds.PERSISTENT_VOLUME_CLAIMS,
     StorageClass: kinds.STORAGE_CLASSES,
     CSINode: kinds.CSI_NODES,
+    CSIDriver: kinds.CSI_DRIVERS,
+    CSIStorageCapacity: kinds.CSI_STORAGE_CAPACITIES,
+    VolumeAttachment: kinds.VOLUME_ATTACHMENTS,
 }
 HOST = "kubernetes.io/hostname"
 
@@ -252,6 +258,65 @@ def test_limits_of_a_driver_count_each_volume_once() -> None:
     decisions = schedule(world(*things, running, *jobs), SETTINGS)
     assert where(decisions) == {"p": "n1", "q": "n1"}
     assert why(decisions, "r") == {"node(s) exceed max volume count": 1}
+
+
+def attachment(node: str, volume_name: str, driver: str = "d") -> VolumeAttachment:
+    spec = {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": volume_name}}
+    return msgspec.convert({"metadata": {"name": f"{node}-{volume_name}"}, "spec": spec}, VolumeAttachment)
+
+
+@pytest.mark.parametrize(
+    ("attached", "starts"),
+    [
+        pytest.param([], True, id="nothing is attached"),
+        pytest.param([("n1", "v-a", "d")], False, id="a volume of a pod that is gone is still attached"),
+        pytest.param([("n1", "v-b", "d")], True, id="the wanted volume itself is attached already"),
+        pytest.param([("n1", "v-a", "other"), ("n2", "v-a", "d")], True, id="by another driver, or to another node"),
+        pytest.param([("n1", "gone", "d")], True, id="a volume that nobody knows"),
+    ],
+)
+def test_attached_volumes_count_towards_the_limit(attached: list[tuple[str, str, str]], starts: bool) -> None:
+    volumes = [volume(f"v-{one}", claim=one, csi={"driver": "d", "volumeHandle": one.upper()}) for one in "ab"]
+    things = [node("n1", cpu=8), limits("n1", "d", 1), *volumes, claim("b", bound="v-b")]
+    decisions = schedule(world(*things, *(attachment(*one) for one in attached), *user("p", "b")), SETTINGS)
+    assert ("p" in where(decisions)) is starts
+    if not starts:
+        assert why(decisions, "p") == {"node(s) exceed max volume count": 1}
+
+
+def driver(name: str = "maker", *, reports: bool | None = True) -> CSIDriver:
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"storageCapacity": reports}}, CSIDriver)
+
+
+def space(zone: str, size: str, *, cls: str = "late", **more: Any) -> CSIStorageCapacity:
+    topology = {"matchLabels": {"topology.kubernetes.io/zone": zone}} if zone else None
+    metadata = {"name": f"{cls}-{zone}", "namespace": "csi"}
+    stated = {"metadata": metadata, "nodeTopology": topology, "storageClassName": cls, "capacity": size, **more}
+    return msgspec.convert(stated, CSIStorageCapacity)
+
+
+@pytest.mark.parametrize(
+    ("things", "place"),
+    [
+        pytest.param([driver(), space("b", "10Gi")], "n2", id="space in one zone"),
+        pytest.param([driver(), space("a", "4Gi"), space("b", "5Gi")], "n2", id="just enough"),
+        pytest.param([driver(), space("b", "50Gi", maximumVolumeSize="4Gi")], "", id="no volume may be so large"),
+        pytest.param([driver(), space("a", "4Gi", maximumVolumeSize="5Gi")], "n1", id="the largest volume counts"),
+        pytest.param([driver(), space("b", "10Gi", cls="other")], "", id="space of another class"),
+        pytest.param([driver(), space("", "10Gi")], "", id="for no node"),
+        pytest.param([driver()], "", id="nothing is reported"),
+        pytest.param([driver(reports=False)], "n1", id="the driver reports no space"),
+        pytest.param([driver(reports=None), space("b", "10Gi")], "n1", id="the driver does not say"),
+        pytest.param([space("b", "10Gi")], "n1", id="no such driver"),
+        pytest.param([driver(), space("b", "10Gi"), volume("v1", on="n1", size="5Gi")], "n1", id="a volume at hand"),
+    ],
+)
+def test_volumes_are_made_where_their_driver_has_space(things: list[Any], place: str) -> None:
+    base = [*NODES, storage_class(maker="maker"), claim("c", "5Gi"), *user("p", "c")]
+    decisions = schedule(world(*base, *things), SETTINGS)
+    assert where(decisions).get("p", "") == place
+    if not place:
+        assert why(decisions, "p") == {"node(s) did not have enough free storage": 3}
 
 
 def test_the_filters_can_be_switched_off() -> None:

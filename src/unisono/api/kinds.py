@@ -79,6 +79,19 @@ STORAGE_CLASSES: Kind[core.StorageClass] = Kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", core.StorageClass, False, short_names=("sc",)
 )
 CSI_NODES: Kind[core.CSINode] = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", core.CSINode, False)
+CSI_DRIVERS: Kind[core.CSIDriver] = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", core.CSIDriver, False)
+CSI_STORAGE_CAPACITIES: Kind[core.CSIStorageCapacity] = Kind(
+    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", core.CSIStorageCapacity
+)
+VOLUME_ATTACHMENTS: Kind[core.VolumeAttachment] = Kind(
+    "storage.k8s.io",
+    "v1",
+    "VolumeAttachment",
+    "volumeattachments",
+    core.VolumeAttachment,
+    False,
+    status_subresource=True,
+)
 RESOURCE_CLAIMS: Kind[core.ResourceClaim] = Kind(
     "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", core.ResourceClaim, status_subresource=True
 )
@@ -182,6 +195,9 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     PRIORITY_CLASSES,
     STORAGE_CLASSES,
     CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    VOLUME_ATTACHMENTS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     DEVICE_CLASSES,

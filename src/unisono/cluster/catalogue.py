@@ -8,13 +8,16 @@ import msgspec
 
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     DeviceClass,
     PersistentVolume,
     PersistentVolumeClaim,
     ResourceClaim,
     ResourceSlice,
     StorageClass,
+    VolumeAttachment,
 )
 from unisono.api.nodeinfo import Numatopology
 
@@ -60,6 +63,9 @@ class Catalogue(msgspec.Struct):
     volume_claims: Shelf[PersistentVolumeClaim] = msgspec.field(default_factory=Shelf)
     storage_classes: Shelf[StorageClass] = msgspec.field(default_factory=Shelf)
     csi_nodes: Shelf[CSINode] = msgspec.field(default_factory=Shelf)
+    csi_drivers: Shelf[CSIDriver] = msgspec.field(default_factory=Shelf)
+    storage_capacities: Shelf[CSIStorageCapacity] = msgspec.field(default_factory=Shelf)
+    volume_attachments: Shelf[VolumeAttachment] = msgspec.field(default_factory=Shelf)
     device_claims: Shelf[ResourceClaim] = msgspec.field(default_factory=Shelf)
     device_slices: Shelf[ResourceSlice] = msgspec.field(default_factory=Shelf)
     device_classes: Shelf[DeviceClass] = msgspec.field(default_factory=Shelf)
@@ -72,6 +78,9 @@ class Catalogue(msgspec.Struct):
             "PersistentVolumeClaim": self.volume_claims,
             "StorageClass": self.storage_classes,
             "CSINode": self.csi_nodes,
+            "CSIDriver": self.csi_drivers,
+            "CSIStorageCapacity": self.storage_capacities,
+            "VolumeAttachment": self.volume_attachments,
             "ResourceClaim": self.device_claims,
             "ResourceSlice": self.device_slices,
             "DeviceClass": self.device_classes,

@@ -18,7 +18,9 @@ from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
+    CSI_DRIVERS,
     CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
     DEVICE_CLASSES,
     HYPER_NODES,
     NAMESPACES,
@@ -35,6 +37,7 @@ from unisono.api.kinds import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
 )
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
@@ -52,6 +55,9 @@ KINDS: tuple[Kind[Any], ...] = (
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
     CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    VOLUME_ATTACHMENTS,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
     RESOURCE_CLAIMS,
@@ -64,6 +70,9 @@ KINDS: tuple[Kind[Any], ...] = (
 """What scheduling reads."""
 
 OPTIONAL: dict[Kind[Any], float] = {
+    CSI_DRIVERS: 60.0,
+    CSI_STORAGE_CAPACITIES: 60.0,
+    VOLUME_ATTACHMENTS: 60.0,
     HYPER_NODES: 60.0,
     NUMATOPOLOGIES: 60.0,
     DEVICE_CLASSES: 60.0,

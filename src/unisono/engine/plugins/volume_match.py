@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
-from unisono.api.quantity import parse_quantity
+from unisono.api.quantity import parse_quantity, to_int
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.selectors import selects
 from unisono.engine.answers import BoolArray
@@ -147,6 +147,24 @@ class VolumeMap:
             for wanted in term.match_label_expressions or ():
                 inside &= self.with_label(wanted.key, wanted.values or ())
             mask |= inside
+        return mask
+
+    def has_space(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
+        """``[N]`` nodes for which the class's driver reports enough space for a claim, if it reports space at all."""
+        driver = self.catalogue.csi_drivers.get(storage_class.provisioner)
+        size = size_of(claim.spec.resources.requests)
+        if driver is None or not driver.spec.storage_capacity or not size:
+            return np.ones(self.nodes.size, dtype=np.bool_)
+        mask = np.zeros(self.nodes.size, dtype=np.bool_)
+        facts = self.nodes.facts
+        for capacity in self.catalogue.storage_capacities.values():
+            if capacity.storage_class_name != storage_class.metadata.name or capacity.node_topology is None:
+                continue
+            stated = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+            if stated is None or to_int(stated) < size:
+                continue
+            topology = capacity.node_topology
+            mask |= np.fromiter((selects(topology, one.labels) for one in facts), dtype=np.bool_, count=len(facts))
         return mask
 
     def with_label(self, key: str, values: Iterable[str]) -> BoolArray:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unisono.api.core import PersistentVolume, PersistentVolumeClaim
+from unisono.api.core import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.decisions import VolumeBind
@@ -19,6 +19,7 @@ from unisono.engine.domains import Counts
 from unisono.engine.plugins.volume_match import SELECTED_NODE, VolumeMap, first_fits, is_bound, size_of, waits
 from unisono.engine.session import Session
 
+NO_SPACE = Reason("node(s) did not have enough free storage", unresolvable=True)
 NO_VOLUME = Reason("node(s) didn't find available persistent volumes to bind", unresolvable=True)
 OUT_OF_REACH = Reason("node(s) didn't match PersistentVolume's node affinity", unresolvable=True)
 LOST = Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", unresolvable=True)
@@ -204,7 +205,17 @@ class VolumeLedger:
                 volume = self.csi_of(key)
                 if volume is not None and volume[0] in found and column is not None:
                     found[volume[0]].move(volume[1], column, number)
+        for attachment in self.catalogue.volume_attachments.values() if found else ():
+            self._count_attachment(attachment, found)
         return found
+
+    def _count_attachment(self, attachment: VolumeAttachment, books: dict[str, Attached]) -> None:
+        """A volume that is attached takes its place until it is detached, whether or not a pod still uses it."""
+        spec = attachment.spec
+        book, column = books.get(spec.attacher), self.session.snapshot.nodes.index.get(spec.node_name)
+        volume = self.catalogue.volumes.get(spec.source.persistent_volume_name or "")
+        if book is not None and column is not None and volume is not None and volume.spec.csi is not None:
+            book.move(volume.spec.csi.volume_handle, column, 1)
 
     def _attach(self, pod_class: PodClass, column: int, sign: int) -> None:
         if not self.limits or not self.catalogue.csi_nodes:
@@ -305,15 +316,18 @@ class VolumeFilter:
                     lost[:] = True
                 else:
                     far |= ~ledger.map.reach(volume)
-        none |= ~self._choosable()
+        found, small = self._choosable()
+        none |= ~found
         return [
-            Veto(mask, reason) for mask, reason in ((lost, LOST), (far, OUT_OF_REACH), (none, NO_VOLUME)) if mask.any()
+            Veto(mask, reason)
+            for mask, reason in ((lost, LOST), (far, OUT_OF_REACH), (none, NO_VOLUME), (small & ~none, NO_SPACE))
+            if mask.any()
         ]
 
-    def _choosable(self) -> BoolArray:
-        """Nodes on which every open claim finds a volume, or can have one made."""
+    def _choosable(self) -> tuple[BoolArray, BoolArray]:
+        """Nodes on which every open claim finds a volume or can have one made, and those that lack space for it."""
         ledger = self.ledger
-        mask = np.ones(self._size, dtype=np.bool_)
+        mask, small = np.ones(self._size, dtype=np.bool_), np.zeros(self._size, dtype=np.bool_)
         rows: list[list[str]] = []
         for key in ledger.open_claims(self.pod_class):
             claim = ledger.claim(key)
@@ -325,8 +339,11 @@ class VolumeFilter:
                 rows.append([""] * self._size)
                 only = ledger.session.nodes.table.index.get(selected, -1)
                 mask &= provisions & (np.arange(self._size) == only)
+                small |= ~ledger.map.has_space(claim, storage_class)
                 continue
             row = first_fits(ledger.map.offers(claim), self._size, ledger.taken(), rows)
             rows.append(row)
-            mask &= np.array([bool(name) for name in row], dtype=np.bool_) | provisions
-        return mask
+            at_hand = np.array([bool(name) for name in row], dtype=np.bool_)
+            mask &= at_hand | provisions
+            small |= ~at_hand & ~ledger.map.has_space(claim, storage_class)
+        return mask, small
