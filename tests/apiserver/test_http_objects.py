@@ -54,6 +54,7 @@ async def test_list_is_joined_from_stored_bytes(service: ScriptedService, web: W
         "limit": 2,
         "continue_token": "c",
         "resource_version": "0",
+        "exact": False,
     }
 
 
@@ -382,3 +383,35 @@ async def test_every_kind_can_be_listed_everywhere(web: WebClient) -> None:
     for kind in (PODS, NODES, JOBS):
         assert (await web.get(kind.path())).status == 200
     assert (await web.get(PODS.path("default"))).status == 200
+
+
+VERSION_PARAMETERS = [
+    ("resourceVersionMatch=Exact", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"),
+    (
+        "resourceVersionMatch=Exact&resourceVersion=0",
+        'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+    ),
+    (
+        "resourceVersionMatch=NotOlderThan&resourceVersion=3&continue=x",
+        "Forbidden: resourceVersionMatch is forbidden when continue is provided",
+    ),
+    (
+        "resourceVersionMatch=Best&resourceVersion=3",
+        'Unsupported value: "Best": supported values: "Exact", "NotOlderThan", ""',
+    ),
+    (
+        "watch=true&sendInitialEvents=true",
+        "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+    ),
+    (
+        "watch=true&resourceVersionMatch=NotOlderThan",
+        "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "message"), VERSION_PARAMETERS)
+async def test_version_parameters_that_do_not_fit(web: WebClient, query: str, message: str) -> None:
+    reply = await web.get(f"{CM}?{query}")
+    assert reply.status == 422
+    assert reply.json()["message"] == f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: {message}'

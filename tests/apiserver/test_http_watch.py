@@ -52,7 +52,7 @@ async def test_events_are_lines_of_json(service: ScriptedService, web: WebClient
 async def test_parameters_reach_the_service(service: ScriptedService, web: WebClient) -> None:
     await web.get(
         f"{CM}/a?watch=1&resourceVersion=3&timeoutSeconds=77&allowWatchBookmarks=true"
-        "&sendInitialEvents=true&labelSelector=x&fieldSelector=metadata.namespace%3Dn"
+        "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&labelSelector=x&fieldSelector=metadata.namespace%3Dn"
     )
     assert service.asked == [
         (

@@ -7,9 +7,10 @@ import base64
 
 import pytest
 
-from support.backends import OPTIONS, Wall, config_map, names, opened, pod_body, value
+from support.backends import DELETE, OPTIONS, Wall, config_map, names, opened, pod_body, value
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS
 from unisono.apiserver import reads
+from unisono.apiserver.storage.history import Retention
 from unisono.errors import ApiError, Gone, Unavailable
 
 
@@ -141,3 +142,30 @@ async def test_a_version_that_is_on_its_way_is_waited_for(service):
     listing = service.list(CONFIG_MAPS, "default", resource_version=str(service.store.revision + 1))
     page, _ = await asyncio.gather(listing, writing)
     assert "late" in [value(item)["metadata"]["name"] for item in page.items]
+
+
+async def test_an_exact_list_shows_what_was(service):
+    then = service.store.revision
+    await service.create(CONFIG_MAPS, "default", config_map("d", labels={"all": "yes"}), OPTIONS)
+    await service.patch(CONFIG_MAPS, "default", "a", {"metadata": {"labels": {"all": "no"}}}, "merge", OPTIONS)
+    await service.delete(CONFIG_MAPS, "default", "b", DELETE)
+    assert await names(service, CONFIG_MAPS, "default") == ["a", "c", "d"]
+    past = {"resource_version": str(then), "exact": True}
+    assert await names(service, CONFIG_MAPS, "default", **past) == ["a", "b", "c"]
+    assert await names(service, CONFIG_MAPS, "default", label_selector="all=yes", **past) == ["a", "b", "c"]
+    assert await names(service, CONFIG_MAPS, **past) == ["a", "b", "c", "z"]
+    page = await service.list(CONFIG_MAPS, "default", limit=2, **past)
+    assert (page.resource_version, len(page.items)) == (then, 2)
+    rest = await service.list(CONFIG_MAPS, "default", limit=2, continue_token=page.continue_token)
+    assert [value(item)["metadata"]["name"] for item in rest.items] == ["c"]
+    assert rest.resource_version == then
+
+
+async def test_an_exact_list_of_a_forgotten_moment_is_gone():
+    retention = Retention(events=2, seconds=0, max_bytes=0)
+    async with opened(retention=retention) as backend:
+        for index in range(9):
+            await backend.service.create(CONFIG_MAPS, "default", config_map(f"c{index}"), OPTIONS)
+        with pytest.raises(Gone, match="too old resource version: 1 ") as caught:
+            await backend.service.list(CONFIG_MAPS, "default", resource_version="1", exact=True)
+        assert (caught.value.code, caught.value.reason) == (410, "Expired")

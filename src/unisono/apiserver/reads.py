@@ -19,6 +19,7 @@ from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.selecting import custom_selector
+from unisono.apiserver.past import at_revision, within
 from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
 from unisono.apiserver.selectors.labels import parse_label_selector
 from unisono.apiserver.storage.entry import Entry
@@ -114,6 +115,14 @@ def select(context: Context, kind: Kind[Any], namespace: str | None, labels: str
     return found if matches is None else [entry for entry in found if matches(entry)]
 
 
+def _select_at(
+    context: Context, kind: Kind[Any], namespace: str | None, labels: str, fields: str, revision: int
+) -> Sequence[Entry]:
+    matches = selector(kind, labels, fields)
+    found = within(at_revision(context.store, kind.resource, revision), namespace if kind.namespaced else None)
+    return found if matches is None else [entry for entry in found if matches(entry)]
+
+
 async def list_page(
     context: Context,
     snapshots: Snapshots,
@@ -125,6 +134,7 @@ async def list_page(
     limit: int,
     continue_token: str,
     resource_version: str,
+    exact: bool = False,
 ) -> Page:
     """One page; see ``ObjectService.list``."""
     stored = context.stored_kind(kind)
@@ -136,8 +146,12 @@ async def list_page(
             raise failures.continue_expired()
         revision, start = token.rv, _start(entries, token.start)
     else:
-        await _reach(context, parse_revision(resource_version))
-        entries, revision, start = select(context, stored, namespace, labels, fields), context.store.revision, 0
+        wanted, start = parse_revision(resource_version), 0
+        await _reach(context, wanted)
+        if exact and wanted:
+            entries, revision = _select_at(context, stored, namespace, labels, fields, wanted), wanted
+        else:
+            entries, revision = select(context, stored, namespace, labels, fields), context.store.revision
     end = min(len(entries), start + limit) if limit > 0 else len(entries)
     items = [codec.as_version(entry.data, stored, kind) for entry in entries[start:end]]
     if end == len(entries):

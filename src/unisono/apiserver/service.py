@@ -83,12 +83,15 @@ class ObjectService:
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
+        exact: bool = False,
     ) -> Page:
         """A consistent list, sorted by namespace and name; all pages show the first one's snapshot.
 
+        With ``exact`` the objects are shown as they were at ``resource_version``; without, not older than that.
+
         Raises:
             ApiError: 400 for bad selectors or tokens.
-            Gone: the list that ``continue_token`` belongs to is no longer kept.
+            Gone: the list that ``continue_token`` belongs to, or the history to go back, is no longer kept.
             Unavailable: 504 for a resourceVersion that does not come within three seconds.
 
         """
@@ -102,6 +105,7 @@ class ObjectService:
             limit=limit,
             continue_token=continue_token,
             resource_version=resource_version,
+            exact=exact,
         )
 
     def watch(

@@ -18,6 +18,7 @@ from unisono.apiserver.http.openapi import is_core
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import (
     delete_options,
+    exact_version,
     include_object,
     integer,
     write_options,
@@ -64,6 +65,7 @@ class ObjectHandlers:
             limit=max(0, integer(query, "limit") or 0),
             continue_token=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
+            exact=exact_version(query),
         )
         return await self._page(exchange, kind, page)
 

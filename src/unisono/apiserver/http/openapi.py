@@ -14,7 +14,7 @@ from unisono.apiserver.custom.kinds import CustomKind, schema_for
 Document = dict[str, Any]
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _JSON = "application/json"
-_MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json")
+_MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 _STRATEGIC = "application/strategic-merge-patch+json"
 _STATUS_REF = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status"}
 _STATUS_SCHEMA: Document = {

@@ -17,6 +17,7 @@ DEFAULT_WATCH_SECONDS = 3600.0
 
 _LONGEST_MANAGER = 128
 _INCLUDE = ("None", "Metadata", "Object")
+_MATCHES = ("Exact", "NotOlderThan")
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 
 
@@ -39,6 +40,47 @@ def integer(query: Query, name: str) -> int | None:
         return int(text)
     except ValueError:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax (parameter {name})') from None
+
+
+def exact_version(query: Query) -> bool:
+    """Whether a list must show exactly ``resourceVersion`` (``resourceVersionMatch``).
+
+    Raises:
+        Invalid: the parameters do not fit each other.
+
+    """
+    match = query.get("resourceVersionMatch", "")
+    if query.get("sendInitialEvents"):
+        raise _forbidden_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if not match:
+        return False
+    if not query.get("resourceVersion"):
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise _forbidden_option("resourceVersionMatch", why)
+    if query.get("continue"):
+        raise _forbidden_option("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+    if match not in _MATCHES:
+        raise _unsupported_option("resourceVersionMatch", match, (*_MATCHES, ""))
+    if match == "Exact" and query["resourceVersion"] == "0":
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise _forbidden_option("resourceVersionMatch", why)
+    return match == "Exact"
+
+
+def check_watch(query: Query) -> None:
+    """Refuse a watch whose parameters do not fit each other.
+
+    Raises:
+        Invalid: they do not.
+
+    """
+    match = query.get("resourceVersionMatch", "")
+    if "sendInitialEvents" in query and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise _forbidden_option("resourceVersionMatch", why)
+    if match and "sendInitialEvents" not in query:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise _forbidden_option("resourceVersionMatch", why)
 
 
 def watch_seconds(query: Query) -> float:
@@ -131,6 +173,16 @@ def dry_run(query: Query, operation: str) -> bool:
         detail = f'Unsupported value: "{value}": supported values: "All"'
         raise _invalid_option(operation, "dryRun", detail, "FieldValueNotSupported")
     return True
+
+
+def _forbidden_option(name: str, why: str) -> ApiError:
+    return _invalid_option("List", name, f"Forbidden: {why}", "FieldValueForbidden")
+
+
+def _unsupported_option(name: str, value: str, known: tuple[str, ...]) -> ApiError:
+    supported = ", ".join(f'"{each}"' for each in known)
+    detail = f'Unsupported value: "{value}": supported values: {supported}'
+    return _invalid_option("List", name, detail, "FieldValueNotSupported")
 
 
 def _invalid_option(operation: str, name: str, detail: str, reason: str) -> ApiError:

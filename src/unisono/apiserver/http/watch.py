@@ -15,7 +15,7 @@ from unisono.apiserver.http.accept import PROTOBUF
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.protobuf_wire import write_bytes
-from unisono.apiserver.http.query import Query, flag, include_object, watch_seconds
+from unisono.apiserver.http.query import Query, check_watch, flag, include_object, watch_seconds
 from unisono.apiserver.http.status import encode_failure
 from unisono.apiserver.tables import TableWriter, partial_metadata
 from unisono.apiserver.types import StoreEvent
@@ -60,6 +60,7 @@ class WatchHandler:
         return response
 
     def _open(self, query: Query, kind: Kind[Any], path: ResourcePath) -> AsyncIterator[StoreEvent]:
+        check_watch(query)
         fields = query.get("fieldSelector", "")
         if path.name:
             fields = f"{fields},metadata.name={path.name}" if fields else f"metadata.name={path.name}"
