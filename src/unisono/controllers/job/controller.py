@@ -16,18 +16,17 @@ from unisono.controllers.job import phases
 from unisono.controllers.job.decide import decide
 from unisono.controllers.job.execute import Executor, Offload
 from unisono.controllers.job.observed import Observed
-from unisono.controllers.job.plan import Notice
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import job_volumes
+from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
 
 POD_INDEX = "controlling-job"
 COMMAND_INDEX = "target-job"
-# Notices that are given once are remembered for so many per job.
-_REMEMBERED = 256
 
 
 class JobController(Controller):
@@ -37,11 +36,9 @@ class JobController(Controller):
 
     def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
         """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
-        self._recorder, self._offload = recorder, offload
+        self._announcer, self._offload = Announcer(recorder), offload
         self._expectations = Expectations()
-        # Jobs as this process wrote them last: newer than the cache for a moment.
-        self._written: dict[str, Job] = {}
-        self._told: dict[str, dict[str, None]] = {}
+        self._written: LastWritten[Job] = LastWritten()
 
     def setup(self, context: Context) -> None:
         """Watch jobs and everything that belongs to one."""
@@ -59,7 +56,7 @@ class JobController(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one job and carry the plan out."""
-        job = self._current(key)
+        job = self._written.newest(key, self._jobs.get(key))
         if job is None:
             await self._drop_commands(key)
             return None
@@ -71,7 +68,7 @@ class JobController(Controller):
                 return None
             raise
         if written is not job:
-            self._written[key] = written
+            self._written.keep(written)
         return again
 
     async def _observe(self, key: str, job: Job) -> Observed:
@@ -86,17 +83,6 @@ class JobController(Controller):
             missing_claims=await self._missing_claims(view),
             priority=self._priority,
         )
-
-    def _current(self, key: str) -> Job | None:
-        """The job from the cache, or as it was written last when the cache is behind."""
-        cached, written = self._jobs.get(key), self._written.get(key)
-        if cached is None or written is None:
-            self._written.pop(key, None)
-            return cached
-        if written.metadata.uid == cached.metadata.uid and _version(written) > _version(cached):
-            return written
-        del self._written[key]
-        return cached
 
     async def _missing_claims(self, view: JobView) -> list[str]:
         """Claims that a job that has not started yet waits for."""
@@ -125,14 +111,7 @@ class JobController(Controller):
         return (found.value or 0) if found else 0
 
     def _notify(self, job: Job, notice: Notice) -> None:
-        if notice.once:
-            told = self._told.setdefault(job.metadata.uid or "", {})
-            if notice.once in told:
-                return
-            told[notice.once] = None
-            if len(told) > _REMEMBERED:
-                del told[next(iter(told))]
-        self._recorder.event(job, notice.type, notice.reason, notice.message)
+        self._announcer.tell(job, [notice])
 
     def _pod_changed(self, event_type: EventType, new: Pod, _old: Pod | None) -> None:
         for uid in owners.job_uids(new):
@@ -142,8 +121,7 @@ class JobController(Controller):
         if event_type == "DELETED":
             uid = new.metadata.uid or ""
             self._executor.forget(uid)
-            self._told.pop(uid, None)
-            self._written.pop(new.key, None)
+            self._announcer.forget(new)
 
 
 def command_targets(command: Command) -> Iterable[str]:
@@ -152,8 +130,3 @@ def command_targets(command: Command) -> Iterable[str]:
     if target is None or target.kind != JOBS.kind or target.api_version.partition("/")[0] != JOBS.group:
         return []
     return [f"{command.metadata.namespace}/{target.name}"]
-
-
-def _version(job: Job) -> int:
-    text = job.metadata.resource_version or ""
-    return int(text) if text.isdigit() else 0

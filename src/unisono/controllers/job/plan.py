@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from unisono.api.base import Object
 from unisono.api.batch import JobStatus
@@ -12,21 +12,9 @@ from unisono.api.bus import Command
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
 from unisono.api.scheduling import PodGroup
+from unisono.controllers.notices import Notice
 
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """An event to record on the job.
-
-    Attributes:
-        once: recorded a single time per job and key, by this process; empty for always.
-
-    """
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
-    once: str = ""
+__all__ = ["Notice", "Plan", "PodSlot", "Resource"]
 
 
 @dataclass(frozen=True, slots=True)
