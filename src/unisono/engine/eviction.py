@@ -60,7 +60,7 @@ class Evictions:
         self._rows_of: dict[int, Index] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
-        self.losses = Losses(cycle, self.index) if cycle.hooks.has("lost_work") else None
+        self.losses = Losses(cycle, self.index) if cycle.hooks.weighs_losses() else None
 
     # ---- jobs of the same shape
 
@@ -107,7 +107,7 @@ class Evictions:
         tried: list[tuple[Cost, int]] = []
         while True:
             column = int(points.argmax())
-            if points[column] == NOWHERE or (compared and len(tried) == compared):
+            if points[column] == NOWHERE or (compared and len(tried) == compared) or self._settled(tried, column):
                 break
             points[column] = NOWHERE
             mark = self.cycle.transaction.checkpoint()
@@ -120,6 +120,10 @@ class Evictions:
             self.rollback(mark)
             tried.append((self._cost(victims), column))
         return bool(tried) and self._take(standing, task, min(tried)[1], rule, freeable) is not None
+
+    def _settled(self, tried: Sequence[tuple[Cost, int]], following: int) -> bool:
+        """No node from ``following`` on can cost less than the best one that was tried."""
+        return bool(tried) and self.losses is not None and min(tried)[0][0] <= self.losses.bound(following)
 
     def _points(self, task: Task, freeable: Freeable, rule: Rule) -> FloatArray:
         """``[N]`` how good each node is, ``-inf`` where not even all that could go would make room; the caller's own.
@@ -312,7 +316,7 @@ class Evictions:
         """What kube-scheduler compares: highest priority, sum of priorities, number, and the start of the best victims.
 
         The node whose most important victims started last loses least; pods are taken to start when they are created.
-        What work is lost, where a plug-in knows, comes after the highest priority. Nobody is evicted at the moment.
+        What work is lost, where a plug-in knows, comes before all that. Nobody is evicted at the moment.
         """
         highest = max(victim.priority for victim in victims)
         total = sum(victim.priority + 2**31 for victim in victims)
@@ -320,7 +324,7 @@ class Evictions:
         if self.losses is None:
             return highest, total, len(victims), -started
         rank = max(self._job_of(victim).priority for victim in victims)
-        return rank, highest, self.cycle.hooks.lost_work(victims), total, len(victims), -started
+        return self.losses.cost(rank, victims), highest, total, len(victims), -started
 
     # ---- the transaction
 

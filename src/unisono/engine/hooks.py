@@ -402,15 +402,21 @@ class Hooks:
                 left = min(left, answer)
         return left
 
-    def lost_work(self, leaving: Sequence[Task]) -> float:
-        """What is lost when these tasks go; 0 when nobody has an opinion."""
-        total = 0.0
+    def weighs_losses(self) -> bool:
+        """Whether anybody knows what work is lost with a task."""
+        return self.has("lost_work") and self.lost_work(()) is not None
+
+    def lost_work(self, leaving: Sequence[Task]) -> float | None:
+        """What is lost when these tasks go; None when nobody has an opinion."""
+        total: float | None = None
         for plugin, method in self.flat["lost_work"]:
             try:
-                total += method(leaving)
+                answer = method(leaving)
             except Exception as error:
                 self.switch_off(plugin, "lost_work", error)
                 return self.lost_work(leaving)
+            if answer is not None:
+                total = answer if total is None else total + answer
         return total
 
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray:

@@ -1,6 +1,8 @@
-"""Which nodes to try first when least work shall be lost."""
+"""Which nodes to try first when least work shall be lost, and when further ones need not be tried."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,8 +16,8 @@ from unisono.engine.victims import VictimIndex
 class Losses:
     """What each evictable task would lose, as an order of nodes.
 
-    The order is by each node's cheapest victim (lowest priority, then least lost), so it is a guess where several must
-    go; nodes are compared by all their victims before one is chosen.
+    A node's order is that of its cheapest victim: lowest priority of its job, then least lost. That is a lower bound of
+    what all its victims together cost, so once a node costs no more than the next one's bound none can be cheaper.
     """
 
     def __init__(self, cycle: Cycle, index: VictimIndex) -> None:
@@ -23,10 +25,18 @@ class Losses:
         self.index = index
         self._nodes = cycle.session.nodes.size
         self._lost: FloatArray = np.full(len(index), np.nan)
+        levels, level = np.unique(index.jobs.priority, return_inverse=True)
+        self._level_of = {int(priority): at for at, priority in enumerate(levels)}
+        self._level: FloatArray = level.astype(np.float64)[index.job]
+        self._members = np.argsort(index.job, kind="stable")
+        self._first = np.searchsorted(index.job[self._members], np.arange(len(index.jobs) + 1))
+        self._step = 1.0
+        self._bounds: FloatArray = np.zeros(self._nodes)
 
     def note(self, victim: Task) -> None:
         """A task was evicted or is back: what else its gang has to lose may differ now."""
-        self._lost[self.index.job == self.index.job[self.index.at(victim)]] = np.nan
+        job = int(self.index.job[self.index.at(victim)])
+        self._lost[self._members[self._first[job] : self._first[job + 1]]] = np.nan
 
     def cheapest_first(self, points: FloatArray, lacking: BoolArray, mask: BoolArray) -> FloatArray:
         """``[N]`` points that put nodes where less is lost before others, and keep the order of those that are equal.
@@ -40,14 +50,22 @@ class Losses:
         index = self.index
         chosen = np.flatnonzero(mask & index.alive)
         for at in chosen[np.isnan(self._lost[chosen])].tolist():
-            self._lost[at] = self.hooks.lost_work((index.tasks[at],))
-        priorities = index.jobs.priority[index.job[chosen]].astype(np.float64)
-        dearness = np.unique(np.stack((priorities, self._lost[chosen])), axis=1, return_inverse=True)[1].ravel() + 1
-        ranks = np.full(self._nodes, len(chosen) + 1, dtype=np.intp)
-        np.minimum.at(ranks, index.column[chosen], dearness)
-        ranks[~lacking] = 0
+            self._lost[at] = self.hooks.lost_work((index.tasks[at],)) or 0.0
+        self._step = 1.0 + float(self._lost[chosen].sum())
+        bounds = self._bounds = np.full(self._nodes, np.inf)
+        np.minimum.at(bounds, index.column[chosen], self._level[chosen] * self._step + self._lost[chosen])
+        bounds[~lacking] = -1.0
         possible = points > NOWHERE
         found = np.full(len(points), NOWHERE)
         if possible.any():
-            found[possible] = points[possible] - ranks[possible] * (float(np.ptp(points[possible])) + 1.0)
+            ranks = np.unique(bounds[possible], return_inverse=True)[1]
+            found[possible] = points[possible] - ranks * (float(np.ptp(points[possible])) + 1.0)
         return found
+
+    def bound(self, column: int) -> float:
+        """No victims on the node cost less than this, by the last `cheapest_first`."""
+        return float(self._bounds[column])
+
+    def cost(self, priority: int, victims: Sequence[Task]) -> float:
+        """What victims cost, the highest priority of their jobs first; comparable with `bound`."""
+        return self._level_of[priority] * self._step + (self.hooks.lost_work(victims) or 0.0)

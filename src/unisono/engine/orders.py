@@ -81,7 +81,7 @@ class Orders:
         queue_keys: dict[str, Key] = {}
         job_keys: dict[str, Key] = {}
         numbered = all(task.ordinal >= 0 for task, _ in victims)
-        asked = self.hooks.has("lost_work")
+        asked = self.hooks.weighs_losses()
 
         def key(item: tuple[Task, JobState]) -> Key:
             task, job = item
@@ -91,7 +91,7 @@ class Orders:
                 queue_keys[job.queue.name] = self.queue_key(job.queue)
             tail = (task.ordinal,) if numbered else ()
             task_key = (*self.hooks.keys("task_key", task), *tail, task.created, task.uid, task.key)
-            loss = (-job.priority, -task.priority, -self.hooks.lost_work((task,))) if asked else ()
+            loss = (-job.priority, -(self.hooks.lost_work((task,)) or 0.0)) if asked else ()
             return queue_keys[job.queue.name], job.broken, loss, job_keys[job.key], task_key
 
         ordered = sorted(victims, key=key, reverse=True)

@@ -391,10 +391,11 @@ class Plugin:
         """
         raise NotImplementedError
 
-    def lost_work(self, leaving: Sequence[Task]) -> float:
-        """What is lost when these tasks are evicted together, in any unit that compares.
+    def lost_work(self, leaving: Sequence[Task]) -> float | None:
+        """What is lost when these tasks are evicted together, in any unit that compares; None abstains, always.
 
-        Among candidates of equal priority those go first with whom least is lost, and several nodes are compared.
+        It is at least 0, and at least as much as for any part of them. Among candidates of equal priority those go
+        first with whom least is lost, and several nodes are compared.
         """
         raise NotImplementedError
 

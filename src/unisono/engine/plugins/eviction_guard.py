@@ -168,6 +168,6 @@ class EvictionGuardPlugin(Plugin):
     def _losses(self) -> LostWork:
         return LostWork(self.session)
 
-    def lost_work(self, leaving: Sequence[Task]) -> float:
+    def lost_work(self, leaving: Sequence[Task]) -> float | None:
         """Time since the last checkpoint, by the dominant share of the cluster that is held; whole gangs that break."""
-        return self._losses.of(leaving) if self.by_loss else 0.0
+        return self._losses.of(leaving) if self.by_loss else None

@@ -188,7 +188,8 @@ class _Plan:
         orders, hooks = self.cycle.orders, self.cycle.hooks
 
         def loss(job: JobState) -> tuple[float, ...]:
-            return (job.priority, hooks.lost_work(self.evictions.tasks_of(job))) if hooks.has("lost_work") else ()
+            lost = hooks.lost_work(self.evictions.tasks_of(job))
+            return () if lost is None else (job.priority, lost)
 
         if self.rule.purpose is Purpose.GANG_PREEMPT:
             return lambda job: (loss(job), _Reversed(hooks.keys("job_key", job)))
