@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from eviction_world import Plane, job_of, running_pods
+from eviction_world import PREEMPT, Plane, job_of, running_pods
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -340,7 +340,7 @@ SETTINGS: list[tuple[str, str, dict[str, Any]]] = [
     ("all", "enqueue, allocate, preempt, reclaim, backfill", {"minRunTime": "3m", "maxPerWindow": 3, "window": "5m"}),
     ("per cycle", "enqueue, allocate, preempt, reclaim", {"maxPerCycle": 1}),
     ("per queue", "enqueue, allocate, preempt, reclaim", {"maxPerWindowAndQueue": 1, "window": "5m"}),
-    ("lost work", "enqueue, preempt, reclaim, allocate, backfill", {}),
+    ("lost work", "enqueue, allocate, preempt, reclaim, backfill", {}),
     ("gangs", "enqueue, allocate, gangpreempt, gangreclaim", {"minRunTime": "3m", "maxPerWindow": 4, "window": "5m"}),
 ]
 CONFIGS = {name: guarded(actions, **arguments) for name, actions, arguments in SETTINGS}
@@ -418,6 +418,16 @@ def test_evictions_keep_the_limits_and_end_and_serve_somebody(objects: list[Obje
         if quiet > 8:
             return
     raise AssertionError(f"evictions do not end: {plane.evicted}")
+
+
+def test_shares_do_not_move_while_victims_leave() -> None:
+    """What was promised on the share of a queue whose pods are leaving would be refused once they are back."""
+    things = crowded([2, 2, 2], [0, 1, 0], [(0, 0, 0), (1, 0, 0)], [(0, 1, 1), (1, 2, 2)])
+    plane = Plane(PREEMPT, things)
+    plane.settle()
+    assert plane.evicted[0] == ["h1", "h1"]
+    assert sum(len(jobs) for jobs in plane.evicted) == 2
+    assert plane.running() == {"h0": 4, "g1": 2}
 
 
 def _pod(plane: Plane, name: str) -> Pod:

@@ -16,13 +16,14 @@ class PastEviction:
 
     Attributes:
         time: when it was decided, seconds since the epoch.
-        uid: of the pod.
+        pod, uid: of the pod, ``namespace/name``.
         job: key of its PodGroup.
         queue: its queue at that time.
 
     """
 
     time: float
+    pod: str
     uid: str
     job: str
     queue: str

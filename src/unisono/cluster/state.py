@@ -252,7 +252,7 @@ class ClusterState:
         self._released[pod_key] = (task.uid, task.status)
         if at is not None:
             job = self.book.jobs.get(task.job)
-            self.evictions.note(PastEviction(at, task.uid, task.job, job.queue if job is not None else ""))
+            self.evictions.note(PastEviction(at, pod_key, task.uid, task.job, job.queue if job is not None else ""))
         self._restate(task, TaskStatus.RELEASING, task.node, task.annotations)
 
     def keep(self, pod_key: str) -> None:

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
+from unisono.cluster.status import TaskStatus
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, exceeded, listed, usable_total
 from unisono.engine.plugins.waterfill import Share, fill
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, QueueState, Session
+
+_LEAVING_SECONDS = 3600.0
+"""Evictions that are looked back at; a pod that takes longer to leave counts as gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ def divide(session: Session) -> Division:
     for job in session.active:
         if _is_unborn(job):
             _add_unborn(job, requests[job.queue.name], [total, capability[job.queue.name]])
+    _add_returning(session, requests)
     return Division(capability, _water_fill(total, queues, requests, capability, guarantees))
 
 
@@ -63,6 +68,23 @@ def _water_fill(
         for queue, part in zip(queues, fill(amount, shares), strict=True):
             deserved[queue.name].append(part)
     return deserved
+
+
+def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
+    """Add what evicted pods hold that are still leaving: their jobs make them again, and ask for as much.
+
+    Without it the share of the victim's queue is smaller while its pods leave than when they are back, and what others
+    were promised meanwhile is refused to them then: the eviction would be for nothing.
+    """
+    tasks = session.snapshot.tasks
+    for eviction in session.snapshot.evictions.since(session.now - _LEAVING_SECONDS):
+        task, job = tasks.get(eviction.pod), session.job(eviction.job)
+        if task is None or job is None or task.uid != eviction.uid or task.status is not TaskStatus.RELEASING:
+            continue
+        request = requests.get(job.queue.name)
+        if request is not None:
+            for row, amount in enumerate(task.pod_class.vector.tolist()):
+                request[row] += amount
 
 
 def _is_unborn(job: JobState) -> bool:
