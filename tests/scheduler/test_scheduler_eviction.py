@@ -9,19 +9,34 @@ from typing import Any
 
 import msgspec
 from scheduler_world import World, node, queue, world
+from scheduler_world import fill as put_gangs
 
 from support.memory import MemoryClient
 from unisono.api.batch import Job
 from unisono.api.core import Pod
-from unisono.api.kinds import EVENTS, JOBS, NODES, PODS, QUEUES
+from unisono.api.kinds import EVENTS, JOBS, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.times import parse_time
+from unisono.cluster.state import ClusterState
 from unisono.controllers.registry import all_controllers
 from unisono.engine import run
-from unisono.engine.config import DEFAULT_TEXT, load_config
+from unisono.engine.config import DEFAULT_TEXT, SchedulerConfig, load_config
 from unisono.errors import ApiError
 from unisono.kube.controller import Manager
+from unisono.scheduler.evictor import GIVE_UP, Evictor
+from unisono.scheduler.feed import Feed
+from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.settings import FixedConfig
 
 RECLAIM = load_config(DEFAULT_TEXT.replace("allocate, backfill", "allocate, reclaim, backfill"))
+GUARDED = load_config(
+    DEFAULT_TEXT.replace("allocate, backfill", "allocate, reclaim, backfill").replace(
+        "  - name: conformance\n",
+        """  - name: conformance
+  - name: eviction-guard
+    arguments: {eviction-guard.minRunTime: 1m, eviction-guard.maxPerWindow: 2, eviction-guard.window: 2m}
+""",
+    )
+)
 
 
 def job(name: str, queue_name: str) -> Job:
@@ -65,10 +80,10 @@ async def live(it: World, seconds: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def plane(client: MemoryClient) -> Any:
+async def plane(client: MemoryClient, settings: SchedulerConfig = RECLAIM) -> Any:
     manager = Manager(client, clock=client.clock)
     running = asyncio.create_task(manager.run(all_controllers(Recorder())))  # type: ignore[arg-type]
-    async with world(client, run, config=FixedConfig(RECLAIM)) as it:
+    async with world(client, run, config=FixedConfig(settings)) as it:
         yield it
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -139,3 +154,56 @@ async def test_a_victim_is_chosen_once_while_its_eviction_is_on_the_way_and_agai
         client.interceptor = None
         await live(it, 20)
         assert holders(client) == {"a": 5, "b": 1}
+
+
+async def test_evictions_wait_for_the_minimum_run_time_and_keep_to_the_rate() -> None:
+    """Though nothing else happens the job that waits is served soon after the minimum, and failures are not counted."""
+    client = MemoryClient()
+    async with plane(client, GUARDED) as it:
+        await fill(it)
+        created = [_created(p) for p in client.objects(PODS)]
+        times: list[float] = []
+        refused: list[str] = []
+
+        def watch(operation: str, resource: str, namespace: str, name: str) -> None:
+            if (operation, resource) != ("delete", "pods"):
+                return
+            if not refused:
+                refused.append(name)
+                raise ApiError("no", code=500, reason="InternalError")
+            times.append(client.clock.time())
+
+        client.interceptor = watch
+        for number in range(6):
+            await client.create(JOBS, job(f"job-b-{number}", "queue-b"))
+        await live(it, 330)
+        assert holders(client) == {"a": 2, "b": 4}
+        assert len(refused) == 1 and len(times) == 4
+        assert times[0] >= min(created) + 60.0
+        assert times[1] <= max(created) + 60.0 + 45.0
+        assert times[2] - times[0] >= 120.0 and times[3] - times[1] >= 120.0
+
+
+def _created(one: Pod) -> float:
+    return parse_time(one.metadata.creation_timestamp or "")
+
+
+async def test_pods_of_a_gang_that_is_given_up_do_not_count() -> None:
+    client = MemoryClient()
+    put_gangs(client, gangs={"j": 2})
+    feed = Feed(ClusterState(), lambda: None)
+    for kind in (QUEUES, NODES, POD_GROUPS, PODS):
+        feed.take_all(kind, client.objects(kind))
+    evictor = Evictor(client, Recorder(), Metrics(), client.clock, feed=feed)  # type: ignore[arg-type]
+    for name in ("j-0", "j-1"):
+        feed.state.assume(f"team/{name}", "n0")
+        one = next(p for p in client.objects(PODS) if p.metadata.name == name)
+        one.spec.node_name = "n0"
+        feed.take(PODS, "MODIFIED", one)
+    uids = {p.metadata.name: p.metadata.uid or "" for p in client.objects(PODS)}
+    evictor.submit([("team", "j-0", uids["j-0"])], GIVE_UP, "why")
+    assert len(feed.state.evictions) == 0
+    evictor.submit([("team", "j-1", uids["j-1"])], "preempt", "why")
+    (noted,) = feed.state.evictions.since(0.0)
+    assert (noted.job, noted.queue, noted.time) == ("team/j", "default", client.clock.time())
+    await evictor.drain()
