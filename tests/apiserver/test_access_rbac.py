@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.backends import DELETE, WriteOptions, namespace_body, opened, read, settle, value
-from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS, ROLES
+from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, ROLES
 from unisono.api.rbac import ClusterRole, PolicyRule
 from unisono.apiserver.access.user import ANONYMOUS, AUTHENTICATED, MASTERS, User
 from unisono.apiserver.authorization.aggregation import aggregated_rules
@@ -367,3 +367,25 @@ async def test_a_binding_keeps_its_role() -> None:
         with pytest.raises(Invalid, match="cannot change roleRef"):
             change = {"roleRef": {"name": "edit"}}
             await backend.service.patch(ROLE_BINDINGS, "a", "view-bob", change, "merge", WriteOptions())
+
+
+async def test_an_apply_that_creates_needs_the_right_to_create() -> None:
+    async with opened() as backend:
+        await ready(backend)
+        patcher = {"verbs": ["patch"], "apiGroups": [""], "resources": ["configmaps"]}
+        await backend.service.create(ROLES, "a", role_body("patcher", patcher), WriteOptions())
+        await bound(backend, "patcher", role_kind="Role")
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "a"}}
+        options = WriteOptions(user="bob", groups=BOB.groups, field_manager="me")
+
+        async def apply() -> None:
+            await backend.service.patch(CONFIG_MAPS, "a", "c", body, "apply", options)
+
+        with pytest.raises(ApiError) as refused:
+            await apply()
+        assert refused.value.message == (
+            'configmaps "c" is forbidden: User "bob" cannot create resource "configmaps" in API group "" '
+            'in the namespace "a"'
+        )
+        await backend.service.create(CONFIG_MAPS, "a", body, WriteOptions())
+        await apply()

@@ -358,7 +358,10 @@ async def test_limit_ranges_fill_in_before_quotas_count() -> None:
 
 
 WRONG_LIMITS = [
-    ({"type": "Often"}, 'spec.limits[0].type: Unsupported value: "Often"'),
+    (
+        {"type": "Often"},
+        'spec.limits[0].type: Invalid value: "Often": must be a standard limit type or fully qualified',
+    ),
     ({"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}, "min value 2 is greater than max value 1"),
     ({"type": "Pod", "default": {"cpu": "2"}}, "may not be specified when `type` is 'Pod'"),
     ({"type": "PersistentVolumeClaim"}, "either minimum or maximum storage value is required"),

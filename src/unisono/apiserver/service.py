@@ -8,10 +8,12 @@ from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, writes
+from unisono.apiserver.access.user import User
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
 from unisono.apiserver.authorization.escalation import Escalation, rules_of
+from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale as scaling
 from unisono.apiserver.storage.store import Store
@@ -202,8 +204,17 @@ class ObjectService:
 
         """
         if patch_type == "apply":
+            self._require_create(kind, namespace, name, options)
             return await applying.apply(self.context, kind, namespace, name, patch, options, subresource)
         return await writes.patch(self.context, kind, namespace, name, patch, patch_type, options, subresource)
+
+    def _require_create(self, kind: Kind[Any], namespace: str | None, name: str, options: WriteOptions) -> None:
+        """An apply that creates needs the right to create, not only the one to patch."""
+        stored = self.context.stored_kind(kind)
+        if not options.user or self.store.latest(self.context.key(stored, namespace, name)) is not None:
+            return
+        action = Action("create", group=kind.group, resource=kind.plural, namespace=namespace, name=name)
+        self.authorizer.require(User(options.user, options.groups), action)
 
     async def delete(self, kind: Kind[Any], namespace: str | None, name: str, options: DeleteOptions) -> Deleted:
         """Delete an object, at once, gracefully or when its finalizers are gone.

@@ -8,7 +8,6 @@ from fractions import Fraction
 from unisono.api.core.limits import LimitRange, LimitRangeItem
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
 from unisono.api.quantity import canonical, parse_quantity, to_milli
-from unisono.api.validation.meta import one_of
 from unisono.api.validation.quantities import is_extended, validate_resource_map
 
 TYPES = ("Pod", "Container", "PersistentVolumeClaim")
@@ -29,7 +28,7 @@ def validate_limit_range(limits: LimitRange, old: LimitRange | None) -> Iterator
         if not item.type:
             yield required(f"{path}.type")
         elif item.type not in TYPES and "/" not in item.type:
-            yield from one_of(f"{path}.type", item.type, TYPES)
+            yield invalid(f"{path}.type", item.type, "must be a standard limit type or fully qualified")
         if item.type in seen:
             yield duplicate(f"{path}.type", item.type)
         seen.add(item.type)
@@ -59,22 +58,40 @@ def _item(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
         yield from _ratio(texts, path, resource)
 
 
-# Lower field, upper field, the field that is blamed, and how Kubernetes words it.
+# Lower field, upper field, the field that is blamed, whose value is shown, and how Kubernetes words it.
 _ORDER = (
-    ("min", "max", "min", "min value {} is greater than max value {}"),
-    ("min", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
-    ("defaultRequest", "max", "defaultRequest", "default request value {} is greater than max value {}"),
-    ("defaultRequest", "default", "defaultRequest", "default request value {} is greater than default limit value {}"),
-    ("min", "default", "default", "min value {} is greater than default value {}"),
-    ("default", "max", "default", "default value {} is greater than max value {}"),
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    (
+        "min",
+        "defaultRequest",
+        "defaultRequest",
+        "defaultRequest",
+        "min value {} is greater than default request value {}",
+    ),
+    (
+        "defaultRequest",
+        "max",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than max value {}",
+    ),
+    (
+        "defaultRequest",
+        "default",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
 )
 
 
 def _order(texts: dict[str, str], path: str, resource: str) -> Iterator[FieldError]:
-    for lower, upper, blamed, wording in _ORDER:
+    for lower, upper, blamed, shown, wording in _ORDER:
         if lower in texts and upper in texts and parse_quantity(texts[lower]) > parse_quantity(texts[upper]):
             detail = wording.format(texts[lower], texts[upper])
-            yield invalid(f"{path}.{blamed}[{resource}]", texts[blamed], detail)
+            yield invalid(f"{path}.{blamed}[{resource}]", texts[shown], detail)
     limit, request = texts.get("default"), texts.get("defaultRequest")
     fixed = is_extended(resource) or resource.startswith("hugepages-")
     if fixed and limit is not None and request is not None and parse_quantity(limit) != parse_quantity(request):

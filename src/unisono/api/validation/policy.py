@@ -52,6 +52,7 @@ def validate_quota(quota: ResourceQuota, old: ResourceQuota | None) -> Iterator[
         path = f"spec.hard[{name}]"
         yield from by(names.qualified_name, path, name)
         if "/" not in name and not is_standard_quota(name):
+            yield invalid(path, name, "must be a standard resource type or fully qualified")
             yield invalid(path, name, "must be a standard resource for quota")
         yield from validate_amount(path, amount)
     yield from _scopes(spec)
