@@ -208,6 +208,18 @@ async def test_a_version_that_is_no_longer_served_is_not_found(backend):
         await service.list(beta, None)
 
 
+async def test_housekeeping_reaches_objects_whose_storage_version_is_not_served(backend):
+    service = backend.service
+    definition = crd("widgets", version("v1", served=False), version("v2", storage=False))
+    await define(service, definition, at="v2")
+    kind = served(service.context, at="v2")
+    await service.create(kind, "default", widget(api="v2"), OPTIONS)
+    await service.delete(CRDS, None, WIDGETS, DELETE)
+    await settle(backend)
+    with pytest.raises(NotFound):
+        await read(backend)
+
+
 async def test_everything_is_there_after_a_restart(tmp_path):
     path = tmp_path / "data.db"
     async with opened(path) as backend:

@@ -9,6 +9,7 @@ import pytest
 from support.backends import OPTIONS, opened, value
 from support.definitions import CRDS, crd, define, obj_schema, version, widget
 from support.serving import serving
+from unisono.api.training_kinds import PYTORCH_JOBS
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
 
 SCHEMA = obj_schema(
@@ -91,6 +92,22 @@ async def test_scale_reads_and_writes_the_paths_of_the_definition(service, kind)
     assert value(written.object)["spec"] == {"replicas": 3}
     with pytest.raises(Conflict):
         await service.update(kind, "default", "w", {**scaled, "spec": {"replicas": 5}}, OPTIONS, "scale")
+
+
+async def test_built_in_kinds_with_a_scale_are_scaled_in_the_same_way(service):
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+    replicas = {name: {"replicas": 1, "template": template} for name in ("Master", "Worker")}
+    body = {
+        "apiVersion": PYTORCH_JOBS.api_version,
+        "kind": PYTORCH_JOBS.kind,
+        "metadata": {"name": "w"},
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+    await service.create(PYTORCH_JOBS, "default", body, OPTIONS)
+    scaled = await change(service, PYTORCH_JOBS, {"spec": {"replicas": 3}}, "scale")
+    assert scaled["spec"] == {"replicas": 3}
+    job = value(await service.get(PYTORCH_JOBS, "default", "w"))
+    assert [job["spec"]["pytorchReplicaSpecs"][name]["replicas"] for name in ("Master", "Worker")] == [1, 3]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.published import published_schema
 
-_VIEWS = 4096
+_VIEW_BYTES = 32 * 1024 * 1024
 _JSON = msgspec.json.Decoder().decode
 _ENCODE = msgspec.json.Encoder().encode
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
@@ -71,6 +71,7 @@ class Definition:
             if version.storage:
                 self.storage = kind
         self._views: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
+        self._view_bytes = 0
 
     def at(self, version: str) -> CustomKind | None:
         """The kind under a version that is served."""
@@ -94,8 +95,10 @@ class Definition:
         if found is None:
             found = self._convert(data, self.kinds[version])
             self._views[key] = found
-            if len(self._views) > _VIEWS:
-                self._views.popitem(last=False)
+            self._view_bytes += len(data) + len(found)
+            while self._view_bytes > _VIEW_BYTES:
+                (_, old), shown = self._views.popitem(last=False)
+                self._view_bytes -= len(old) + len(shown)
         return found
 
     def _convert(self, data: bytes, kind: CustomKind) -> bytes:

@@ -62,9 +62,13 @@ class Registry:
         return None
 
     def current(self, kind: Kind[Any]) -> CustomKind | None:
-        """The kind as its definition is now; None when that version is no longer served."""
+        """The kind as its definition is now; None when that version is neither served nor stored."""
         definition = self._definitions.get(kind.resource)
-        return definition.at(kind.version) if definition else None
+        if definition is None:
+            return None
+        # Housekeeping reaches objects through the storage version, which need not be served.
+        stored = definition.storage if kind.version == definition.storage.version else None
+        return definition.at(kind.version) or stored
 
     def is_built_in(self, name: str) -> bool:
         """Whether a definition describes a kind that the server has anyway."""
