@@ -274,6 +274,50 @@ def test_pods_of_a_group_can_keep_apart() -> None:
     assert "o-0" in vids(decisions)
 
 
+RULES = [{"app": "serving"}, {"team": "a", "kind": "batch"}]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        pytest.param({"app": "serving"}, {"app": "serving"}, False, id="one rule"),
+        pytest.param({"app": "serving", "x": "y"}, {"app": "serving"}, False, id="more labels do not matter"),
+        pytest.param({"app": "serving"}, {"team": "a", "kind": "batch"}, True, id="different rules"),
+        pytest.param({"team": "a", "kind": "batch"}, {"team": "a", "kind": "batch"}, False, id="all labels of a rule"),
+        pytest.param({"team": "a"}, {"team": "a"}, True, id="some labels of a rule"),
+        pytest.param({}, {"app": "serving"}, True, id="no labels"),
+    ],
+)
+@pytest.mark.parametrize("running", [True, False])
+def test_pods_of_one_rule_share_no_card(
+    one: dict[str, str], other: dict[str, str], together: bool, running: bool
+) -> None:
+    settings = config(VGPUEnable=True, GPUExclusiveRules=RULES)
+    state = build.cluster(vnode("n1", vcard("u0")), single("a", asked(memory=1000), labels=one))
+    second = single("b", asked(memory=1000), labels=other, created=5)
+    if running:  # the first one's card is known from its annotation
+        confirm(state, run(state, settings))
+    for thing in second:
+        state.apply("ADDED", build.kind_of(thing), thing)
+    decisions = run(state, settings)
+    assert ("b-0" in build.placed(decisions)) is together
+    if not together:
+        assert decisions.verdicts["ns/b"].cause is Cause.NODES_FULL
+
+
+def test_members_of_a_gang_under_one_rule_take_different_cards() -> None:
+    settings = config(VGPUEnable=True, GPUExclusiveRules=RULES)
+    pods = [limited(build.pod(f"g-{i}", "g", labels={"app": "serving"}), asked(memory=1000)) for i in range(2)]
+    state = build.cluster(vnode("n1", vcard("u0"), vcard("u1")), build.group("g", 2), pods)
+    assert {text.split(",")[0] for text in vids(run(state, settings)).values()} == {"u0", "u1"}
+
+
+@pytest.mark.parametrize("rules", [[{}], ["app"], [{"app": 1}]])
+def test_rules_that_say_nothing_are_refused(rules: list[Any]) -> None:
+    with pytest.raises(ConfigError, match=r"deviceshare\.GPUExclusiveRules: entry 0"):
+        create(PluginConfig("deviceshare", arguments={"deviceshare.GPUExclusiveRules": rules}))
+
+
 def test_instances_of_a_partitioned_card() -> None:
     model = "NVIDIA-A100-SXM4-40GB"
     node = vnode("n1", vcard("A", memory=40960, model=model, mode="mig"), number=10, memory=40960, cores=100)

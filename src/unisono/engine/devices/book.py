@@ -14,12 +14,17 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray
+from unisono.engine.devices.exclusive import Exclusive, Numbers
 from unisono.engine.devices.model import Family, Holds, NodeCards, Order, Part
 from unisono.engine.devices.table import CardTable, Index, Ints, Plan
 from unisono.engine.session import Session
 
 Preference = Callable[["FamilyBook", PodClass, Index, bool], Ints | None]
 """``(book, class, rows, placed) -> [M, C]`` points per card, highest first, or None; ``placed``: its CPU is taken."""
+
+
+_SHARED = frozenset(("hami-core", "mps"))
+"""Modes of a node in which cards are shared by memory and cores; instances of partitioned cards are apart anyway."""
 
 
 @dataclass(slots=True)
@@ -55,6 +60,8 @@ class FamilyBook:
         self.table = kept.table.fresh()
         self.holds: dict[str, tuple[int, Holds]] = {}
         self.groups: dict[str, Counter[tuple[int, int]]] = {}
+        self.exclusive = Exclusive(getattr(family, "rules", ()))
+        self._session = session
         self._parts: dict[int, tuple[Part, ...]] = {}
         self._allowed: dict[int, BoolArray | None] = {}
         self._could: dict[int, BoolArray] = {}
@@ -86,7 +93,8 @@ class FamilyBook:
                     self._take_up(task, row, held)
         # pods that somebody bound without naming cards: where they most likely are
         for row, task in sorted(unknown, key=lambda pair: pair[1].key):
-            plan = self._plan(task.pod_class, np.array([row], dtype=np.intp), future=False, placed=True)
+            rules = self.exclusive.of_pod(task)
+            plan = self._plan(task.pod_class, np.array([row], dtype=np.intp), rules, future=False, placed=True)
             if plan.ok[0]:
                 self._take_up(task, row, plan.holds(0, self.parts(task.pod_class)))
 
@@ -103,10 +111,12 @@ class FamilyBook:
             self.holds[task.key] = (row, holds)
         else:
             del self.holds[task.key]
+        places = [(row, hold.card) for part in holds for hold in part]
+        self.exclusive.hold(task, places, sign)
         if task.job:
             cards = self.groups.setdefault(task.job, Counter())
-            for hold in (hold for part in holds for hold in part):
-                cards[row, hold.card] += sign
+            for place in places:
+                cards[place] += sign
 
     # ---- asking
 
@@ -137,21 +147,25 @@ class FamilyBook:
 
     def plan(self, pod_class: PodClass, rows: Index, *, future: bool) -> Plan:
         """The cards that a pod of the class would get on each of ``rows``; filter and score ask the same in turn."""
-        key = (pod_class.id, future, len(self._touched), self._moves, rows.tobytes())
+        rules = self.exclusive.of_class(self._session.subject, pod_class)
+        key = (pod_class.id, rules, future, len(self._touched), self._moves, rows.tobytes())
         if self._last is None or self._last[0] != key:
-            self._last = (key, self._plan(pod_class, rows, future=future, placed=False))
+            self._last = (key, self._plan(pod_class, rows, rules, future=future, placed=False))
         return self._last[1]
 
-    def _plan(self, pod_class: PodClass, rows: Index, *, future: bool, placed: bool) -> Plan:
+    def _plan(self, pod_class: PodClass, rows: Index, rules: Numbers, *, future: bool, placed: bool) -> Plan:
         parts = self.parts(pod_class)
         allowed = self.allowed(pod_class)
         mask = None if allowed is None else allowed[rows]
         group = _apart_from(pod_class)
-        if group and (cards := self.groups.get(group)):
+        closed = {card for card, number in self.groups.get(group, {}).items() if number > 0} if group else set()
+        shared = (place for place in self.exclusive.taken(rules) if self.table.nodes[place[0]].mode in _SHARED)
+        closed.update(shared)
+        if closed:
             mask = np.ones((len(rows), self.table.memory.shape[1]), dtype=np.bool_) if mask is None else mask.copy()
             where = {row: at for at, row in enumerate(rows.tolist())}
-            for (row, card), number in cards.items():
-                if number > 0 and row in where:
+            for row, card in closed:
+                if row in where:
                     mask[where[row], card] = False
         single = self.preference is not None and len(parts) == 1 and parts[0].count == 1
         preferred = self.preference(self, pod_class, rows, placed) if single and self.preference else None
@@ -164,7 +178,8 @@ class FamilyBook:
         row = int(self.row_of[column])
         if row < 0:
             return
-        plan = self._plan(task.pod_class, np.array([row], dtype=np.intp), future=pipelined, placed=not pipelined)
+        where, rules = np.array([row], dtype=np.intp), self.exclusive.of_pod(task)
+        plan = self._plan(task.pod_class, where, rules, future=pipelined, placed=not pipelined)
         if plan.ok[0]:
             self._hold(task, row, plan.holds(0, self.parts(task.pod_class)), 1, pipelined=pipelined)
 

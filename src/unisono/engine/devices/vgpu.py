@@ -14,6 +14,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import Reason
 from unisono.engine.devices import mig
+from unisono.engine.devices.exclusive import Rules
 from unisono.engine.devices.model import Card, Hold, Holds, NodeCards, Order, Part, amounts, asks, whole
 from unisono.engine.verdict import Cause
 
@@ -30,14 +31,15 @@ _INSTANCE = re.compile(r"(?P<uuid>.*)\[(?P<group>\d+)-(?P<position>\d+)\]")
 
 
 class VirtualGpus:
-    """The family; ``known`` says how models of cards are cut in MIG mode."""
+    """The family; ``known`` says how models of cards are cut in MIG mode, ``rules`` which pods share no card."""
 
     name = "vgpu"
     order = Order.LAST
     short = Reason("node(s) had no GPU with enough free memory, cores or shares", cause=Cause.NODES_FULL)
 
-    def __init__(self, known: Sequence[mig.Model] = mig.KNOWN) -> None:
+    def __init__(self, known: Sequence[mig.Model] = mig.KNOWN, rules: Rules = ()) -> None:
         self.known = known
+        self.rules = rules
 
     def cards(self, facts: NodeFacts) -> NodeCards | None:
         """Cards of annotation ``node-vgpu-register``; a record of fewer than six fields makes the node unknown.

@@ -16,10 +16,11 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import FloatArray, Reason, Veto
+from unisono.engine.answers import FloatArray, Reason, Scope, Veto
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.devices.book import DeviceBook, FamilyBook
+from unisono.engine.devices.exclusive import Rules, read_rules
 from unisono.engine.devices.mig import KNOWN, read_models
 from unisono.engine.devices.model import Family, Order
 from unisono.engine.devices.table import Plan
@@ -41,6 +42,10 @@ _POLICY = Argument("deviceshare.SchedulePolicy", "text", "", "binpack or spread:
 _WEIGHT = Argument("deviceshare.ScheduleWeight", "int", 0, "multiplies the score; 0: cards do not influence the choice")
 _GEOMETRIES = Argument(
     "deviceshare.KnownGeometries", "list", None, "how MIG cards are cut, instead of what is built in"
+)
+
+_EXCLUSIVE = Argument(
+    "deviceshare.GPUExclusiveRules", "list", None, "maps of labels; pods that match the same one share no vGPU card"
 )
 
 
@@ -66,6 +71,7 @@ class DeviceSharePlugin(Plugin):
         _POLICY,
         _WEIGHT,
         _GEOMETRIES,
+        _EXCLUSIVE,
         _ignored("NodeLockEnable", "bool", False, "cards are taken in the scheduler's own books at once"),
         _ignored("KnownGeometriesCMName", "text", "volcano-vgpu-device-config", "see KnownGeometries"),
         _ignored("KnownGeometriesCMNamespace", "text", "kube-system", "see KnownGeometries"),
@@ -92,6 +98,14 @@ class DeviceSharePlugin(Plugin):
             except ValueError as error:
                 raise ConfigError(f"{_GEOMETRIES.key}: {error}") from error
 
+        self._rules: Rules = ()
+        try:
+            self._rules = read_rules(self._value(_EXCLUSIVE) or ())
+        except ValueError as error:
+            raise ConfigError(f"{_EXCLUSIVE.key}: {error}") from error
+        if self._rules:
+            self.scope = Scope.JOB  # type: ignore[misc]  # labels are those of the job's pods; only where it matters
+
     def _value(self, argument: Argument) -> Any:
         return argument_value(argument, self.arguments)
 
@@ -99,7 +113,7 @@ class DeviceSharePlugin(Plugin):
         families: list[tuple[Argument, Family]] = [
             (_SHARING, GpuMemory()),
             (_NUMBER, GpuNumber()),
-            (_VGPU, VirtualGpus(self._known)),
+            (_VGPU, VirtualGpus(self._known, self._rules)),
             (_ALIYUN, AliyunGpuMemory()),
             (_QGPU, QGpu()),
             (_MILLI, GpuMilli()),
