@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 class _Controllers:
     """All controllers on shared informers."""
 
-    def __init__(self, client: Client, scheduler_names: Sequence[str], default_queue: str) -> None:
+    def __init__(
+        self, client: Client, scheduler_names: Sequence[str], default_queue: str, foreign_kinds: Sequence[str]
+    ) -> None:
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
         from unisono.kube.events import EventRecorder
@@ -36,6 +38,7 @@ class _Controllers:
             scheduler_names=scheduler_names,
             default_queue=default_queue,
             prober=NetworkProber(),
+            foreign_kinds=foreign_kinds,
         )
         self.ready: asyncio.Event = self._manager.ready
 
@@ -66,9 +69,12 @@ def scheduler_part(
     return make
 
 
-def controllers_part(scheduler_names: Sequence[str], default_queue: str) -> MakePart:
-    """Runs every controller."""
-    return lambda client, registry: _Controllers(client, scheduler_names, default_queue)
+def controllers_part(scheduler_names: Sequence[str], default_queue: str, foreign_kinds: Sequence[str] = ()) -> MakePart:
+    """Runs every controller but those of ``foreign_kinds``; raises ConfigError when one of these is unknown."""
+    from unisono.controllers.training.registry import check_kinds
+
+    check_kinds(foreign_kinds)
+    return lambda client, registry: _Controllers(client, scheduler_names, default_queue, foreign_kinds)
 
 
 def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:

@@ -12,9 +12,18 @@ from unisono.cli.components import component_options, scheduling_options
 
 @click.command("controllers")
 @scheduling_options
+@click.option(
+    "--foreign-kind",
+    "foreign_kinds",
+    metavar="KIND",
+    multiple=True,
+    help="Leave this training kind, such as PyTorchJob, to an operator of its own; may be repeated.",
+)
 @component_options("unisono-controllers", 8081)
-def command(scheduler_names: tuple[str, ...], default_queue: str, run: Callable[[Any], None]) -> None:
+def command(
+    scheduler_names: tuple[str, ...], default_queue: str, foreign_kinds: tuple[str, ...], run: Callable[[Any], None]
+) -> None:
     """Run the controllers beside an API server, until they are told to end."""
     from unisono.standalone.parts import controllers_part
 
-    run(controllers_part(scheduler_names, default_queue))
+    run(controllers_part(scheduler_names, default_queue, foreign_kinds))

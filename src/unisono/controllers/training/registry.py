@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import Any
 
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.training.controller import TrainingController
 from unisono.controllers.training.execute import Offload
 from unisono.controllers.training.jobset.controller import JobSetController
 from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, KubeflowController
@@ -14,7 +16,20 @@ from unisono.controllers.training.trainjob.controller import TrainJobController
 from unisono.errors import ConfigError
 from unisono.kube.controller import Controller
 
-_CONTROLLERS = (TrainJobController, JobSetController, RayClusterController, RayJobController)
+_CONTROLLERS: tuple[type[TrainingController[Any]], ...] = (
+    TrainJobController,
+    JobSetController,
+    RayClusterController,
+    RayJobController,
+)
+KINDS = (*(each.kind.kind for each in FRAMEWORKS), *(each.kind.kind for each in _CONTROLLERS))
+
+
+def check_kinds(kinds: Collection[str]) -> None:
+    """Raise ConfigError unless all of these are kinds that have a controller here."""
+    unknown = sorted(set(kinds) - set(KINDS))
+    if unknown:
+        raise ConfigError(f"unknown kind {', '.join(unknown)}: the kinds to choose from are {', '.join(sorted(KINDS))}")
 
 
 def training_controllers(
@@ -31,11 +46,9 @@ def training_controllers(
         ConfigError: a foreign kind is none that could be run here.
 
     """
+    check_kinds(foreign_kinds)
     made: dict[str, Controller] = {
         **{each.kind.kind: KubeflowController(each(), recorder, offload) for each in FRAMEWORKS},
         **{each.kind.kind: each(recorder, offload) for each in _CONTROLLERS},
     }
-    unknown = sorted(set(foreign_kinds) - made.keys())
-    if unknown:
-        raise ConfigError(f"unknown kind {', '.join(unknown)}: the kinds to choose from are {', '.join(sorted(made))}")
     return [controller for kind, controller in made.items() if kind not in foreign_kinds]

@@ -1,0 +1,61 @@
+"""Which training controllers run: all, unless a kind is left to its own operator or not served at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from job_world import Recorder
+from training_world import at_once, pytorch
+
+from support.memory import MemoryClient
+from support.virtual_clock import settle
+from unisono.api.decode import decode
+from unisono.api.kinds import POD_GROUPS
+from unisono.api.training_kinds import PYTORCH_JOBS, TRAINING_KINDS
+from unisono.controllers.training.registry import KINDS, training_controllers
+from unisono.errors import ConfigError, NotFound
+from unisono.kube.controller import Manager
+
+
+def test_every_kind_with_a_status_has_a_controller():
+    assert sorted(KINDS) == sorted(kind.kind for kind in TRAINING_KINDS if kind.status_subresource)
+
+
+def test_foreign_kinds_have_none():
+    names = [each.name for each in training_controllers(Recorder(), at_once, ["PyTorchJob", "RayJob"])]
+    assert "pytorchjob-controller" not in names
+    assert "rayjob-controller" not in names
+    assert len(names) == len(KINDS) - 2
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"unknown kind Pytorchjob: the kinds to choose from are JAXJob, .*XGBoostJob"
+    ):
+        training_controllers(Recorder(), at_once, ["Pytorchjob"])
+
+
+async def test_kinds_that_are_not_served_are_waited_for_quietly():
+    client = MemoryClient()
+    served: set[str] = set()
+
+    def missing(operation: str, resource: str, namespace: str, name: str) -> None:
+        if resource in {kind.plural for kind in TRAINING_KINDS} - served:
+            raise NotFound("the server could not find the requested resource")
+
+    client.interceptor = missing
+    manager = Manager(client, clock=client.clock)
+    running = asyncio.create_task(manager.run(training_controllers(Recorder(), at_once)))
+    await settle(100)
+    assert manager.ready.is_set()
+    # Its definition is installed later: its jobs are found without a restart.
+    served.add("pytorchjobs")
+    await client.create(PYTORCH_JOBS, decode(PYTORCH_JOBS, pytorch()).obj)
+    await client.clock.advance(61)
+    await settle(100)
+    assert [group.metadata.name for group in client.objects(POD_GROUPS)] == ["j"]
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
