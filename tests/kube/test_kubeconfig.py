@@ -16,6 +16,8 @@ from unisono.kube import tls
 from unisono.kube.auth import credentials
 from unisono.kube.kubeconfig import ClusterConfig, in_cluster, load
 
+V1 = "client.authentication.k8s.io/v1"
+
 
 def write(path: Path, **changes: Any) -> Path:
     value: dict[str, Any] = {
@@ -94,6 +96,12 @@ def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
         ({"users": user(**{"auth-provider": {"name": "gcp"}})}, "no longer", "users[u].user.auth-provider"),
         ({"users": user(exec={"apiVersion": "v0", "command": "x"})}, "must be client.auth", None),
         ({"users": user(exec={"apiVersion": "client.authentication.k8s.io/v1"})}, "is missing", None),
+        (
+            {"users": user(exec={"apiVersion": V1, "command": "x", "interactiveMode": "Always"})},
+            "has no terminal to ask at",
+            None,
+        ),
+        ({"users": user(**{"as-groups": ["dev"]})}, "needs a name", None),
     ],
 )
 def test_errors_name_the_file_and_the_key(
@@ -175,12 +183,59 @@ async def test_an_exec_plugin_answers_a_token_until_it_expires(tmp_path: Path) -
     [
         ("import sys; print('no card', file=sys.stderr); sys.exit(3)", "failed with 3: no card"),
         ("print('hello')", "did not print an ExecCredential"),
-        ("print('{\"status\": {}}')", "gave no token"),
+        ("print('{\"status\": {}}')", "neither a token nor a client certificate"),
+        ('print(\'{"status": {"clientCertificateData": "x"}}\')', "gave no clientKeyData"),
+        (
+            'print(\'{"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": "x"}}\')',
+            "speaks client.authentication.k8s.io/v1beta1, the kubeconfig says client.authentication.k8s.io/v1",
+        ),
     ],
 )
 async def test_a_failing_exec_plugin_says_so(tmp_path: Path, script: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         await credentials(exec_config(tmp_path, script), VirtualClock()).authorization()
+
+
+async def test_an_exec_plugin_may_answer_a_certificate_and_renew_it(tmp_path: Path) -> None:
+    clock = VirtualClock(start=1_700_000_000.0)
+    config = exec_config(
+        tmp_path,
+        "import json, pathlib\n"
+        f"calls = pathlib.Path({str(tmp_path)!r}) / 'calls'\n"
+        "n = int(calls.read_text()) + 1 if calls.exists() else 1\n"
+        "calls.write_text(str(n))\n"
+        "status = {'clientCertificateData': f'cert {n // 2}', 'clientKeyData': f'key {n // 2}'}\n"
+        "print(json.dumps({'status': {**status, 'expirationTimestamp': '2023-11-14T22:13:20Z'}}))\n",
+    )
+    auth = credentials(config, clock)
+    assert await auth.authorization() is None
+    first = auth.certificate
+    assert first == (b"cert 0", b"key 0")
+    assert await auth.authorization() is None
+    second = auth.certificate
+    assert second == (b"cert 1", b"key 1")
+    await auth.authorization()
+    assert auth.certificate is second, "an equal certificate must not cost new connections"
+
+
+@pytest.mark.parametrize(
+    ("changes", "headers"),
+    [
+        ({"as": "jane"}, {"Impersonate-User": "jane"}),
+        (
+            {"as": "jane", "as-uid": "7", "as-groups": ["dev"], "as-user-extra": {"scope/x": ["a", "b"]}},
+            {
+                "Impersonate-User": "jane",
+                "Impersonate-Uid": "7",
+                "Impersonate-Group": "dev",
+                "Impersonate-Extra-scope%2Fx": "b",
+            },
+        ),
+    ],
+)
+def test_impersonation(tmp_path: Path, changes: dict[str, Any], headers: dict[str, str]) -> None:
+    config = load(write(tmp_path / "config", users=user(**changes)))
+    assert dict(config.impersonate) == headers
 
 
 async def test_a_missing_exec_plugin_gives_its_hint(tmp_path: Path) -> None:

@@ -24,7 +24,12 @@ _EXEC_TIMEOUT_SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """Answers the Authorization header."""
+    """Answers the Authorization header, and a client certificate where that is how one says who one is."""
+
+    @property
+    def certificate(self) -> tuple[bytes, bytes] | None:
+        """Certificate and key (PEM) as of the latest ``authorization``; None for those of the configuration."""
+        ...
 
     async def authorization(self) -> str | None:
         """Value of the Authorization header, None for none."""
@@ -37,6 +42,8 @@ class Credentials(Protocol):
 
 class Static:
     """Credentials that never change."""
+
+    certificate: tuple[bytes, bytes] | None = None
 
     def __init__(self, value: str | None) -> None:
         self._value = value
@@ -52,6 +59,8 @@ class Static:
 
 class TokenFile:
     """A bearer token in a file that someone rotates."""
+
+    certificate: tuple[bytes, bytes] | None = None
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
@@ -79,25 +88,26 @@ class TokenFile:
 
 
 class ExecCredentials:
-    """Runs a program that prints an ExecCredential, and keeps its token until shortly before it expires."""
+    """Runs a program that prints an ExecCredential, and keeps what it says until shortly before that expires."""
 
     def __init__(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> None:
         self._plugin, self._config, self._clock = plugin, config, clock
         self._token: str | None = None
+        self.certificate: tuple[bytes, bytes] | None = None
         self._expires = float("-inf")
         self._lock = asyncio.Lock()
 
     async def authorization(self) -> str | None:
-        """``Bearer`` and the program's token."""
+        """``Bearer`` and the program's token; None if it gave a certificate alone."""
         async with self._lock:
             if self._clock.time() >= self._expires - _EXEC_MARGIN_SECONDS:
                 self._take(await self._run())
-        return f"Bearer {self._token}"
+            return None if self._token is None else f"Bearer {self._token}"
 
     def refused(self) -> bool:
         """Run the program at the next request."""
-        had = self._token is not None
-        self._token, self._expires = None, float("-inf")
+        had = self._expires != float("-inf")
+        self._expires = float("-inf")
         return had
 
     async def _run(self) -> Mapping[str, Any]:
@@ -127,18 +137,27 @@ class ExecCredentials:
             )
         try:
             answer = json.loads(out)
-            return dict(answer["status"])
-        except (ValueError, KeyError, TypeError) as error:
+            status, version = dict(answer["status"]), answer.get("apiVersion")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"the credential program {name!r} did not print an ExecCredential") from error
+        if version is not None and version != self._plugin.api_version:
+            raise ConfigError(
+                f"the credential program {name!r} speaks {version}, the kubeconfig says {self._plugin.api_version}"
+            )
+        return status
 
     def _take(self, status: Mapping[str, Any]) -> None:
-        token = status.get("token")
-        if not token:
-            raise ConfigError(
-                f"the credential program {self._plugin.command!r} gave no token (client certificates from "
-                "programs are not supported)"
-            )
-        self._token = str(token)
+        name, token = self._plugin.command, status.get("token")
+        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+        if bool(certificate) != bool(key):
+            missing = "clientKeyData" if certificate else "clientCertificateData"
+            raise ConfigError(f"the credential program {name!r} gave no {missing}")
+        if not token and not certificate:
+            raise ConfigError(f"the credential program {name!r} gave neither a token nor a client certificate")
+        pair = (str(certificate).encode(), str(key).encode()) if certificate else None
+        if pair != self.certificate:
+            self.certificate = pair
+        self._token = str(token) if token else None
         expires = status.get("expirationTimestamp")
         self._expires = parse_time(str(expires)) if expires else float("inf")
 
@@ -146,6 +165,12 @@ class ExecCredentials:
         spec: dict[str, Any] = {"interactive": False}
         if self._plugin.provide_cluster:
             spec["cluster"] = {"server": self._config.server}
+            if self._config.insecure:
+                spec["cluster"]["insecure-skip-tls-verify"] = True
+            if self._config.tls_server_name:
+                spec["cluster"]["tls-server-name"] = self._config.tls_server_name
+            if self._config.proxy:
+                spec["cluster"]["proxy-url"] = self._config.proxy
             if self._config.ca is not None:
                 spec["cluster"]["certificate-authority-data"] = base64.b64encode(self._config.ca).decode()
         return {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}

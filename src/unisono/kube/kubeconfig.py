@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -226,6 +227,9 @@ class _Merged:
             raise cluster.error("server", "is missing")
         if not server.startswith(("https://", "http://")):
             raise cluster.error("server", f"must start with https:// or http://, not {server!r}")
+        proxy = cluster.text("proxy-url")
+        if proxy is not None and not proxy.startswith(("http://", "https://")):
+            raise cluster.error("proxy-url", f"must start with http:// or https://, not {proxy!r}")
         user = self._entry("users", "user", user_name, f"user {user_name!r}") if user_name else None
         return ClusterConfig(
             server=server.rstrip("/"),
@@ -233,7 +237,7 @@ class _Merged:
             ca=cluster.pem("certificate-authority"),
             insecure=cluster.flag("insecure-skip-tls-verify"),
             tls_server_name=cluster.text("tls-server-name"),
-            proxy=cluster.text("proxy-url"),
+            proxy=proxy,
             context=name,
             **(_credentials(user) if user else {}),
         )
@@ -301,6 +305,8 @@ def _exec_plugin(user: _Entry) -> ExecPlugin | None:
         raise entry.error("command", "is missing")
     if version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
         raise entry.error("apiVersion", "must be client.authentication.k8s.io/v1 or v1beta1")
+    if value.get("interactiveMode") == "Always":
+        raise entry.error("interactiveMode", "is Always, but a component has no terminal to ask at")
     args, env = value.get("args") or [], value.get("env") or []
     if not isinstance(args, list) or not isinstance(env, list):
         raise entry.error("args", "and env must be lists")
@@ -321,6 +327,21 @@ def _impersonate(user: _Entry) -> tuple[tuple[str, str], ...]:
     groups = user.value.get("as-groups") or []
     if not isinstance(groups, list):
         raise user.error("as-groups", "must be a list")
+    extra = user.value.get("as-user-extra") or {}
+    if not isinstance(extra, dict) or not all(isinstance(values, list) for values in extra.values()):
+        raise user.error("as-user-extra", "must map names to lists")
+    uid = user.text("as-uid")
     if name is None:
+        if groups or extra or uid:
+            raise user.error("as", "is missing: who is impersonated needs a name")
         return ()
-    return (("Impersonate-User", name), *(("Impersonate-Group", str(group)) for group in groups))
+    return (
+        ("Impersonate-User", name),
+        *((("Impersonate-Uid", uid),) if uid else ()),
+        *(("Impersonate-Group", str(group)) for group in groups),
+        *(
+            (f"Impersonate-Extra-{quote(str(key), safe='')}", str(one))
+            for key, values in extra.items()
+            for one in values
+        ),
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -59,6 +60,8 @@ class Transport:
         self._credentials = credentials(config, clock)
         self._tls = tls.context(config)
         self._session: aiohttp.ClientSession | None = None
+        self._certificate: tuple[bytes, bytes] | None = None
+        self._retired: list[aiohttp.ClientSession] = []
 
     async def request(
         self,
@@ -127,9 +130,10 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in (self._session, *self._retired):
+            if session is not None:
+                await session.close()
+        self._session, self._retired = None, []
 
     @asynccontextmanager
     async def _send(
@@ -183,9 +187,21 @@ class Transport:
         if content_type is not None:
             headers.append(("Content-Type", content_type))
         authorization = await self._credentials.authorization()
+        self._adopt(self._credentials.certificate)
         if authorization is not None:
             headers.append(("Authorization", authorization))
         return headers
+
+    def _adopt(self, certificate: tuple[bytes, bytes] | None) -> None:
+        """New connections show the certificate that the credentials have now; those under way end as they are."""
+        if certificate is self._certificate:
+            return
+        self._certificate = certificate
+        pair = certificate or (self.config.client_certificate, self.config.client_key)
+        self._tls = tls.context(replace(self.config, client_certificate=pair[0], client_key=pair[1]))
+        if self._session is not None:
+            self._retired.append(self._session)
+            self._session = None
 
     def _unreachable(self, why: str) -> Unavailable:
         return Unavailable(f"The API server at {self.config.server} cannot be reached: {why}.")
