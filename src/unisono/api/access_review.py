@@ -47,7 +47,8 @@ class SubjectAccessReviewSpec(Base):
 class SubjectAccessReviewStatus(Base):
     """The answer, with the binding that allows it."""
 
-    allowed: bool = msgspec.field(default=False)
+    # Always written, so that a plain "no" is there to be read.
+    allowed: bool | None = None
     denied: bool | None = None
     reason: str | None = None
     evaluation_error: str | None = None
