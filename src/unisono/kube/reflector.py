@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -21,7 +21,7 @@ from unisono.api.kind import Kind
 from unisono.errors import ApiError, Gone, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType, WatchEvent
-from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
@@ -31,6 +31,9 @@ _log = structlog.get_logger(__name__)
 # A watch that ends sooner than this without an event counts as a failure: a server that closes every stream
 # at once must not be asked in a tight loop.
 _SHORT_WATCH_SECONDS = 1.0
+# API servers send a bookmark about every minute; one that did and is silent for so long is not there any more, even
+# if the connection still looks open.
+_STALL_SECONDS = 180.0
 
 
 class Sink(Protocol[T_contra]):
@@ -103,6 +106,7 @@ class Reflector(Generic[T]):
         self._lists = self._watches = self._events = self._failures = self._expiries = 0
         self._last_error = ""
         self._absence = 0
+        self._guard: _Guard | None = None
 
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""
@@ -172,21 +176,39 @@ class Reflector(Generic[T]):
             field_selector=self._fields,
             timeout_seconds=self._watch_seconds * (1.0 + self._rng.random()),
         )
+        reader = asyncio.ensure_future(self._read(stream))
+        guard = _Guard(self._clock, lambda: self._heard_at, reader)
         try:
-            async for event in stream:
-                self._take(event)
+            await self._read_guarded(reader, guard)
         finally:
+            guard.stop()
             await _close(stream)
         if self._events == seen and self._clock.monotonic() - started < _SHORT_WATCH_SECONDS:
             raise Unavailable(f"the watch on {self.kind.resource} ended at once")
         self._expiries = 0
         self._heard()
 
+    async def _read(self, stream: AsyncIterator[WatchEvent[T]]) -> None:
+        async for event in stream:
+            self._take(event)
+
+    async def _read_guarded(self, reader: asyncio.Future[None], guard: _Guard) -> None:
+        self._guard = guard
+        try:
+            await reader
+        except asyncio.CancelledError:
+            if not guard.stalled:
+                raise
+            raise Unavailable(f"the watch on {self.kind.resource} fell silent") from None
+
     def _take(self, event: WatchEvent[T]) -> None:
         self._resource_version = event.object.metadata.resource_version or self._resource_version
         self._expiries = 0
         self._heard()
-        if event.type != "BOOKMARK":
+        if event.type == "BOOKMARK":
+            if self._guard is not None:
+                self._guard.start()
+        else:
             self._events += 1
             self._sink.apply(event.type, event.object)
 
@@ -219,6 +241,34 @@ class Reflector(Generic[T]):
         if self._resync_seconds is None:
             return False
         return self._clock.monotonic() - self._listed_at >= self._resync_seconds
+
+
+class _Guard:
+    """Ends a reader that hears nothing for too long; on duty only once the server has shown that it sends bookmarks."""
+
+    def __init__(self, clock: Clock, heard_at: Callable[[], float], reader: asyncio.Future[None]) -> None:
+        self._clock, self._heard_at, self._reader = clock, heard_at, reader
+        self._timer: Timer | None = None
+        self.stalled = False
+
+    def start(self) -> None:
+        """Go on duty; calling it again changes nothing."""
+        if self._timer is None:
+            self._timer = self._clock.call_later(_STALL_SECONDS, self._look)
+
+    def stop(self) -> None:
+        """Off duty."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        silent = self._clock.monotonic() - self._heard_at()
+        if silent >= _STALL_SECONDS:
+            self.stalled = True
+            self._reader.cancel()
+        else:
+            self._timer = self._clock.call_later(_STALL_SECONDS - silent, self._look)
 
 
 def _is_absent(error: Exception) -> bool:
