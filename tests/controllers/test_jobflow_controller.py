@@ -18,7 +18,7 @@ from unisono.controllers.jobflow.keys import label_value, made_for, template_key
 from unisono.controllers.jobflow.overlay import job_spec
 from unisono.controllers.patching import to_json
 from unisono.controllers.probing import Probe
-from unisono.errors import ApiError
+from unisono.errors import ApiError, Unavailable
 
 
 def flow(name: str, *targets: str, probe: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -446,3 +446,50 @@ def test_labels_have_room_for_every_name(namespace, name):
     given.metadata.namespace, given.metadata.annotations = namespace, annotations
     assert template_keys(given) == [f"{namespace}/{name}"]
     assert label_value("x" * 63) == "x" * 63
+
+
+# --- a process that dies --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 6), max_size=4), st.sampled_from(["retain", "delete"]))
+def test_a_flow_that_is_interrupted_anywhere_ends_the_same(deaths, retain):
+    assert asyncio.run(_interrupted(deaths, retain)) == asyncio.run(_interrupted([], retain))
+
+
+async def _interrupted(deaths: list[int], retain: str) -> Any:
+    lives = list(deaths)
+    async with World() as world:
+
+        async def through(step: Any) -> None:
+            """Let the controllers see a step, die after some writes, and start anew."""
+            if lives:
+                world.client.interceptor = dying(lives.pop(0))
+            await step()
+            world.client.interceptor = None
+            await world.restart()
+            await world.advance(60)
+
+        await world.stop()
+        for name in "ab":
+            await world.client.create(JOB_TEMPLATES, template(name))
+        await world.client.create(JOB_FLOWS, job_flow(flow("a"), flow("b", "a"), jobRetainPolicy=retain))
+        await through(world.start)
+        for name in "ab":
+            await end(world, name)
+            await through(world.settle)
+        world.client.collect_garbage()
+        return phase(world), status(world).completed_jobs, jobs(world), world.recorder.of("Created")
+
+
+def dying(left: int) -> Any:
+    """Lets so many writes through and refuses the rest."""
+    remaining = [left]
+
+    def refuse(operation: str, resource: str, namespace: str, name: str) -> None:
+        if operation not in ("get", "list", "watch"):
+            remaining[0] -= 1
+            if remaining[0] < 0:
+                raise Unavailable("the process is dead")
+
+    return refuse

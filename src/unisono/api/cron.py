@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
+from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -92,7 +92,7 @@ class Schedule:
                 yield time
 
 
-@cache
+@lru_cache(maxsize=4096)
 def parse_schedule(text: str) -> Schedule:
     """Read a schedule; time zones stand elsewhere.
 
@@ -122,7 +122,7 @@ def parse_schedule(text: str) -> Schedule:
     return Schedule(fields)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def parse_zone(name: str) -> ZoneInfo:
     """A time zone of the IANA database. Raises ValueError when it has none of that name."""
     try:
