@@ -89,7 +89,8 @@ class Plane:
             del self.leaving[key]
             self._make_again(key[1])
         self.leaving = {key: left - 1 for key, left in self.leaving.items()}
-        decisions = engine.run(self.state.snapshot(), self.config, self.now)
+        # what would start those that wait is asked elsewhere, and costs several cycles each time
+        decisions = engine.run(self.state.snapshot(), self.config, self.now, advice=False)
         assert decisions.violations == []
         self._carry_out(decisions)
         return decisions
