@@ -62,6 +62,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._certificate: tuple[bytes, bytes] | None = None
         self._retired: list[aiohttp.ClientSession] = []
+        self._closed = False
 
     async def request(
         self,
@@ -129,11 +130,11 @@ class Transport:
                 yield chunk
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; whoever still asks gets ``Unavailable``."""
         for session in (self._session, *self._retired):
             if session is not None:
                 await session.close()
-        self._session, self._retired = None, []
+        self._session, self._retired, self._closed = None, [], True
 
     @asynccontextmanager
     async def _send(
@@ -169,6 +170,8 @@ class Transport:
             raise self._unreachable(str(error) or type(error).__name__) from error
 
     def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Unavailable(f"The client of {self.config.server} has been closed.")
         if self._session is None:
             local = _is_loopback(self.config.server)
             connector = aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
