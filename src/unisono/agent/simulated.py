@@ -29,7 +29,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, NodeAddress, NodeStatus, NodeSystemInfo, Pod
 from unisono.api.kinds import NODES, PODS
 from unisono.api.times import parse_time
-from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
@@ -271,7 +271,7 @@ class SimulatedNodes:
                     try:
                         await self._register_one(name)
                         break
-                    except (Unavailable, OSError) as error:
+                    except (ApiError, OSError) as error:
                         failures += 1
                         _log.warning("simulated.register_failed", node=name, error=str(error))
                         await self._clock.sleep(backoff.delay(failures))
