@@ -1,0 +1,166 @@
+"""Components that die at random moments, an API server that makes trouble, two who want to lead: nothing is lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from integration_proxy import Trouble, proxied
+from integration_world import EVERYTHING, PATIENCE, Part, Plane, plane, restarts
+
+from unisono.api.kinds import LEASES, PODS
+from unisono.kube.client import Client
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.leader import LeaderElector
+from unisono.scheduler.scheduler import Scheduler
+
+GANGS = {"one": 4, "two": 6, "three": 3, "four": 8, "five": 1}
+# How long a gang was partly bound includes the time that a removal takes after the patience is over.
+SLACK = 10.0
+
+
+async def submit_all(it: Plane) -> None:
+    for name, pods in GANGS.items():
+        await it.submit(name, pods)
+
+
+def nothing_lost(it: Plane) -> None:
+    """Every job has completed with all its pods, each was bound once, and no gang stood half bound for long."""
+    it.held()
+    for name, pods in GANGS.items():
+        found = it.ledger.jobs.get(f"{it.namespace}/{name}")
+        assert found is not None and found.status.succeeded == pods
+    assert it.ledger.longest_partial() < PATIENCE + SLACK
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_components_may_be_killed_at_any_moment(config: ClusterConfig, seed: int) -> None:
+    async with plane(config, nodes=3, cpus=4) as it:
+        await submit_all(it)
+        await restarts(it, random.Random(seed), 8)
+        await it.completed(*GANGS)
+        nothing_lost(it)
+        assert sum(part.starts for part in it.parts.values()) == 3 + 8
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Trouble(busy=0.1, broken=0.05),
+        Trouble(conflict=0.1),
+        Trouble(lost=0.1),
+        Trouble(cut=0.1, repeated=0.2, delayed=0.2),
+        Trouble(busy=0.05, broken=0.05, conflict=0.05, lost=0.05, cut=0.05, repeated=0.1, delayed=0.1),
+    ],
+    ids=["refused", "conflicts", "lost-answers", "watches", "everything"],
+)
+async def test_an_api_server_that_makes_trouble(config: ClusterConfig, trouble: Trouble) -> None:
+    async with proxied(config, trouble, seed=7) as (through, proxy):
+        async with plane(config, through, nodes=3, cpus=4) as it:
+            await submit_all(it)
+            await it.completed(*GANGS)
+            nothing_lost(it)
+            wanted = {name for name in Trouble.__dataclass_fields__ if getattr(trouble, name)}
+            assert {name for name, count in proxy.did.items() if count} == wanted, "the test has to meet its trouble"
+
+
+async def test_killed_components_and_a_server_that_makes_trouble_together(config: ClusterConfig) -> None:
+    trouble = Trouble(busy=0.05, lost=0.05, cut=0.05, repeated=0.1)
+    async with proxied(config, trouble, seed=3) as (through, _), plane(config, through, nodes=3, cpus=4) as it:
+        await submit_all(it)
+        await restarts(it, random.Random(3), 5)
+        await it.completed(*GANGS)
+        nothing_lost(it)
+
+
+class Candidate:
+    """A scheduler that works while it leads, and comes back when it lost its lease."""
+
+    def __init__(self, config: ClusterConfig, lease: str, identity: str) -> None:
+        self._lease, self._identity = lease, identity
+        self.leads = 0
+        self.part = Part(config, self._work)
+
+    async def _work(self, client: Client) -> None:
+        elector = LeaderElector(
+            client, self._lease, "default", self._identity, lease_seconds=3.0, renew_deadline=2.0, retry_seconds=0.2
+        )
+        await elector.run(self._lead)
+
+    async def _lead(self, client: Client) -> None:
+        self.leads += 1
+        await Scheduler(client, EVERYTHING, gang_patience=PATIENCE).run()
+
+
+async def test_two_want_to_lead_and_one_dies(config: ClusterConfig) -> None:
+    async with plane(config, nodes=3, cpus=4) as it:
+        await it.parts["scheduler"].kill()
+        lease = f"{it.namespace}-scheduler"
+        candidates = [Candidate(config, lease, name) for name in ("a", "b")]
+        try:
+            for candidate in candidates:
+                candidate.part.start()
+            await submit_all(it)
+            await it.ledger.until(lambda: bool(it.ledger.bound_to))
+            leader = next(candidate for candidate in candidates if candidate.leads)
+            other = next(candidate for candidate in candidates if candidate is not leader)
+            assert not other.leads
+            await leader.part.kill()
+            await it.submit("late", 2)
+            await it.completed(*GANGS, "late")
+            assert other.leads == 1
+            nothing_lost(it)
+        finally:
+            for candidate in candidates:
+                await candidate.part.kill()
+            await it.client.delete(LEASES, lease, "default")
+
+
+async def test_two_schedulers_without_election_bind_no_pod_twice(config: ClusterConfig) -> None:
+    """A mistake of the operator: room may be given away twice for a moment, but a pod has one node."""
+    async with plane(config, nodes=6, cpus=16) as it:
+        second = Part(config, it.parts["scheduler"].work)
+        second.start()
+        try:
+            await submit_all(it)
+            await it.completed(*GANGS)
+        finally:
+            await second.kill()
+        nothing_lost(it)
+
+
+async def test_a_leader_that_loses_the_api_server_writes_no_more(config: ClusterConfig) -> None:
+    """The other takes over while the first believes to lead; when it comes back it finds nothing to spoil."""
+    async with proxied(config, Trouble(), seed=1) as (through, proxy), plane(config, nodes=3, cpus=4) as it:
+        await it.parts["scheduler"].kill()
+        lease = f"{it.namespace}-scheduler"
+        first, second = Candidate(through, lease, "first"), Candidate(config, lease, "second")
+        try:
+            first.part.start()
+            await it.submit("warm", 2)
+            await it.completed("warm")
+            proxy.trouble = Trouble(broken=1.0, cut=1.0)
+            second.part.start()
+            await submit_all(it)
+            await it.completed(*GANGS)
+            assert (first.leads, second.leads) == (1, 1)
+            assert first.part.task is not None and first.part.task.done(), "it gave up when its lease ran out"
+            nothing_lost(it)
+        finally:
+            for candidate in (first, second):
+                await candidate.part.kill()
+            await it.client.delete(LEASES, lease, "default")
+
+
+async def test_the_history_of_a_pod_on_the_server_agrees_with_the_watch(config: ClusterConfig) -> None:
+    """The ledger, by which the others are judged, sees what a list shows."""
+    async with plane(config) as it:
+        await it.submit("one", 3)
+        await it.completed("one")
+        client = HttpClient(config)
+        try:
+            listed = (await client.list(PODS, it.namespace)).items
+        finally:
+            await client.close()
+        assert {pod.metadata.uid: pod.spec.node_name for pod in listed} == it.ledger.bound_to
