@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -17,18 +16,15 @@ from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import Vanishing, create_once, delete_owned, delete_seen, ensure, ensure_seeded
+from unisono.controllers.parallel import PARALLEL, for_each
 from unisono.controllers.patching import merge_diff, to_json
 from unisono.errors import NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 
-T = TypeVar("T")
-
 # Runs a function that computes for long away from the event loop, and answers its result.
 Offload = Callable[[Callable[[], dict[str, str]]], Awaitable[dict[str, str]]]
 
-# Requests that are under way at once for one job.
-_PARALLEL = 32
 # Seconds until objects of a former job of the same name are looked at again.
 _VANISHING_RETRY = 1.0
 
@@ -102,7 +98,7 @@ class Executor:
             except NotFound:
                 return
 
-        errors = await _all(mark, list(plan.marks))
+        errors = await for_each(mark, list(plan.marks))
         if errors:
             raise errors[0]
 
@@ -147,7 +143,7 @@ class Executor:
                     await delete_owned(self._client, resource.kind, resource.obj)
 
     async def _delete_pods(self, job: Job, pods: Sequence[Pod]) -> None:
-        errors = await _all(lambda pod: delete_seen(self._client, PODS, pod), pods)
+        errors = await for_each(lambda pod: delete_seen(self._client, PODS, pod), pods)
         self._report(job, errors, "FailedDelete", "Error deleting pods: ")
 
     async def _create_pods(self, job: Job, slots: Sequence[PodSlot]) -> None:
@@ -157,9 +153,9 @@ class Executor:
         done, batch = 0, 1
         while done < len(slots):
             part = slots[done : done + batch]
-            errors = await _all(lambda slot: self._create_pod(view, builder, slot), part)
+            errors = await for_each(lambda slot: self._create_pod(view, builder, slot), part)
             self._report(job, errors, "FailedCreate", "Error creating pods: ")
-            done, batch = done + len(part), min(batch * 4, _PARALLEL * 4)
+            done, batch = done + len(part), min(batch * 4, PARALLEL * 4)
 
     async def _create_pod(self, view: JobView, builder: PodBuilder, slot: PodSlot) -> None:
         task = view.task(slot.task)
@@ -190,18 +186,3 @@ class Executor:
             raise real[0]
         if errors:
             raise errors[0]
-
-
-async def _all(work: Callable[[T], Awaitable[None]], items: Sequence[T]) -> list[Exception]:
-    """Work on all items, a bounded number at a time; answers the errors, in order."""
-    gate = asyncio.Semaphore(_PARALLEL)
-
-    async def one(item: T) -> None:
-        async with gate:
-            await work(item)
-
-    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, Exception):
-            raise result
-    return [result for result in results if isinstance(result, Exception)]
