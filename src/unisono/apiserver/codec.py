@@ -15,6 +15,7 @@ from unisono.api.kind import Kind
 from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.reading import decode_definition, notes
+from unisono.apiserver.events_v1 import from_core, is_view, to_core
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
 
@@ -54,6 +55,14 @@ def decode_body(kind: Kind[T], body: dict[str, Any]) -> Decoded[T]:
     return decode_definition(kind, body) if kind.struct is CustomResourceDefinition else decode(kind, body)
 
 
+def _decode_as(kind: Kind[Any], stored: Kind[T], body: dict[str, Any]) -> Decoded[T]:
+    """Decode a body of ``kind`` for storing; ``clean`` stays in the words of ``kind``."""
+    if not is_view(kind):
+        return decode_body(stored, body)
+    seen = decode(kind, body)
+    return Decoded(decode(stored, to_core(seen.clean)).obj, seen.unknown_fields, seen.type_errors, seen.clean)
+
+
 def accept(
     kind: Kind[T], stored: Kind[T], body: dict[str, Any], options: WriteOptions, name: str
 ) -> tuple[T, list[str]]:
@@ -72,7 +81,7 @@ def accept(
 
     """
     _check_type(kind, body)
-    decoded = decode_body(stored, body)
+    decoded = _decode_as(kind, stored, body)
     if decoded.unknown_fields and options.field_validation == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in decoded.unknown_fields)
         raise bad_request(
@@ -107,7 +116,7 @@ def accept_configuration(
     metadata = body.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    decoded = decode_body(stored, body)
+    decoded = _decode_as(kind, stored, body)
     if decoded.unknown_fields:
         # Applying a field means owning it, so that unknown ones cannot be dropped, however lenient the client is.
         listed = ", ".join(f".{path}: field not declared in schema" for path in decoded.unknown_fields)
@@ -139,6 +148,8 @@ def as_version(data: bytes, stored: Kind[Any], asked: Kind[Any]) -> bytes:
     """Stored bytes as the version that was asked for shows them; the fields of all versions of a kind are equal."""
     if isinstance(stored, CustomKind):
         return stored.view(data)
+    if is_view(asked):
+        return from_core(data)
     if asked.version == stored.version:
         return data
     # The encoder writes apiVersion first, so the first occurrence is the object's own.

@@ -28,6 +28,7 @@ from unisono.apiserver.access.user import ADMIN
 from unisono.apiserver.authorization.kinds import REVIEW_KINDS
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
+from unisono.apiserver.events_v1 import EVENTS_V1
 from unisono.apiserver.http.app import App
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.body import Limits
@@ -94,7 +95,7 @@ class ApiServer:
         self._limits = limits or Limits()
         self._readiness: Readiness = readiness or (list)
         self._metrics = RequestMetrics(registry or CollectorRegistry())
-        self.catalog = Catalog(kinds)
+        self.catalog = Catalog((*kinds, EVENTS_V1))
         for kind in REVIEW_KINDS:
             self.catalog.add(kind, ("create",))
         service.follow_kinds(self.catalog.set_custom)

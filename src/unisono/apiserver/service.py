@@ -16,6 +16,7 @@ from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale as scaling
+from unisono.apiserver.events_v1 import selector_for
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
 from unisono.apiserver.types import (
@@ -103,7 +104,7 @@ class ObjectService:
             kind,
             namespace,
             labels=label_selector,
-            fields=field_selector,
+            fields=selector_for(kind, field_selector),
             limit=limit,
             continue_token=continue_token,
             resource_version=resource_version,
@@ -135,6 +136,7 @@ class ObjectService:
         """
         stored = self.context.stored_kind(kind)
         since = reads.parse_revision(resource_version)
+        field_selector = selector_for(kind, field_selector)
         matches = reads.selector(stored, label_selector, field_selector)
         from_now = send_initial_events or not since
         present = reads.select(self.context, stored, namespace, label_selector, field_selector) if from_now else ()
@@ -237,7 +239,8 @@ class ObjectService:
     ) -> Page:
         """Delete all that match; answers them as they were."""
         stored = self.context.stored_kind(kind)
-        entries = reads.select(self.context, stored, namespace, label_selector, field_selector)
+        fields = selector_for(kind, field_selector)
+        entries = reads.select(self.context, stored, namespace, label_selector, fields)
         revision = self.store.revision
         await deletes.delete_all(self.context, kind, entries, options)
         return Page([codec.as_version(entry.data, stored, kind) for entry in entries], revision)
