@@ -77,7 +77,7 @@ async def test_applying_the_same_again_changes_nothing(service, clock):
     first = await applied(service, CONFIG_MAPS, cm({"a": "1"}), by("me"))
     clock.now += 60
     assert await applied(service, CONFIG_MAPS, cm({"a": "1"}), by("me")) == first
-    assert service.store.revision == int(first["metadata"]["resourceVersion"])
+    assert await read(service, CONFIG_MAPS, "default", "x") == first
 
 
 async def test_fields_that_the_applier_drops_go_unless_others_own_them(service):
