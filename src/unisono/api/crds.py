@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
+
+import msgspec
 
 from unisono.api.columns import columns
 from unisono.api.kind import Kind
@@ -73,7 +74,8 @@ def _subresources(kind: Kind[Any]) -> dict[str, Any]:
 
 def structural_schema(kind: Kind[Any]) -> dict[str, Any]:
     """The kind's schema as a CRD may hold it: the API server itself knows ``metadata``."""
-    schema = copy.deepcopy(schema_of(kind))
+    # A copy by way of JSON: these schemas are large, and a control plane makes all of them when it starts.
+    schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema_of(kind)))
     schema["properties"]["metadata"] = {"type": "object"}
     _restrict(schema)
     return schema
