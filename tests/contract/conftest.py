@@ -18,7 +18,7 @@ import pytest
 from support.memory import MemoryClient
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
-from unisono.api.kinds import NAMESPACES
+from unisono.api.kinds import NAMESPACES, PODS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.errors import ApiError
@@ -121,4 +121,7 @@ async def namespace(client: Client) -> AsyncIterator[str]:
     made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name="contract-")))
     yield made.metadata.name
     with suppress(ApiError):
+        # Nobody runs these pods, so nobody would ever say that they have ended.
+        for pod in (await client.list(PODS, made.metadata.name)).items:
+            await client.delete(PODS, pod.metadata.name, made.metadata.name, grace_seconds=0)
         await client.delete(NAMESPACES, made.metadata.name)
