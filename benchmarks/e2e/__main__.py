@@ -97,7 +97,8 @@ async def _run(client: HttpClient, kubeconfig: Path, folder: Path, shape: load.S
     finally:
         for part in parts:
             part.stop()
-        await load.remove(client, namespace)
+        if options.kubeconfig is not None:
+            await load.remove(client, namespace)
     return report.Run(str(shape), shape.total, times, usage)
 
 
@@ -114,7 +115,6 @@ async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: 
     await load.furnish(client, namespace, nodes, pods)
     controllers = component("controllers", kubeconfig, folder)
     scheduler = None
-    follower = load.Follower(client, namespace, pods + 8)
     fresh = await load.new_namespace(client, "bench-restart-new-")
     follower = load.Follower(client, fresh, 8)
     watching = asyncio.create_task(follower.pods.run())
@@ -140,8 +140,9 @@ async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: 
         for part in (controllers, scheduler):
             if part is not None:
                 part.stop()
-        await load.remove(client, namespace)
-        await load.remove(client, fresh)
+        if options.kubeconfig is not None:
+            await load.remove(client, namespace)
+            await load.remove(client, fresh)
 
 
 if __name__ == "__main__":
