@@ -84,7 +84,7 @@ class Candidate:
 
     async def _work(self, client: Client) -> None:
         elector = LeaderElector(
-            client, self._lease, "default", self._identity, lease_seconds=3.0, renew_deadline=2.0, retry_seconds=0.2
+            client, self._lease, "default", self._identity, lease_seconds=8.0, renew_deadline=6.0, retry_seconds=0.3
         )
         await elector.run(self._lead)
 
