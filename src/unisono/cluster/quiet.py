@@ -8,11 +8,16 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused(*, keeps: bool = False) -> Iterator[None]:
     """Let nothing be searched for reference cycles inside, if anything was before.
 
     A cycle, or a list of pods, makes many small objects within a second that are given back, handed out or kept. Each
     few hundred of them would start a search, and every so often one through the whole state of the cluster.
+
+    Args:
+        keeps: what is made inside stays. It counts as old at once, so that no search goes through it right afterwards;
+            the next search through everything sees it like all else. Nothing of that when somebody has frozen objects.
+
     """
     if not gc.isenabled():
         yield
@@ -21,4 +26,7 @@ def collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if keeps and not gc.get_freeze_count():
+            gc.freeze()  # together these two move all objects to the oldest generation, and look at none
+            gc.unfreeze()
         gc.enable()
