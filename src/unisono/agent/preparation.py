@@ -11,6 +11,7 @@ import msgspec
 
 from unisono.agent import environment as env
 from unisono.agent import volumes
+from unisono.agent.frameworks import network_variables, sshd_mounts
 from unisono.agent.gpus import visible_devices
 from unisono.agent.host import Host
 from unisono.agent.launch import (
@@ -68,6 +69,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     devices = host.devices.allocate(pod).get(container.name, [])
     variables = {
         **base_environment(os.environ, hostname, host.python_folder),
+        **network_variables(host.isolation.own_ports),
         **visible_devices(devices, bool(host.machine.gpus)),
         **own,
     }
@@ -82,6 +84,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         mounts += [
             Mount(str(hosts), "/etc/hosts"),
             Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
+            *sshd_mounts(argv, run, os.geteuid()),
         ]
     else:
         argv, variables = without_mounts(container, mounts, argv, variables)

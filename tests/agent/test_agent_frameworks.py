@@ -1,0 +1,59 @@
+"""What Open MPI and ssh servers find in a pod, and what they leave alone on the machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from agent_node import Node, manifest
+
+from unisono.agent.frameworks import network_variables, sshd_mounts
+from unisono.agent.layout import RunDir
+
+
+@pytest.mark.parametrize(
+    ("argv", "euid", "exists", "targets"),
+    [
+        (["/usr/sbin/sshd", "-D"], 0, False, ["/run/sshd.pid", "{folder}"]),
+        (["sh", "-c", "mkdir -p /x; exec /usr/sbin/sshd -De"], 0, False, ["/run/sshd.pid", "{folder}"]),
+        (["/usr/sbin/sshd", "-D"], 0, True, ["/run/sshd.pid"]),
+        (["/usr/sbin/sshd", "-D", "-p", "2222"], 1000, False, []),
+        (["mpirun", "-np", "4", "hello"], 0, False, []),
+    ],
+)
+def test_only_ssh_servers_of_root_get_places_of_their_own(
+    tmp_path: Path, argv: list[str], euid: int, exists: bool, targets: list[str]
+) -> None:
+    folder = tmp_path / "sshd"
+    if exists:
+        folder.mkdir()
+    mounts = sshd_mounts(argv, RunDir(tmp_path, 0), euid, folder)
+    assert [mount.target for mount in mounts] == [target.format(folder=folder) for target in targets]
+
+
+def test_open_mpi_takes_ports_of_the_kernel_only_where_pods_have_their_own() -> None:
+    assert network_variables(own_ports=True) == {"OMPI_MCA_btl_tcp_port_min_v4": "0"}
+    assert not network_variables(own_ports=False)
+
+
+@pytest.mark.processes
+async def test_a_manifest_has_the_last_word_on_variables_of_frameworks(node: Node) -> None:
+    name = "OMPI_MCA_btl_tcp_port_min_v4"
+    node.run(
+        manifest("says", ["sh", "-c", f"echo ${name}"], container={"env": [{"name": name, "value": "5000"}]}),
+    )
+    await node.phase("says", "Succeeded")
+    assert await node.log("says") == "5000\n"
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ssh server of an ordinary user needs no folder in /run")
+@pytest.mark.skipif(shutil.which("sshd", path="/usr/sbin:/usr/bin") is None, reason="sshd is not installed")
+async def test_an_ssh_server_starts_and_leaves_nothing_in_run(node: Node) -> None:
+    before = sorted(entry.name for entry in Path("/run").iterdir())
+    node.run(manifest("logs-in", ["sh", "-c", "/usr/sbin/sshd -t && ls -d /run/sshd && wc -c < /run/sshd.pid"]))
+    await node.phase("logs-in", "Succeeded")
+    assert await node.log("logs-in") == "/run/sshd\n0\n"
+    assert sorted(entry.name for entry in Path("/run").iterdir()) == before
