@@ -1,0 +1,76 @@
+"""The numbers of ``python -m benchmarks.e2e`` come from what the processes tell."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))
+load: Any = import_module("benchmarks.e2e.load")
+processes: Any = import_module("benchmarks.e2e.processes")
+report: Any = import_module("benchmarks.e2e.report")
+
+METRICS = """
+# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
+process_cpu_seconds_total 12.5
+process_resident_memory_bytes 1.5e+08
+rest_client_requests_total{code="201",method="POST",resource="pods"} 16.0
+rest_client_requests_total{code="201",method="POST",resource="pods/binding"} 16.0
+rest_client_requests_total{code="409",method="PATCH",resource="podgroups"} 1.0
+rest_client_requests_total{code="200",method="PATCH",resource="podgroups"} 3.0
+rest_client_requests_total{code="200",method="GET",resource="pods"} 99.0
+rest_client_requests_created{code="200",method="GET",resource="pods"} 1.7e+09
+volcano_e2e_scheduling_latency_milliseconds_bucket{le="1.0"} 2.0
+volcano_e2e_scheduling_latency_milliseconds_count 4.0
+volcano_e2e_scheduling_latency_milliseconds_sum 500.0
+"""
+
+
+def run(usage: dict[str, Any]) -> Any:
+    return report.Run("2 x 8", 16, load.Followed(0.1, 1.0, 2.0, 3.0), usage)
+
+
+def test_usage_is_read_from_prometheus_text() -> None:
+    usage = processes.usage_of(METRICS)
+    assert (usage.cpu_seconds, usage.rss_bytes, usage.cycles, usage.cycle_seconds) == (12.5, 150_000_000, 4, 0.5)
+    assert usage.requests["PATCH", "podgroups", "409"] == 1
+    assert usage.requests.total() == 135
+
+
+def test_what_was_before_is_not_counted() -> None:
+    before, after = (
+        processes.usage_of(METRICS),
+        processes.usage_of(METRICS.replace("12.5", "13.0").replace('pods"} 16', 'pods"} 20')),
+    )
+    since = after.since(before)
+    assert (since.cpu_seconds, since.cycles) == (0.5, 0)
+    assert dict(since.requests) == {("POST", "pods", "201"): 4}
+
+
+def test_writes_per_pod_count_refused_tries_and_no_reads() -> None:
+    found = run({"scheduler": processes.usage_of(METRICS)})
+    assert found.writes() == {"create pod": 16, "bind": 16, "PodGroup status": 4}
+    assert found.writes_per_pod == 36 / 16
+    assert found.pods_per_second == 8.0
+    speed, requests, cost = report.tables([found], None)
+    assert "| 2 x 8 | 8 | 0.1 s | 1.0 s | 2.0 s | 3.0 s |" in speed
+    assert "| 2 x 8 | 2.25 | 1.00 | 1.00 |" in requests
+    assert "| 2 x 8 | 12.5 s, 150 MB | 4 in 0.5 s |" in cost
+
+
+def test_shapes() -> None:
+    shape = load.parse_shape("200x8")
+    assert (shape.jobs, shape.pods, shape.total) == (200, 8, 1600)
+    with pytest.raises(ValueError, match="invalid literal"):
+        load.parse_shape("200")
+
+
+@pytest.mark.parametrize("server", ["embedded", "kube-apiserver"])
+def test_the_page_has_a_place_for_the_results(server: str) -> None:
+    text = report.PAGE.read_text()
+    assert f"<!-- end to end on {server}: begin -->" in text
+    assert f"<!-- end to end on {server}: end -->" in text
