@@ -40,6 +40,7 @@ def feature_rows(scale: float) -> Iterator[Row]:
     yield apart(scale)
     yield spread(scale)
     yield topology(scale)
+    yield beside(scale)
     yield preempting(scale)
     yield reclaiming(scale)
 
@@ -91,12 +92,27 @@ def spread(scale: float) -> Row:
 # ---- network topology
 
 
+_TREE = load_config('actions: "enqueue, allocate, backfill"' + _PLUGINS + "  - name: network-topology-aware\n")
+
+
 def topology(scale: float) -> Row:
     """Gangs of 512 one-GPU pods, each below one switch of the middle of three tiers."""
-    state = ClusterState()
     nodes, gang = int(5_000 * scale), 512 if scale >= 1 else 64
     shape = Shape(nodes, nodes * 8 * 3 // 4 // gang, gang, pod="gpu")
-    per_leaf = 16
+    wish = NetworkTopologySpec(mode="hard", highest_tier_allowed=2)
+    return placed(f"{shape.title}, hard topology, 3 tiers", _switched(shape, scale, wish), 1, _TREE)
+
+
+def beside(scale: float) -> Row:
+    """Pods without topology among HyperNodes: they are kept where they disturb jobs with topology least."""
+    shape = Shape(int(5_000 * scale), max(int(100 * scale), 5), 20)
+    return placed(f"{shape.title}, no topology, 3 tiers", _switched(shape, scale, None), 1, _TREE)
+
+
+def _switched(shape: Shape, scale: float, wish: NetworkTopologySpec | None) -> ClusterState:
+    """A shape on nodes below three tiers of switches."""
+    state = ClusterState()
+    nodes, per_leaf = shape.nodes, 16
     per_middle = per_leaf * (20 if scale >= 1 else 4)
     number = 0
     for kind, obj in objects(shape):
@@ -104,7 +120,7 @@ def topology(scale: float) -> Row:
             obj.metadata.labels = {HOST: obj.metadata.name, LEAF: f"leaf-{number // per_leaf}"}
             number += 1
         if isinstance(obj, PodGroup):
-            obj.spec.network_topology = NetworkTopologySpec(mode="hard", highest_tier_allowed=2)
+            obj.spec.network_topology = wish
         _put(state, kind, obj)
     leaves = [f"leaf-{index}" for index in range(-(-nodes // per_leaf))]
     middles: dict[str, list[str]] = {}
@@ -115,8 +131,7 @@ def topology(scale: float) -> Row:
     for name, members in middles.items():
         _put(state, kinds.HYPER_NODES, _hyper(name, 2, _exactly(members)))
     _put(state, kinds.HYPER_NODES, _hyper("core", 3, _exactly(list(middles))))
-    text = 'actions: "enqueue, allocate, backfill"' + _PLUGINS + "  - name: network-topology-aware\n"
-    return placed(f"{shape.title}, hard topology, 3 tiers", state, 1, load_config(text))
+    return state
 
 
 def _exactly(names: list[str]) -> list[MemberSpec]:
