@@ -8,6 +8,7 @@ from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import TRAINING_KINDS
+from unisono.api.workload_kinds import WORKLOAD_KINDS
 
 NAMESPACES: Kind[core.Namespace] = Kind(
     "", "v1", "Namespace", "namespaces", core.Namespace, False, short_names=("ns",), status_subresource=True
@@ -202,6 +203,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     RESOURCE_SLICES,
     DEVICE_CLASSES,
     LEASES,
+    *WORKLOAD_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
     POD_GROUPS,

@@ -121,6 +121,11 @@ LISTS: dict[str, dict[str, ListMerge]] = {
     "ServiceAccount": {"secrets": _BY_NAME, "imagePullSecrets": ListMerge("name", "", ("name",))},
     "CustomResourceDefinitionStatus": {"conditions": ListMerge("type", "", ("type",))},
     "JobStatus": {"conditions": ListMerge("status")},
+    "DeploymentStatus": {"conditions": _STATUS_BY_TYPE},
+    "ReplicaSetStatus": {"conditions": _STATUS_BY_TYPE},
+    "StatefulSetStatus": {"conditions": _STATUS_BY_TYPE},
+    "DaemonSetStatus": {"conditions": _STATUS_BY_TYPE},
+    "BatchJobStatus": {"conditions": _STATUS_BY_TYPE},
 }
 
 

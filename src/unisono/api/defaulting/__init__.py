@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, kinds
+from unisono.api import flow_kinds, kinds, workload_kinds
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling
+from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling, workloads
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -30,6 +30,12 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.default_binding,
     kinds.PRIORITY_CLASSES.struct: builtin.default_priority_class,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: builtin.default_crd,
+    workload_kinds.DEPLOYMENTS.struct: workloads.default_deployment,
+    workload_kinds.REPLICA_SETS.struct: workloads.default_replica_set,
+    workload_kinds.STATEFUL_SETS.struct: workloads.default_stateful_set,
+    workload_kinds.DAEMON_SETS.struct: workloads.default_daemon_set,
+    workload_kinds.BATCH_JOBS.struct: workloads.default_batch_job,
+    workload_kinds.BATCH_CRON_JOBS.struct: workloads.default_batch_cron_job,
     kinds.JOBS.struct: job.default_job,
     flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,

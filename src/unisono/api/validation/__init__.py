@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, kinds
+from unisono.api import flow_kinds, kinds, workload_kinds
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
@@ -20,6 +20,7 @@ from unisono.api.training_kinds import (
     TRAINING_RUNTIMES,
 )
 from unisono.api.validation import (
+    batch_v1,
     cluster,
     config,
     crd,
@@ -37,6 +38,7 @@ from unisono.api.validation import (
     storage,
     topology,
     training,
+    workloads,
 )
 from unisono.api.validation.constraints import validate_shape
 from unisono.api.validation.meta import validate_meta, validate_meta_update
@@ -71,6 +73,13 @@ _RULES: dict[type[Object], Rules] = {
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
     kinds.LEASES.struct: cluster.validate_lease,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: crd.validate_crd,
+    workload_kinds.DEPLOYMENTS.struct: workloads.validate_deployment,
+    workload_kinds.REPLICA_SETS.struct: workloads.validate_replica_set,
+    workload_kinds.STATEFUL_SETS.struct: workloads.validate_stateful_set,
+    workload_kinds.DAEMON_SETS.struct: workloads.validate_daemon_set,
+    workload_kinds.CONTROLLER_REVISIONS.struct: workloads.validate_controller_revision,
+    workload_kinds.BATCH_JOBS.struct: batch_v1.validate_batch_job,
+    workload_kinds.BATCH_CRON_JOBS.struct: batch_v1.validate_batch_cron_job,
     kinds.JOBS.struct: job.validate_job,
     flow_kinds.CRON_JOBS.struct: flow.validate_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.validate_job_flow,

@@ -24,6 +24,17 @@ from unisono.apiserver.tables.events import EVENTS
 from unisono.apiserver.tables.nodes import NODES
 from unisono.apiserver.tables.pods import PODS
 from unisono.apiserver.tables.policy import BUDGETS, NETWORK_POLICIES, QUOTAS
+from unisono.apiserver.tables.workloads import (
+    CONTROLLER_REVISIONS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUMES,
+)
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 
@@ -37,6 +48,15 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("", "serviceaccounts"): SERVICE_ACCOUNTS,
     ("", "services"): SERVICES,
     ("", "persistentvolumeclaims"): CLAIMS,
+    ("", "persistentvolumes"): VOLUMES,
+    ("storage.k8s.io", "storageclasses"): STORAGE_CLASSES,
+    ("apps", "deployments"): DEPLOYMENTS,
+    ("apps", "replicasets"): REPLICA_SETS,
+    ("apps", "statefulsets"): STATEFUL_SETS,
+    ("apps", "daemonsets"): DAEMON_SETS,
+    ("apps", "controllerrevisions"): CONTROLLER_REVISIONS,
+    ("batch", "jobs"): JOBS,
+    ("batch", "cronjobs"): CRON_JOBS,
     ("", "resourcequotas"): QUOTAS,
     ("", "limitranges"): CREATED,
     ("rbac.authorization.k8s.io", "roles"): CREATED,
