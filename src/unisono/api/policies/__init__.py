@@ -1,0 +1,32 @@
+"""Rules of our kinds as CEL expressions, for clusters that check objects by ValidatingAdmissionPolicies.
+
+They say what CEL can say of ``api.validation``; the texts are the same. Objects come here with defaults or without them.
+"""
+
+from __future__ import annotations
+
+from unisono.api import kinds
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
+from unisono.api.policies.job import job_change_rules, job_rules
+from unisono.api.policies.rule import Policy
+from unisono.api.policies.scheduling import pod_group_rules, queue_removal_rules, queue_rules
+
+POLICIES: tuple[Policy, ...] = (
+    Policy(kinds.JOBS, "jobs", {"spec": "object.spec"}, job_rules("spec")),
+    Policy(kinds.JOBS, "job-changes", {"spec": "object.spec"}, job_change_rules(), ("UPDATE",)),
+    Policy(kinds.POD_GROUPS, "podgroups", {"spec": "object.spec"}, pod_group_rules()),
+    Policy(kinds.QUEUES, "queues", {"spec": "object.spec"}, queue_rules()),
+    Policy(kinds.QUEUES, "queue-removal", {}, queue_removal_rules(), ("DELETE",)),
+    Policy(
+        CRON_JOBS,
+        "cronjobs",
+        {"spec": "object.spec.jobTemplate.spec"},
+        (*cron_job_rules(), *job_rules("spec.jobTemplate.spec")),
+    ),
+    Policy(JOB_TEMPLATES, "jobtemplates", {"spec": "object.spec"}, job_rules("spec")),
+    Policy(JOB_FLOWS, "jobflows", {"spec": "object.spec"}, job_flow_rules()),
+    Policy(HYPER_JOBS, "hyperjobs", {"spec": "object.spec"}, hyper_job_rules()),
+)
+
+__all__ = ["POLICIES", "Policy"]

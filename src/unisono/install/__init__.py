@@ -1,0 +1,1 @@
+"""What a cluster needs to run Unisono, as manifests: rights, Deployments, policies, webhooks (pure)."""

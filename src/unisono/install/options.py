@@ -1,0 +1,47 @@
+"""What can be chosen when the manifests of an installation are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unisono import __version__
+
+NAMESPACE = "unisono-system"
+
+
+@dataclass(frozen=True, slots=True)
+class InstallOptions:
+    """One installation.
+
+    Attributes:
+        namespace: where scheduler, controllers and webhook run.
+        image: container image with the command ``unisono``.
+        replicas: of each Deployment; one leads, the others stand by.
+        scheduler_names: ``schedulerName`` of pods that this installation schedules.
+        scheduler_config: text of the scheduler's configuration, in Volcano's format.
+        crds: include the CustomResourceDefinitions.
+        policies: include the ValidatingAdmissionPolicies.
+        webhook: include the webhook server.
+        monitoring: include ServiceMonitors and alert rules, which need the Prometheus operator's kinds.
+
+    """
+
+    namespace: str = NAMESPACE
+    image: str = f"unisono:{__version__}"
+    replicas: int = 2
+    scheduler_names: tuple[str, ...] = ("volcano", "unisono")
+    scheduler_config: str = ""
+    crds: bool = True
+    policies: bool = True
+    webhook: bool = True
+    monitoring: bool = False
+
+
+def labels(component: str) -> dict[str, str]:
+    """The labels of a component's objects."""
+    return {**selector(component), "app.kubernetes.io/part-of": "unisono", "app.kubernetes.io/version": __version__}
+
+
+def selector(component: str) -> dict[str, str]:
+    """The labels by which a component's pods are found; they never change."""
+    return {"app.kubernetes.io/name": "unisono", "app.kubernetes.io/component": component}

@@ -1,0 +1,67 @@
+"""ValidatingAdmissionPolicies of the rules that CEL can say, and their bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.policies import POLICIES, Policy
+from unisono.install.options import labels
+
+_API = "admissionregistration.k8s.io/v1"
+
+
+def policies() -> list[dict[str, Any]]:
+    """One policy and one binding per entry of ``api.policies``; refused is what breaks a rule, on every namespace."""
+    return [manifest for policy in POLICIES for manifest in (_policy(policy), _binding(policy))]
+
+
+def _meta(policy: Policy) -> dict[str, Any]:
+    return {"name": f"{policy.name}.unisono", "labels": labels("policies")}
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    kind = policy.kind
+    return {
+        "apiVersion": _API,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": _meta(policy),
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [kind.group],
+                        "apiVersions": [kind.version, *kind.alias_versions],
+                        "operations": list(policy.operations),
+                        "resources": [kind.plural],
+                    }
+                ],
+            },
+            **(
+                {"variables": [{"name": name, "expression": said} for name, said in policy.variables.items()]}
+                if policy.variables
+                else {}
+            ),
+            "validations": [
+                {"expression": rule.expression(), "messageExpression": rule.message, "reason": "Invalid"}
+                for rule in policy.rules
+            ],
+            # An object on its way out must get there, whatever it looks like.
+            "matchConditions": [
+                {
+                    "name": "not-being-deleted",
+                    "expression": "object == null || !has(object.metadata.deletionTimestamp)",
+                }
+            ],
+        },
+    }
+
+
+def _binding(policy: Policy) -> dict[str, Any]:
+    meta = _meta(policy)
+    return {
+        "apiVersion": _API,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": meta,
+        "spec": {"policyName": meta["name"], "validationActions": ["Deny"]},
+    }

@@ -1,0 +1,164 @@
+"""What each component asks of the API server, one table per component, as roles.
+
+A request that is not in here is refused on a cluster; ``tests/install`` runs the components under these roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.api import kinds as k
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.kind import Kind
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
+from unisono.install.options import InstallOptions, labels
+
+_API = "rbac.authorization.k8s.io"
+_HOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on one resource of one API group.
+
+    Attributes:
+        names: the only objects that are meant; empty for all.
+
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+def _on(verbs: str, *kinds: Kind[Any], sub: str = "", names: tuple[str, ...] = ()) -> list[Right]:
+    tail = f"/{sub}" if sub else ""
+    return [Right(kind.group, f"{kind.plural}{tail}", tuple(verbs.split()), names) for kind in kinds]
+
+
+_EVENTS = _on("create patch", k.EVENTS)
+
+SCHEDULER: tuple[Right, ...] = (
+    *_on(
+        "list watch",
+        k.NODES,
+        k.NAMESPACES,
+        k.RESOURCE_QUOTAS,
+        k.POD_DISRUPTION_BUDGETS,
+        k.PRIORITY_CLASSES,
+        k.STORAGE_CLASSES,
+        k.CSI_NODES,
+        k.CSI_DRIVERS,
+        k.CSI_STORAGE_CAPACITIES,
+        k.VOLUME_ATTACHMENTS,
+        k.DEVICE_CLASSES,
+        k.RESOURCE_SLICES,
+        k.HYPER_NODES,
+        k.NUMATOPOLOGIES,
+        k.QUEUES,
+    ),
+    *_on("list watch patch", k.POD_GROUPS),
+    *_on("get list watch patch", k.PERSISTENT_VOLUMES, k.PERSISTENT_VOLUME_CLAIMS, k.RESOURCE_CLAIMS),
+    *_on("get list watch delete", k.PODS),
+    *_on("create", k.PODS, sub="binding"),
+    *_on("create", k.PODS, sub="eviction"),
+    *_on("patch", k.PODS, k.QUEUES, k.RESOURCE_CLAIMS, sub="status"),
+    # Since Kubernetes 1.36 who allocates a claim needs this besides.
+    *_on("patch update", k.RESOURCE_CLAIMS, sub="binding"),
+    *_EVENTS,
+    # Node load from an adapter of custom metrics; the URL ends in nodes/*/METRIC, which counts as a get.
+    Right("custom.metrics.k8s.io", "nodes/node_cpu_usage_avg", ("get", "list")),
+    Right("custom.metrics.k8s.io", "nodes/node_memory_usage_avg", ("get", "list")),
+)
+
+_OWNERS: tuple[Kind[Any], ...] = (
+    k.JOBS,
+    CRON_JOBS,
+    JOB_FLOWS,
+    HYPER_JOBS,
+    *(kind for kind in TRAINING_KINDS if kind.status_subresource),
+)
+
+CONTROLLERS: tuple[Right, ...] = (
+    *_on("list watch", k.PRIORITY_CLASSES, k.NAMESPACES, CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES, HYPER_JOBS),
+    *_on("list watch", *(kind for kind in TRAINING_KINDS if not kind.status_subresource)),
+    *_on("create", CLUSTER_TRAINING_RUNTIMES),
+    *_on("list watch patch delete", *(kind for kind in _OWNERS if kind in TRAINING_KINDS)),
+    # These are made for other training jobs, too.
+    *_on("get create", JOB_SETS, RAY_CLUSTERS),
+    *_on("get list watch create patch delete", k.JOBS, k.PODS, k.POD_GROUPS),
+    *_on("get list watch create patch", k.QUEUES),
+    *_on("list watch delete", k.COMMANDS),
+    *_on("get list watch create patch delete", k.SERVICES),
+    *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
+    *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
+    *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
+    # Clusters that check it let nobody block an owner's deletion who may not change the owner's finalizers.
+    *_on("update", *_OWNERS, sub="finalizers"),
+    *_on("update", k.POD_GROUPS, sub="finalizers"),
+    *_EVENTS,
+)
+
+WEBHOOK: tuple[Right, ...] = (
+    *_on("list watch", k.QUEUES, k.NAMESPACES),
+    *(Right("admissionregistration.k8s.io", hooks, ("get", "patch"), ("unisono",)) for hooks in _HOOKS),
+)
+
+COMPONENTS: Mapping[str, tuple[Right, ...]] = {
+    "scheduler": SCHEDULER,
+    "controllers": CONTROLLERS,
+    "webhook": WEBHOOK,
+}
+"""Rights in the whole cluster."""
+
+
+def own_rights(component: str) -> tuple[Right, ...]:
+    """Rights of a component in the namespace in which it runs: its Lease, or the webhook's certificates."""
+    name = f"unisono-{component}"
+    if component == "webhook":
+        return (*_on("create", k.SECRETS), *_on("get patch", k.SECRETS, names=(name,)))
+    return (*_on("create", k.LEASES), *_on("get patch", k.LEASES, names=(name,)))
+
+
+def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+    """The rights as rules of a role, in as few rules as say the same."""
+    verbs: dict[tuple[str, str, tuple[str, ...]], set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.resource, right.names), set()).update(right.verbs)
+    joined: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (group, resource, names), allowed in verbs.items():
+        joined.setdefault((group, tuple(sorted(allowed)), names), []).append(resource)
+    return [
+        {
+            "apiGroups": [group],
+            "resources": sorted(resources),
+            **({"resourceNames": list(names)} if names else {}),
+            "verbs": list(allowed),
+        }
+        for (group, allowed, names), resources in sorted(joined.items())
+    ]
+
+
+def access(component: str, options: InstallOptions) -> list[dict[str, Any]]:
+    """ServiceAccount, roles and bindings of a component."""
+    name, namespace = f"unisono-{component}", options.namespace
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+
+    def made(api: str, kind: str, where: str = "", **content: Any) -> dict[str, Any]:
+        place = {"namespace": where} if where else {}
+        meta = {"name": name, **place, "labels": labels(component)}
+        return {"apiVersion": api, "kind": kind, "metadata": meta, **content}
+
+    def ref(kind: str) -> dict[str, str]:
+        return {"apiGroup": _API, "kind": kind, "name": name}
+
+    return [
+        made("v1", "ServiceAccount", namespace),
+        made(f"{_API}/v1", "ClusterRole", rules=rules(COMPONENTS[component])),
+        made(f"{_API}/v1", "ClusterRoleBinding", roleRef=ref("ClusterRole"), subjects=subjects),
+        made(f"{_API}/v1", "Role", namespace, rules=rules(own_rights(component))),
+        made(f"{_API}/v1", "RoleBinding", namespace, roleRef=ref("Role"), subjects=subjects),
+    ]

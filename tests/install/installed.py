@@ -1,0 +1,59 @@
+"""A cluster that ``UNISONO_TEST_KUBECONFIG`` names, and raw requests to any server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unisono.kube import kubeconfig
+from unisono.kube.http import HttpClient
+
+VARIABLE = "UNISONO_TEST_KUBECONFIG"
+needs_cluster = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no cluster")
+TRIES = 300
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[HttpClient]:
+    client = HttpClient(kubeconfig.load(Path(os.environ[VARIABLE])))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def send(
+    client: HttpClient, method: str, path: str, body: Any = None, *, dry: bool = False
+) -> tuple[int, dict[str, Any]]:
+    params = {"dryRun": "All"} if dry else {}
+    kind = "application/json"
+    if method == "PATCH":
+        params |= {"fieldManager": "test", "force": "true"}
+        kind = "application/apply-patch+yaml"
+    data = None if body is None else json.dumps(body).encode()
+    status, _, answer = await client.request(method, path, body=data, params=params, content_type=kind)
+    return status, json.loads(answer)
+
+
+async def eventually(check: Callable[[], Any]) -> Any:
+    """The first answer that is true; what another process does is looked at again and again."""
+    for _ in range(TRIES):
+        found = await check()
+        if found:
+            return found
+        await asyncio.sleep(0.1)
+    raise AssertionError("it did not come true")
+
+
+def refused(answer: Sequence[Any]) -> str:
+    """The message of a refusal; fails when the object was accepted."""
+    status, value = answer
+    assert status in (400, 403, 422), value
+    return str(value["message"])
