@@ -16,7 +16,17 @@ _GENERATE_BASE = 58
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
 _BUILT_IN_WITH_GENERATION = frozenset(
-    {"pods", "priorityclasses.scheduling.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"}
+    {
+        "pods",
+        "priorityclasses.scheduling.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+    }
 )
 
 

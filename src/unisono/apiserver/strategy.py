@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.base import Object
+from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Namespace, PersistentVolumeClaim, Pod
+from unisono.api.defaulting.workloads import generate_selector
 from unisono.api.kind import Kind
 from unisono.api.qos import qos_class
 from unisono.apiserver.custom.objects import CustomObject
@@ -27,6 +29,9 @@ def begin_status(obj: Object, kind: Kind[Any]) -> None:
         obj.metadata.labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
     elif isinstance(obj, PersistentVolumeClaim):
         obj.status = type(obj.status)(phase="Pending")
+    elif isinstance(obj, BatchJob):
+        obj.status = type(obj.status)()
+        generate_selector(obj)
     elif isinstance(obj, CustomObject):
         if kind.status_subresource:
             obj.status = None

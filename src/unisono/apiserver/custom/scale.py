@@ -13,6 +13,8 @@ import msgspec
 from unisono.api import field_error
 from unisono.api.kind import Kind
 from unisono.api.kind import Scale as Paths
+from unisono.api.meta import LabelSelector
+from unisono.api.selecting import selector_text
 from unisono.apiserver import failures
 from unisono.apiserver.custom.scale_kind import SCALES
 from unisono.errors import ApiError, NotFound
@@ -52,6 +54,8 @@ def scale_of(kind: Kind[Any], obj: Document, *, strict: bool = True) -> Document
         raise ApiError(message, code=500, reason="InternalError")
     status: Document = {"replicas": _number(find_value(obj, paths.status_replicas))}
     selector = find_value(obj, paths.selector) if paths.selector else None
+    if isinstance(selector, dict):
+        selector = selector_text(msgspec.convert(selector, LabelSelector))
     if isinstance(selector, str) and selector:
         status["selector"] = selector
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

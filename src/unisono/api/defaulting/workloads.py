@@ -1,0 +1,153 @@
+"""Defaults of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs (``apps/v1`` and ``batch/v1``)."""
+
+from __future__ import annotations
+
+from unisono.api.apps import (
+    DaemonSet,
+    Deployment,
+    ReplicaSet,
+    RollingUpdateDaemonSet,
+    RollingUpdateDeployment,
+    RollingUpdateStatefulSetStrategy,
+    StatefulSet,
+    StatefulSetPersistentVolumeClaimRetentionPolicy,
+)
+from unisono.api.batch_v1 import BatchCronJob, BatchJob, BatchJobSpec
+from unisono.api.core.pod import PodTemplateSpec
+from unisono.api.defaulting.builtin import default_claim
+from unisono.api.defaulting.pod import default_pod_spec
+from unisono.api.fields import IntOrString
+from unisono.api.meta import LabelSelector
+
+_QUARTER = "25%"
+_HISTORY = 10
+_PROGRESS_SECONDS = 600
+_BACKOFF = 6
+_NO_LIMIT = 2**31 - 1
+
+JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
+JOB_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
+
+
+def default_deployment(deployment: Deployment) -> None:
+    """One replica, a rolling update by quarters, ten old revisions."""
+    spec = deployment.spec
+    _default_template(spec.template)
+    if spec.replicas is None:
+        spec.replicas = 1
+    spec.strategy.type = spec.strategy.type or "RollingUpdate"
+    if spec.strategy.type == "RollingUpdate":
+        rolling = spec.strategy.rolling_update or RollingUpdateDeployment()
+        rolling.max_unavailable = _or(rolling.max_unavailable, _QUARTER)
+        rolling.max_surge = _or(rolling.max_surge, _QUARTER)
+        spec.strategy.rolling_update = rolling
+    if spec.revision_history_limit is None:
+        spec.revision_history_limit = _HISTORY
+    if spec.progress_deadline_seconds is None:
+        spec.progress_deadline_seconds = _PROGRESS_SECONDS
+
+
+def default_replica_set(replica_set: ReplicaSet) -> None:
+    """One replica."""
+    _default_template(replica_set.spec.template)
+    if replica_set.spec.replicas is None:
+        replica_set.spec.replicas = 1
+
+
+def default_stateful_set(stateful_set: StatefulSet) -> None:
+    """One replica, one pod after the other, claims are kept."""
+    spec = stateful_set.spec
+    _default_template(spec.template)
+    if spec.replicas is None:
+        spec.replicas = 1
+    spec.pod_management_policy = spec.pod_management_policy or "OrderedReady"
+    spec.update_strategy.type = spec.update_strategy.type or "RollingUpdate"
+    if spec.update_strategy.type == "RollingUpdate":
+        rolling = spec.update_strategy.rolling_update or RollingUpdateStatefulSetStrategy()
+        rolling.partition = rolling.partition or 0
+        spec.update_strategy.rolling_update = rolling
+    retention = spec.persistent_volume_claim_retention_policy or StatefulSetPersistentVolumeClaimRetentionPolicy()
+    retention.when_deleted = retention.when_deleted or "Retain"
+    retention.when_scaled = retention.when_scaled or "Retain"
+    spec.persistent_volume_claim_retention_policy = retention
+    if spec.revision_history_limit is None:
+        spec.revision_history_limit = _HISTORY
+    for claim in spec.volume_claim_templates or ():
+        claim.api_version, claim.kind = claim.api_version or "v1", claim.kind or "PersistentVolumeClaim"
+        default_claim(claim)
+
+
+def default_daemon_set(daemon_set: DaemonSet) -> None:
+    """A rolling update, one node at a time."""
+    spec = daemon_set.spec
+    _default_template(spec.template)
+    spec.update_strategy.type = spec.update_strategy.type or "RollingUpdate"
+    if spec.update_strategy.type == "RollingUpdate":
+        rolling = spec.update_strategy.rolling_update or RollingUpdateDaemonSet()
+        rolling.max_unavailable = _or(rolling.max_unavailable, 1)
+        rolling.max_surge = _or(rolling.max_surge, 0)
+        spec.update_strategy.rolling_update = rolling
+    if spec.revision_history_limit is None:
+        spec.revision_history_limit = _HISTORY
+
+
+def default_batch_job(job: BatchJob) -> None:
+    """One pod that must succeed, six failures allowed; labels are those of the template."""
+    default_batch_job_spec(job.spec)
+    if not job.metadata.labels and job.spec.template.metadata.labels:
+        job.metadata.labels = dict(job.spec.template.metadata.labels)
+
+
+def default_batch_job_spec(spec: BatchJobSpec) -> None:
+    """Defaults of a Job's spec."""
+    _default_template(spec.template)
+    if spec.completions is None and spec.parallelism is None:
+        spec.completions = 1
+    if spec.parallelism is None:
+        spec.parallelism = 1
+    if spec.backoff_limit is None:
+        spec.backoff_limit = _BACKOFF if spec.backoff_limit_per_index is None else _NO_LIMIT
+    spec.completion_mode = spec.completion_mode or "NonIndexed"
+    spec.suspend = bool(spec.suspend)
+    spec.manual_selector = bool(spec.manual_selector)
+    if spec.pod_replacement_policy is None:
+        spec.pod_replacement_policy = "Failed" if spec.pod_failure_policy is not None else "TerminatingOrFailed"
+    for rule in (spec.pod_failure_policy.rules if spec.pod_failure_policy else None) or ():
+        for pattern in rule.on_pod_conditions or ():
+            pattern.status = pattern.status or "True"
+
+
+def default_batch_cron_job(cron_job: BatchCronJob) -> None:
+    """Jobs side by side; three complete and one failed are kept."""
+    spec = cron_job.spec
+    spec.concurrency_policy = spec.concurrency_policy or "Allow"
+    spec.suspend = bool(spec.suspend)
+    if spec.successful_jobs_history_limit is None:
+        spec.successful_jobs_history_limit = 3
+    if spec.failed_jobs_history_limit is None:
+        spec.failed_jobs_history_limit = 1
+    _default_template(spec.job_template.spec.template)
+
+
+def generate_selector(job: BatchJob) -> None:
+    """The labels and the selector that tie pods to this Job and no other; called once, when it has its uid."""
+    spec, meta = job.spec, job.metadata
+    if spec.manual_selector:
+        return
+    labels = dict(spec.template.metadata.labels or {})
+    for key in JOB_NAME_LABELS:
+        labels.setdefault(key, meta.name)
+    for key in JOB_UID_LABELS:
+        labels.setdefault(key, meta.uid or "")
+    spec.template.metadata.labels = labels
+    selector = spec.selector or LabelSelector()
+    selector.match_labels = {JOB_UID_LABELS[1]: meta.uid or "", **(selector.match_labels or {})}
+    spec.selector = selector
+
+
+def _default_template(template: PodTemplateSpec) -> None:
+    default_pod_spec(template.spec)
+
+
+def _or(value: IntOrString | None, default: IntOrString) -> IntOrString:
+    return default if value is None else value
