@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -31,6 +33,8 @@ def main() -> int:
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--write", action="store_true", help="put the results into docs/performance.md")
     options = parser.parse_args()
+    # Ended from outside, the processes that are measured must end as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="unisono-e2e-") as folder:
         runs, restart = asyncio.run(_measure(options, Path(folder)))
     title = "embedded" if options.kubeconfig is None else "kube-apiserver"
