@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from agent_node import Node, manifest
 
-from unisono.agent.frameworks import network_variables, sshd_mounts
+from unisono.agent.frameworks import network_variables, ray_mounts, sshd_mounts
 from unisono.agent.layout import RunDir
+from unisono.agent.volumes import Mount
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,30 @@ def test_only_ssh_servers_of_root_get_places_of_their_own(
         folder.mkdir()
     mounts = sshd_mounts(argv, RunDir(tmp_path, 0), euid, folder)
     assert [mount.target for mount in mounts] == [target.format(folder=folder) for target in targets]
+
+
+@pytest.mark.parametrize(
+    ("argv", "mounted", "private"),
+    [
+        (["ray", "start", "--head"], [], True),
+        (["bash", "-c", "ray start --head --port=6379 && python3 compute.py"], [], True),
+        (["/opt/venv/bin/ray", "job", "submit"], ["/data"], True),
+        (["python", "arrays.py", "--x-ray"], [], True),
+        (["python", "arrays.py"], [], False),
+        (["ray", "start"], ["{folder}"], False),
+        (["ray", "start"], ["{parent}"], False),
+    ],
+)
+def test_ray_nodes_have_their_sockets_to_themselves_unless_a_volume_says_otherwise(
+    tmp_path: Path, argv: list[str], mounted: list[str], private: bool
+) -> None:
+    folder, run = tmp_path / "tmp" / "ray", tmp_path / "run"
+    folder.parent.mkdir()
+    run.mkdir()
+    volumes = [Mount("/x", each.format(folder=folder, parent=folder.parent)) for each in mounted]
+    mounts = ray_mounts(argv, volumes, RunDir(run, 0), folder)
+    assert mounts == ([Mount(str(run / "ray"), str(folder))] if private else [])
+    assert folder.exists() == private
 
 
 def test_open_mpi_takes_ports_of_the_kernel_only_where_pods_have_their_own() -> None:
@@ -57,3 +82,13 @@ async def test_an_ssh_server_starts_and_leaves_nothing_in_run(node: Node) -> Non
     await node.phase("logs-in", "Succeeded")
     assert await node.log("logs-in") == "/run/sshd\n0\n"
     assert sorted(entry.name for entry in Path("/run").iterdir()) == before
+
+
+@pytest.mark.processes
+async def test_nodes_of_ray_do_not_see_each_others_files(node: Node) -> None:
+    for name in ("one", "two"):
+        node.run(manifest(name, ["sh", "-c", f"touch /tmp/ray/{name}; : ray start; ls /tmp/ray"]))
+    for name in ("one", "two"):
+        await node.phase(name, "Succeeded")
+        assert await node.log(name) == f"{name}\n"
+        assert not Path("/tmp/ray", name).exists()

@@ -101,6 +101,27 @@ async def test_localhost_of_a_pod_is_its_own(node: Node) -> None:
         assert lines[0] == "True"
 
 
+async def test_a_pod_that_asks_by_which_address_it_reaches_another_is_told_its_own(node: Node) -> None:
+    need_own_ports(node)
+    node.run(manifest("peer-0", ["sleep", "60"], subdomain="job", terminationGracePeriodSeconds=0))
+    await node.phase("peer-0", "Running")
+    script = (
+        "import socket\n"
+        "def seen_from(connect, bind=''):\n"
+        "    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "    if bind: u.bind((bind, 0))\n"
+        "    if connect: u.connect((connect, 53))\n"
+        "    return u.getsockname()[0]\n"
+        "print(socket.gethostbyname(socket.gethostname()), seen_from('peer-0.job'), seen_from('127.0.0.1'),"
+        " seen_from('', '127.0.0.1'))\n"
+    )
+    node.run(manifest("asks-0", ["python", "-c", script], subdomain="job"))
+    await node.phase("asks-0", "Succeeded")
+    own, to_peer, to_loopback, bound = (await node.log("asks-0")).split()
+    assert own not in ("127.0.0.1", node.pod("peer-0").status.pod_ip)
+    assert (to_peer, to_loopback, bound) == (own, "127.0.0.1", "127.0.0.1")
+
+
 async def test_a_taken_port_is_told_clearly(node: Node) -> None:
     """With hostNetwork a pod shares the machine's ports, as in Kubernetes."""
     script = "import socket, time; s = socket.create_server(('', 23458)); print('up', flush=True); time.sleep(60)"

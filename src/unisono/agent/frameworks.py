@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from unisono.agent.volumes import Mount
 # Open MPI binds 0.0.0.0 at ports from 1024 on, which leads to the pod's own address, and tells its peers the address of
 # a network interface, where nobody listens then. Ports that the kernel chooses are left alone (``pod_network``).
 _OWN_PORTS = {"OMPI_MCA_btl_tcp_port_min_v4": "0"}
+# A Ray process keeps its sockets, and the address of the cluster that it belongs to, below this folder.
+_RAY_FOLDER = Path("/tmp/ray")  # noqa: S108 - the path is Ray's
+_RAY = re.compile(r"\bray\b")
 _SSHD = "sshd"
 _SSHD_FOLDER, _SSHD_PID = Path("/run/sshd"), Path("/run/sshd.pid")
 
@@ -40,3 +44,22 @@ def sshd_mounts(argv: Sequence[str], run: RunDir, euid: int, folder: Path = _SSH
     if not folder.exists():
         mounts.append(Mount("tmpfs:mode=755,size=4k", str(folder), read_only=True))
     return mounts
+
+
+def ray_mounts(argv: Sequence[str], mounts: Sequence[Mount], run: RunDir, folder: Path = _RAY_FOLDER) -> list[Mount]:
+    """A folder of its own for a container that runs ``ray``: else the nodes of a cluster would share their sockets.
+
+    Args:
+        argv: the container's command; a shell's script counts.
+        mounts: the container's volumes; one that holds the folder is its owner's choice.
+        run: where the private folder is kept.
+        folder: where Ray looks.
+    """
+    if not any(_RAY.search(word) for word in argv) or any(folder.is_relative_to(mount.target) for mount in mounts):
+        return []
+    # Made on the machine as Ray would make it: a mount point that is missing would make all of /tmp the container's.
+    folder.mkdir(mode=0o777, exist_ok=True)
+    own = run.path / folder.name
+    own.mkdir(mode=0o777, exist_ok=True)
+    own.chmod(0o777)
+    return [Mount(str(own), str(folder))]

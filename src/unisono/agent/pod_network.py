@@ -26,9 +26,9 @@ from unisono.agent import bpf
 from unisono.agent.bpf import Ins
 
 # struct bpf_sock_addr (linux/bpf.h), offsets in bytes.
-_IP4, _PORT, _TYPE = 4, 24, 32
-# struct bpf_sock: family.
-_FAMILY = 4
+_IP4, _PORT, _TYPE, _SOCKET = 4, 24, 32, 64
+# struct bpf_sock: family, and the address that the socket is connected to.
+_FAMILY, _PEER_IP4 = 4, 52
 _SK_LOOKUP_TCP, _SK_RELEASE, _SET_RETVAL = 84, 86, 187
 _CURRENT_NETNS = 0xFFFFFFFF
 _ANY, _LOOPBACK = "0.0.0.0", "127.0.0.1"  # noqa: S104  compared with, never bound
@@ -107,23 +107,24 @@ def connect_program(pod_ip: str) -> list[Ins]:
 
 
 def own_address_program(pod_ip: str, machine_ips: Sequence[str]) -> list[Ins]:
-    """A UDP socket's own address is the pod's where it would be one of the machine's."""
+    """A UDP socket's own address is the pod's where it would be one of the machine's.
+
+    One that is connected to another pod would answer 127.0.0.1, from where the machine sends to all of 127.0.0.0/8.
+    A socket that its program bound to 127.0.0.1, or connected to it, keeps that address.
+    """
     return [
         Ins(bpf.MOV, 6, 1),
         Ins(bpf.LOAD32, 2, 6, _TYPE),
         Ins(bpf.JUMP32_NE_IMM, 2, imm=socket.SOCK_DGRAM, to="allow"),
         Ins(bpf.LOAD32, 2, 6, _IP4),
         *(Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(ip), to="rewrite") for ip in machine_ips),
-        Ins(bpf.JUMP, to="allow"),
-        # Reached by no jump when the machine has no other address: then the verifier would refuse dead code.
-        *(
-            (
-                Ins(bpf.MOV32_IMM, 2, imm=_word(pod_ip), label="rewrite"),
-                Ins(bpf.STORE32, 6, 2, _IP4),
-            )
-            if machine_ips
-            else ()
-        ),
+        Ins(bpf.JUMP32_NE_IMM, 2, imm=_word(_LOOPBACK), to="allow"),
+        Ins(bpf.LOAD64, 3, 6, _SOCKET),
+        Ins(bpf.LOAD32, 2, 3, _PEER_IP4),
+        Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(_ANY), to="allow"),
+        Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(_LOOPBACK), to="allow"),
+        Ins(bpf.MOV32_IMM, 2, imm=_word(pod_ip), label="rewrite"),
+        Ins(bpf.STORE32, 6, 2, _IP4),
         *_allow(),
     ]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from unisono.agent import environment as env
 from unisono.agent import volumes
-from unisono.agent.frameworks import network_variables, sshd_mounts
+from unisono.agent.frameworks import network_variables, ray_mounts, sshd_mounts
 from unisono.agent.gpus import visible_devices
 from unisono.agent.host import Host
 from unisono.agent.launch import (
@@ -85,6 +85,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
             Mount(str(hosts), "/etc/hosts"),
             Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
             *sshd_mounts(argv, run, os.geteuid()),
+            *ray_mounts(argv, mounts, run),
         ]
     else:
         argv, variables = without_mounts(container, mounts, argv, variables)
