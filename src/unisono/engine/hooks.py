@@ -333,37 +333,46 @@ class Hooks:
     def victims(self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:
         """Mask of candidates that may be evicted, as Volcano combines tiers, but for plug-ins that protect.
 
-        What those refuse is out. Of the rest, masks are intersected within a tier, and an empty answer ends the tier
-        without a decision; the first tier with victims decides.
+        Of the candidates, masks are intersected within a tier, and an empty answer ends the tier without a decision.
+        What a tier gives up is put before the plug-ins that protect, of all tiers; the first tier of which something
+        is left decides. Plug-ins that protect may allow so many tasks of a job or queue: what no tier gives up
+        must not use these up.
         """
         flag = VICTIM_FLAGS[purpose]
         tiers = [
             [asked for asked in tier if not flag or getattr(asked[0].config.flags, flag)]
             for tier in self.by_tier["victims"]
         ]
-        chosen = np.zeros(len(candidates), dtype=np.bool_)
+        protecting = [asked for tier in tiers for asked in tier if asked[0].protects]
         try:
-            allowed = np.ones(len(candidates), dtype=np.bool_)
-            for plugin, method in (asked for tier in tiers for asked in tier if asked[0].protects):
-                answer = self._ask("victims", plugin, method, actor, task, candidates, purpose)
-                if answer is not None:
-                    allowed &= answer
-            rest = [other for other, yes in zip(candidates, allowed.tolist(), strict=True) if yes]
-            for tier in tiers if rest else ():
-                common: BoolArray | None = None
-                for plugin, method in tier:
-                    answer = self._ask("victims", plugin, method, actor, task, rest, purpose)
-                    if answer is None:
-                        continue
-                    common = answer if common is None else common & answer
-                    if not common.any():
+            for tier in tiers:
+                left = self._given_up(tier, actor, task, candidates, purpose)
+                for asked in protecting:
+                    if not left.any():
                         break
-                if common is not None and common.any():
-                    chosen[allowed] = common
-                    break
+                    rest = [other for other, yes in zip(candidates, left.tolist(), strict=True) if yes]
+                    answer = self._ask("victims", *asked, actor, task, rest, purpose)
+                    if answer is not None:
+                        left[left] = answer
+                if left.any():
+                    return left
         except _SwitchedOff:
             return self.victims(actor, task, candidates, purpose)
-        return chosen
+        return np.zeros(len(candidates), dtype=np.bool_)
+
+    def _given_up(
+        self, tier: Asked, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray:
+        """What all plug-ins of a tier give up; nothing when none of them has a say."""
+        common: BoolArray | None = None
+        for plugin, method in tier:
+            answer = self._ask("victims", plugin, method, actor, task, candidates, purpose)
+            if answer is None:
+                continue
+            common = answer.copy() if common is None else common & answer
+            if not common.any():
+                break
+        return np.zeros(len(candidates), dtype=np.bool_) if common is None else common
 
     def _ask(self, hook: str, plugin: Plugin, method: Callable[..., Any], *arguments: Any) -> Any:
         """One plug-in's answer; `_SwitchedOff` when it raised."""

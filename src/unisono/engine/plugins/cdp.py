@@ -40,9 +40,7 @@ class CdpPlugin(Plugin):
         return np.array([not self._cooling(other) for other in candidates], dtype=np.bool_)
 
     def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
-        """Nor are pods within their cool-down moved away for nobody's sake."""
-        if purpose is not Purpose.SHUFFLE:
-            return None
+        """Pods within their cool-down, whatever for; they are no spare pods of their job either."""
         return np.array([self._cooling(other) for other in candidates], dtype=np.bool_)
 
     def _cooling(self, task: Task) -> bool:

@@ -35,8 +35,8 @@ class ConformancePlugin(Plugin):
         return ~_critical(candidates)
 
     def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
-        """Nor are critical pods moved away for nobody's sake."""
-        return _critical(candidates) if purpose is Purpose.SHUFFLE else None
+        """Critical pods, whatever for; they are no spare pods of their job either."""
+        return _critical(candidates)
 
 
 def _critical(tasks: Sequence[Task]) -> BoolArray:
