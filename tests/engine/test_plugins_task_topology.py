@@ -104,6 +104,12 @@ def test_a_role_that_spreads() -> None:
     assert together(job(four_nodes("9"), wishes(apart="worker"), *["worker"] * 4)) == [["worker"]] * 4
 
 
+def test_pairs_of_roles_that_spread_are_kept_pairs_whatever_order_pods_come_in() -> None:
+    """Both want to be apart from their own kind and near the other: two pairs, not four on one node."""
+    world = job(four_nodes("9"), wishes("ps,worker", "ps;worker"), "ps", "worker", "ps", "worker")
+    assert together(world) == [["ps", "worker"], ["ps", "worker"]]
+
+
 def test_without_wishes_nothing_changes() -> None:
     world = job(four_nodes(), {}, "ps", "worker")
     session, plugin = world.open("task-topology")

@@ -103,6 +103,7 @@ class Bucket:
         waiting: those without a place, by key.
         bound: number of those that have one, by node column.
         roles: number of all by role.
+        weight: what its tasks without a place asked for when the session opened, as one number.
         size: number of all when the session opened.
 
     """
@@ -118,7 +119,6 @@ class Bucket:
     def add(self, task: Task) -> None:
         """Take a task in."""
         self.roles[task.role] += 1
-        self.weight += _weight(task.pod_class.vector)
         self.size += 1
 
     def request(self, size: int) -> Vector:
@@ -157,12 +157,16 @@ class Buckets:
             self._put(task, bucket)
             bucket.bound[column] += 1
             self.on_node.setdefault(column, Counter())[task.role] += 1
-        ordered = sorted(waiting, key=lambda task: (wishes.rank(task.role), task.ordinal, task.created, task.key))
+        # Role by role, so that each of a kind that wants to be apart opens a bucket before others join one.
+        ordered = sorted(
+            waiting, key=lambda task: (wishes.rank(task.role), task.role, task.ordinal, task.created, task.key)
+        )
         for task in ordered:
             if task.role in wishes.roles:
                 bucket = self._best(task.role)
                 self._put(task, bucket)
                 bucket.waiting[task.key] = task
+                bucket.weight += _weight(task.pod_class.vector)
         self.largest = max((bucket.size for bucket in self.all), default=0)
 
     def _new(self) -> Bucket:
