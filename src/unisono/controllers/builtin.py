@@ -1,0 +1,24 @@
+"""The controllers that a control plane of one machine needs and that every cluster has already.
+
+They must never run on a cluster: kube-controller-manager does the same work there, on the same objects.
+"""
+
+from __future__ import annotations
+
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads.deployment import DeploymentController
+from unisono.controllers.workloads.replica_set import ReplicaSetController
+from unisono.kube.controller import Controller
+
+
+def builtin_controllers(recorder: Recorder) -> list[Controller]:
+    """One instance of each, to be run by ``kube.controller.Manager`` beside ``registry.all_controllers``.
+
+    Args:
+        recorder: records events.
+
+    """
+    return [
+        DeploymentController(recorder),
+        ReplicaSetController(recorder),
+    ]

@@ -1,0 +1,22 @@
+"""Numbers or percentages of replicas, and times until something is due."""
+
+from __future__ import annotations
+
+import math
+
+from unisono.api.fields import IntOrString
+
+
+def amount(value: IntOrString | None, total: int, *, up: bool) -> int:
+    """``value``, or that percentage of ``total`` rounded up or down; 0 where it is nothing readable."""
+    if isinstance(value, int):
+        return value
+    if value is None or not value.endswith("%") or not value[:-1].isdecimal():
+        return 0
+    share = int(value[:-1]) * total / 100
+    return math.ceil(share) if up else math.floor(share)
+
+
+def sooner(*times: float | None) -> float | None:
+    """The smallest of the times that there are."""
+    return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,173 @@
+"""ReplicaSets: a number of equal pods."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from unisono.api.apps import ReplicaSet, ReplicaSetStatus, WorkloadCondition
+from unisono.api.core import Pod
+from unisono.api.kinds import PODS
+from unisono.api.times import rfc3339
+from unisono.api.workload_kinds import REPLICA_SETS
+from unisono.controllers.expectations import PATIENCE_SECONDS
+from unisono.controllers.notices import Notice
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.workloads.amounts import sooner
+from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.pod_facts import (
+    cheapest_first,
+    has_ended,
+    is_active,
+    is_available,
+    is_ready,
+    next_available,
+)
+from unisono.controllers.workloads.templates import generated_name, pod_from
+from unisono.errors import NotFound
+from unisono.kube.controller import Context, Controller
+
+# Pods that are made or deleted at one look.
+BURST = 500
+
+
+@dataclass(slots=True)
+class ReplicaPlan:
+    """What to do about a ReplicaSet's pods.
+
+    Attributes:
+        create: how many pods to make.
+        delete: pods to delete.
+        requeue_after: seconds until a pod becomes available by waiting.
+
+    """
+
+    create: int = 0
+    delete: list[Pod] = field(default_factory=list)
+    requeue_after: float | None = None
+
+
+def decide(replica_set: ReplicaSet, pods: Sequence[Pod], now: float) -> ReplicaPlan:
+    """How the pods come to the wanted number.
+
+    Args:
+        replica_set: one that is being deleted gets an empty plan.
+        pods: its pods, ended ones too.
+        now: seconds since 1970.
+
+    """
+    spec = replica_set.spec
+    active = [pod for pod in pods if is_active(pod)]
+    plan = ReplicaPlan(requeue_after=next_available(active, spec.min_ready_seconds or 0, now))
+    if replica_set.metadata.deletion_timestamp:
+        return plan
+    missing = (spec.replicas or 0) - len(active)
+    if missing >= 0:
+        plan.create = min(missing, BURST)
+        return plan
+    neighbours = Counter(pod.spec.node_name or "" for pod in active if pod.spec.node_name)
+    plan.delete = cheapest_first(active, neighbours)[: min(-missing, BURST)]
+    return plan
+
+
+def status_of(
+    replica_set: ReplicaSet, pods: Sequence[Pod], now: float, failure: tuple[str, str] | None
+) -> ReplicaSetStatus:
+    """The status for these pods.
+
+    Args:
+        replica_set: the ReplicaSet.
+        pods: its pods.
+        now: seconds since 1970.
+        failure: reason and message when pods could not be made or deleted.
+
+    """
+    spec, old = replica_set.spec, replica_set.status
+    active = [pod for pod in pods if is_active(pod)]
+    wanted = (spec.template.metadata.labels or {}).items()
+    return ReplicaSetStatus(
+        replicas=len(active),
+        fully_labeled_replicas=sum(wanted <= (pod.metadata.labels or {}).items() for pod in active) or None,
+        ready_replicas=sum(map(is_ready, active)) or None,
+        available_replicas=sum(is_available(pod, spec.min_ready_seconds or 0, now) for pod in active) or None,
+        terminating_replicas=sum(bool(pod.metadata.deletion_timestamp) and not has_ended(pod) for pod in pods) or None,
+        observed_generation=replica_set.metadata.generation,
+        conditions=_conditions(old.conditions or [], failure, now),
+    )
+
+
+def _conditions(
+    old: list[WorkloadCondition], failure: tuple[str, str] | None, now: float
+) -> list[WorkloadCondition] | None:
+    kept = [each for each in old if each.type != "ReplicaFailure"]
+    if failure is None:
+        return kept or None
+    before = next((each for each in old if each.type == "ReplicaFailure"), None)
+    since = before.last_transition_time if before is not None and before.status == "True" else rfc3339(now)
+    found = WorkloadCondition(
+        type="ReplicaFailure", status="True", last_transition_time=since, reason=failure[0], message=failure[1]
+    )
+    return [*kept, found]
+
+
+class ReplicaSetController(Controller):
+    """Runs ReplicaSets."""
+
+    name = "replicaset-controller"
+
+    def __init__(self, recorder: Recorder, source: random.Random | None = None) -> None:
+        """``source`` makes the ends of pods' names."""
+        self._recorder, self._random = recorder, source or random.Random()  # noqa: S311
+        self._written: LastWritten[ReplicaSet] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch ReplicaSets and their pods."""
+        self._client, self._clock = context.client, context.clock
+        self._sets = context.watch(REPLICA_SETS)
+        self._pods: Dependents[ReplicaSet, Pod] = Dependents(
+            context, REPLICA_SETS, PODS, lambda replica_set: replica_set.spec.selector
+        )
+
+    async def reconcile(self, key: str) -> float | None:
+        """Make or delete pods, then tell how many there are."""
+        replica_set = self._written.newest(key, self._sets.get(key))
+        if replica_set is None:
+            return None
+        pods = await self._pods.claim(replica_set)
+        plan = decide(replica_set, pods, self._clock.time())
+        errors: list[Exception] = []
+        failure = None
+        if self._pods.settled(replica_set):
+            errors = await self._carry_out(replica_set, plan)
+            if errors:
+                failure = ("FailedDelete" if plan.delete else "FailedCreate", str(errors[0]))
+        status = status_of(replica_set, pods, self._clock.time(), failure)
+        try:
+            self._written.keep(await write_status(self._client, REPLICA_SETS, replica_set, status))
+        except NotFound:
+            return None
+        raise_first(errors)
+        return sooner(plan.requeue_after, None if self._pods.settled(replica_set) else PATIENCE_SECONDS)
+
+    async def _carry_out(self, replica_set: ReplicaSet, plan: ReplicaPlan) -> list[Exception]:
+        name = replica_set.metadata.name
+        fresh = [
+            pod_from(replica_set.spec.template, REPLICA_SETS, replica_set, generated_name(name, self._random))
+            for _ in range(plan.create)
+        ]
+        errors = await self._pods.create(replica_set, fresh)
+        if fresh and not errors:
+            listed = ", ".join(pod.metadata.name for pod in fresh[:5])
+            self._tell(replica_set, Notice("Normal", "SuccessfulCreate", f"Created pod: {listed}"))
+        if errors:
+            self._tell(replica_set, Notice("Warning", "FailedCreate", f"Error creating: {errors[0]}"))
+        errors += await self._pods.delete(replica_set, plan.delete)
+        for pod in plan.delete[:5]:
+            self._tell(replica_set, Notice("Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+        return errors
+
+    def _tell(self, replica_set: ReplicaSet, notice: Notice) -> None:
+        self._recorder.event(replica_set, notice.type, notice.reason, notice.message)
