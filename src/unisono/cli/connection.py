@@ -25,8 +25,8 @@ class NoControlPlane(UnisonoError):
 def find(where: Where) -> ClusterConfig:
     """The cluster that ``where`` means.
 
-    In this order: ``--kubeconfig``; ``--data-dir``; a running control plane in the default data directory;
-    ``$KUBECONFIG`` or ``~/.kube/config``.
+    As ``kubectl unisono``, what kubectl would take. Else, in this order: ``--kubeconfig``; ``--data-dir``; a running
+    control plane in the default data directory; ``$KUBECONFIG`` or ``~/.kube/config``.
 
     Raises:
         NoControlPlane: nothing of that exists.
@@ -36,7 +36,7 @@ def find(where: Where) -> ClusterConfig:
     from unisono.kube.kubeconfig import load
     from unisono.standalone.paths import DataDir
 
-    if where.kubeconfig:
+    if where.kubeconfig or where.kubectl:
         return load(where.kubeconfig, context=where.context)
     data = DataDir.at(where.data_dir)
     if where.data_dir and not data.kubeconfig.exists():

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from unisono import __version__
+from unisono.cli.options import KUBECTL
 from unisono.errors import ApiError, UnisonoError
 
 COMMANDS: dict[str, str] = {
@@ -77,10 +78,16 @@ def cli() -> None:
     """Unisono schedules batch and AI jobs: gangs, queues, fair sharing; on this machine or on a cluster."""
 
 
-def main(args: list[str] | None = None) -> None:
-    """Run the command line; every error of the house becomes one sentence on stderr and exit code 1."""
+def main(args: list[str] | None = None, *, program: str | None = None, kubectl: bool = False) -> None:
+    """Run the command line; every error of the house becomes one sentence on stderr and exit code 1.
+
+    Args:
+        args: words after the program's name; None for those of this process.
+        program: its name in help texts.
+        kubectl: without options commands mean the cluster that kubectl talks to.
+    """
     try:
-        code: Any = cli.main(args=args, standalone_mode=False)
+        code: Any = cli.main(args=args, prog_name=program, standalone_mode=False, obj={KUBECTL: kubectl})
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:

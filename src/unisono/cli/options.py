@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
+KUBECTL = "kubectl"
+"""Key of the click context's object: whether this is ``kubectl unisono``."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -22,6 +25,7 @@ class Where:
         data_dir: data directory of a control plane of this machine, or None for the default one.
         context: context of the kubeconfig, or None for its current one.
         namespace: namespace for objects that name none, or None for the context's.
+        kubectl: nothing is named, and the cluster is the one that kubectl talks to.
 
     """
 
@@ -29,6 +33,12 @@ class Where:
     data_dir: Path | None = None
     context: str | None = None
     namespace: str | None = None
+    kubectl: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether a control plane is named, be it by an option or by being called through kubectl."""
+        return self.kubeconfig is not None or self.data_dir is not None or self.kubectl
 
 
 def where_options(function: Command) -> Command:
@@ -49,7 +59,9 @@ def where_options(function: Command) -> Command:
     ) -> Any:
         if kubeconfig and data_dir:
             raise click.UsageError("--kubeconfig and --data-dir name two different control planes; give one of them.")
-        return function(*args, where=Where(kubeconfig, data_dir, context, namespace), **kwargs)
+        found = click.get_current_context().find_object(dict) or {}
+        kubectl = bool(found.get(KUBECTL)) and not (kubeconfig or data_dir)
+        return function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
 
     return wrapper  # type: ignore[return-value]
 

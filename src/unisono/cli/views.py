@@ -1,155 +1,33 @@
-"""What ``unisono run`` knows of a job at one moment, derived from the objects alone (pure)."""
+"""What ``unisono run`` tells of a job as it changes; the views themselves are the SDK's."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from unisono.api.batch import Job
-    from unisono.api.core import Pod
-    from unisono.api.scheduling import PodGroup
+from unisono.sdk.views import (
+    ENDED,
+    SUCCEEDED,
+    JobView,
+    PodEnd,
+    TaskView,
+    end_text,
+    job_view,
+    pod_end,
+    pod_view,
+)
 
-TASK_ANNOTATION = "volcano.sh/task-spec"
-ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated", "Deleted"})
-SUCCEEDED = "Completed"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    """Pods of one task by phase; ``wanted`` is the number of replicas."""
-
-    name: str
-    wanted: int
-    phases: dict[str, int]
-
-    def count(self, phase: str) -> int:
-        """Pods in a phase."""
-        return self.phases.get(phase, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class PodEnd:
-    """How a pod ended, for the last report."""
-
-    name: str
-    phase: str
-    exit_code: int | None = None
-    reason: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """One job (or plain pod) as a user wants to see it.
-
-    Attributes:
-        name: of the job.
-        namespace: of the job.
-        kind: ``Job`` or ``Pod``.
-        phase: ``Pending``, ``Running``, ... ``Completed``; for a pod its phase in a job's words.
-        queue: name of the queue.
-        admitted: the queue has let it in.
-        gang: pods that must be placed together.
-        placed: pods that have a node.
-        tasks: per task.
-        waiting: why it waits, one line; empty when it does not.
-        ends: pods that have ended, by name.
-        message: reason that the job itself gives for its phase.
-
-    """
-
-    name: str
-    namespace: str
-    kind: str
-    phase: str = "Pending"
-    queue: str = "default"
-    admitted: bool = False
-    gang: int = 1
-    placed: int = 0
-    tasks: tuple[TaskView, ...] = ()
-    waiting: str = ""
-    ends: tuple[PodEnd, ...] = ()
-    message: str = ""
-    nodes: tuple[str, ...] = field(default=())
-
-    @property
-    def title(self) -> str:
-        """``job/hello``."""
-        return f"{self.kind.lower()}/{self.name}"
-
-    @property
-    def ended(self) -> bool:
-        """The job will not change any more by itself."""
-        return self.phase in ENDED
-
-
-def pod_end(pod: Pod) -> PodEnd:
-    """The end of a pod: the first container that failed explains it."""
-    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
-    ends = [status.state.terminated for status in statuses if status.state and status.state.terminated]
-    worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
-    return PodEnd(
-        pod.metadata.name,
-        pod.status.phase or "Unknown",
-        worst.exit_code if worst else None,
-        pod.status.reason or (worst.reason if worst else None) or "",
-        pod.status.message or (worst.message if worst else None) or "",
-    )
-
-
-def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str = "") -> JobView:
-    """View of a Volcano Job from its objects; ``waiting`` is the verdict's summary."""
-    by_task: dict[str, Counter[str]] = {}
-    for pod in pods:
-        task = (pod.metadata.annotations or {}).get(TASK_ANNOTATION, "")
-        by_task.setdefault(task, Counter())[pod.status.phase or "Pending"] += 1
-    tasks = tuple(
-        TaskView(task.name or "", task.replicas or 0, dict(by_task.get(task.name or "", {})))
-        for task in job.spec.tasks or ()
-    )
-    state = job.status.state
-    phase = (state.phase if state else None) or "Pending"
-    placed = [pod for pod in pods if pod.spec.node_name]
-    group_phase = group.status.phase if group else None
-    return JobView(
-        job.metadata.name,
-        job.metadata.namespace or "default",
-        "Job",
-        phase,
-        job.spec.queue or "default",
-        admitted=group_phase not in (None, "", "Pending"),
-        gang=job.spec.min_available or sum(task.wanted for task in tasks),
-        placed=len(placed),
-        tasks=tasks,
-        waiting="" if phase not in ("Pending", "Restarting") else waiting,
-        ends=tuple(pod_end(pod) for pod in pods if pod.status.phase in ("Succeeded", "Failed")),
-        message=(state.message or state.reason or "") if state else "",
-        nodes=tuple(sorted({pod.spec.node_name for pod in placed if pod.spec.node_name})),
-    )
-
-
-POD_PHASES = {"Succeeded": "Completed"}
-
-
-def pod_view(pod: Pod, waiting: str = "") -> JobView:
-    """View of a plain pod, in a job's words."""
-    phase = pod.status.phase or "Pending"
-    ended = phase in ("Succeeded", "Failed")
-    return JobView(
-        pod.metadata.name,
-        pod.metadata.namespace or "default",
-        "Pod",
-        POD_PHASES.get(phase, phase),
-        admitted=bool(pod.spec.node_name),
-        placed=1 if pod.spec.node_name else 0,
-        tasks=(TaskView("pod", 1, {phase: 1}),),
-        waiting="" if pod.spec.node_name else waiting,
-        ends=(pod_end(pod),) if ended else (),
-        nodes=(pod.spec.node_name,) if pod.spec.node_name else (),
-    )
+__all__ = [
+    "ENDED",
+    "SUCCEEDED",
+    "JobView",
+    "PodEnd",
+    "TaskView",
+    "changes",
+    "end_text",
+    "job_view",
+    "pod_end",
+    "pod_view",
+]
 
 
 def changes(old: JobView | None, new: JobView) -> list[str]:
@@ -173,15 +51,6 @@ def changes(old: JobView | None, new: JobView) -> list[str]:
         if end.name not in known and end.phase == "Failed":
             lines.append(f"pod {end.name} failed: {end_text(end)}")
     return lines
-
-
-def end_text(end: PodEnd) -> str:
-    """``exit code 3 (Error): message``."""
-    parts = [] if end.exit_code is None else [f"exit code {end.exit_code}"]
-    if end.reason:
-        parts.append(f"({end.reason})" if parts else end.reason)
-    text = " ".join(parts) or end.phase
-    return f"{text}: {end.message}" if end.message else text
 
 
 def _few(names: Sequence[str], most: int = 3) -> str:

@@ -157,13 +157,12 @@ async def _control_plane(where: Where, report: Reporter, nodes_file: str | None)
     from unisono.cli.connection import find
     from unisono.standalone.paths import DataDir
 
-    named = where.kubeconfig is not None or where.data_dir is not None
     running = DataDir.at(where.data_dir).running_pid() is not None
-    if named or running:
+    if where.named or running:
         find(where)  # complains now, before anything is started
         if nodes_file:
             raise click.UsageError("--nodes adds nodes to a private control plane, and here one is named or running.")
-        yield where, where.kubeconfig is None
+        yield where, where.kubeconfig is None and not where.kubectl
         return
     async with _private(nodes_file) as folder:
         report.line("control plane", "private, for this command alone")

@@ -1,0 +1,42 @@
+"""The Python SDK: submit, follow and steer jobs from programs and notebooks, blocking or with asyncio."""
+
+from __future__ import annotations
+
+from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
+from unisono.sdk.aio import AsyncClient
+from unisono.sdk.builders import Job
+from unisono.sdk.client import Client
+from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
+from unisono.sdk.joblogs import LogLine
+from unisono.sdk.place import Place, Where
+from unisono.sdk.queues import QueueView
+from unisono.sdk.verdict import Holder, Verdict
+from unisono.sdk.views import JobView, PodEnd, TaskView
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "AsyncClient",
+    "BadWork",
+    "CannotShip",
+    "Client",
+    "Conflict",
+    "Holder",
+    "Invalid",
+    "Job",
+    "JobFailed",
+    "JobView",
+    "LogLine",
+    "NoControlPlane",
+    "NotFound",
+    "Place",
+    "PodEnd",
+    "QueueView",
+    "RemoteError",
+    "TaskView",
+    "Unavailable",
+    "UnisonoError",
+    "Verdict",
+    "WaitTimeout",
+    "Where",
+]

@@ -1,0 +1,189 @@
+"""Jobs in Python: ``Job("train", queue="gpu").task("worker", replicas=4, command=["python", "train.py"], cpu=2)``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from unisono.sdk.errors import BadWork
+
+API_VERSION = "batch.volcano.sh/v1alpha1"
+GPU = "nvidia.com/gpu"
+DEFAULT_IMAGE = f"python:{sys.version_info.major}.{sys.version_info.minor}"
+"""Image of tasks that name none; a node that runs pods as processes does not read it."""
+
+Amount = int | float | str
+RestartPolicy = Literal["Never", "OnFailure", "Always"]
+
+
+class Job:
+    """A job that is put together step by step; every method answers the job itself.
+
+    Args:
+        name: of the job; one that ends with ``-`` is completed by the server.
+        queue: where it waits.
+        namespace: None for the client's.
+        min_available: pods that must run together; None for all.
+        priority_class: name of a PriorityClass.
+        max_retry: restarts before the job fails.
+        ttl_seconds: the job is deleted so long after its end.
+        labels, annotations: of the job.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: str = "default",
+        *,
+        namespace: str | None = None,
+        min_available: int | None = None,
+        priority_class: str | None = None,
+        max_retry: int | None = None,
+        ttl_seconds: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        key = "generateName" if name.endswith("-") else "name"
+        self._metadata = _given(
+            {key: name, "namespace": namespace, "labels": _copy(labels), "annotations": _copy(annotations)}
+        )
+        self._spec: dict[str, Any] = _given(
+            {
+                "queue": queue,
+                "minAvailable": min_available,
+                "priorityClassName": priority_class,
+                "maxRetry": max_retry,
+                "ttlSecondsAfterFinished": ttl_seconds,
+            }
+        )
+        self._tasks: list[dict[str, Any]] = []
+
+    def task(
+        self,
+        name: str,
+        *,
+        command: Sequence[str],
+        args: Sequence[str] = (),
+        replicas: int = 1,
+        min_available: int | None = None,
+        image: str = DEFAULT_IMAGE,
+        cpu: Amount | None = None,
+        memory: Amount | None = None,
+        gpus: int | None = None,
+        resources: Mapping[str, Amount] | None = None,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        restart_policy: RestartPolicy = "Never",
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        pod: Mapping[str, Any] | None = None,
+        container: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Add a task: ``replicas`` equal pods of one container.
+
+        Args:
+            name: of the task; part of the pods' names.
+            command: what the container runs.
+            args: further words of it.
+            replicas: number of pods.
+            min_available: pods of this task that the gang needs; None for all.
+            image: of the container.
+            cpu: cores that each pod requests: ``2``, ``0.5`` or ``"500m"``.
+            memory: that each pod requests: bytes, or ``"4Gi"``.
+            gpus: whole NVIDIA cards per pod.
+            resources: further resources by name, each as request and limit.
+            env: environment variables.
+            working_dir: folder in which the container starts.
+            restart_policy: of the pods.
+            labels: of the pods.
+            annotations: of the pods.
+            pod: further fields of the pod's spec, such as ``nodeSelector``.
+            container: further fields of the container, such as ``volumeMounts``.
+
+        """
+        if any(known["name"] == name for known in self._tasks):
+            raise BadWork(f"the job has a task {name!r} already: give this one another name.")
+        main = _given(
+            {
+                "name": name,
+                "image": image,
+                "command": list(command),
+                "args": list(args) or None,
+                "workingDir": working_dir,
+                "env": [{"name": key, "value": value} for key, value in (env or {}).items()] or None,
+                "resources": _resources(cpu, memory, {**(resources or {}), **({GPU: gpus} if gpus else {})}),
+            }
+        )
+        template = {
+            "metadata": _given({"labels": _copy(labels), "annotations": _copy(annotations)}),
+            "spec": {"restartPolicy": restart_policy, "containers": [{**main, **(container or {})}], **(pod or {})},
+        }
+        self._tasks.append(
+            _given({"name": name, "replicas": replicas, "minAvailable": min_available, "template": template})
+        )
+        return self
+
+    def plugin(self, name: str, *arguments: str) -> Job:
+        """Use a job plug-in: ``plugin("pytorch", "--port=29500")``."""
+        self._spec.setdefault("plugins", {})[name] = list(arguments)
+        return self
+
+    def policy(
+        self,
+        action: str,
+        *,
+        event: str | None = None,
+        exit_code: int | None = None,
+        timeout: str | None = None,
+    ) -> Job:
+        """Do ``action`` when ``event`` happens, or when a pod ends with ``exit_code``: ``("RestartJob", "PodFailed")``.
+
+        Args:
+            action: such as ``RestartJob``, ``TerminateJob`` or ``CompleteJob``.
+            event: such as ``PodFailed``, ``PodEvicted`` or ``TaskCompleted``.
+            exit_code: instead of an event.
+            timeout: wait so long before, such as ``"5m"``.
+
+        """
+        rule = _given({"action": action, "event": event, "exitCode": exit_code, "timeout": timeout})
+        self._spec.setdefault("policies", []).append(rule)
+        return self
+
+    def manifest(self) -> dict[str, Any]:
+        """The job as a Kubernetes object.
+
+        Raises:
+            BadWork: the job has no task.
+
+        """
+        if not self._tasks:
+            name = self._metadata.get("name") or self._metadata.get("generateName")
+            raise BadWork(f"the job {name} has no task: add one with .task(...).")
+        spec = {**self._spec, "tasks": list(self._tasks)}
+        return {"apiVersion": API_VERSION, "kind": "Job", "metadata": dict(self._metadata), "spec": spec}
+
+
+def _resources(cpu: Amount | None, memory: Amount | None, further: Mapping[str, Amount]) -> dict[str, Any] | None:
+    limits = {name: quantity(amount) for name, amount in further.items()}
+    requests = {
+        **{name: quantity(amount) for name, amount in (("cpu", cpu), ("memory", memory)) if amount is not None},
+        **limits,
+    }
+    return _given({"requests": requests or None, "limits": limits or None}) or None
+
+
+def quantity(amount: Amount) -> str:
+    """A number as a Kubernetes quantity: ``2`` is ``"2"``, ``0.5`` is ``"500m"``; texts stay as they are."""
+    if isinstance(amount, str):
+        return amount
+    return str(int(amount)) if amount == int(amount) else f"{round(amount * 1000)}m"
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _copy(values: Mapping[str, str] | None) -> dict[str, str] | None:
+    return dict(values) if values else None

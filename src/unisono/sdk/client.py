@@ -1,0 +1,128 @@
+"""The blocking client, for scripts and notebooks: `AsyncClient` behind a background loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from unisono.sdk.aio import AsyncClient, JobRef, Queues, Views
+from unisono.sdk.joblogs import LogLine
+from unisono.sdk.place import Place, Where
+from unisono.sdk.portal import Portal
+from unisono.sdk.verdict import Verdict
+from unisono.sdk.views import JobView
+from unisono.sdk.work import Work
+
+
+class Client:
+    """Submits and steers jobs; every call blocks. Works where an event loop runs already, such as in Jupyter.
+
+    Without arguments it takes the control plane that runs on this machine (``unisono up``), inside a pod the pod's
+    cluster, and else starts a private one, which ends with `close`, at the latest with this process.
+
+    Args:
+        kubeconfig: a kubeconfig file.
+        context: a context of it.
+        data_dir: directory of an ``unisono up``.
+        in_cluster: the cluster of the pod that this process runs in.
+        private: a control plane for this client alone.
+        nodes: simulated nodes ``{name, count, capacity, labels, taints}`` of the private control plane.
+        local_node: the private control plane runs pods as processes of this machine.
+        namespace: for jobs that name none.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        context: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        in_cluster: bool = False,
+        private: bool = False,
+        nodes: Sequence[Mapping[str, Any]] = (),
+        local_node: bool = True,
+        namespace: str | None = None,
+    ) -> None:
+        where = Where(kubeconfig, context, data_dir, in_cluster, private, nodes, local_node)
+        self._portal = Portal()
+        self.aio = AsyncClient(where, namespace=namespace)
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self.place()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, and end a private control plane with its pods; closing twice is fine."""
+        if self._portal.open:
+            self._portal.run(self.aio.close())
+            self._portal.close()
+
+    def place(self) -> Place:
+        """The control plane that the client talks to."""
+        return self._portal.run(self.aio.place())
+
+    def submit(self, work: Work) -> JobView:
+        """Create a job; see `AsyncClient.submit`."""
+        return self._portal.run(self.aio.submit(work))
+
+    def get(self, job: JobRef) -> JobView:
+        """How the job is doing; `NotFound` where there is none."""
+        return self._portal.run(self.aio.get(job))
+
+    def list(self, *, queue: str | None = None, all_namespaces: bool = False) -> Views:
+        """The jobs of the namespace, or of all of them, by name."""
+        return self._portal.run(self.aio.list(queue=queue, all_namespaces=all_namespaces))
+
+    def watch(self, job: JobRef) -> Iterator[JobView]:
+        """The job's view now and after every change, until it has ended or is deleted."""
+        return self._portal.iterate(self.aio.watch(job))
+
+    def wait(
+        self, job: JobRef, *, phase: str | None = None, timeout: float | None = None, check: bool = False
+    ) -> JobView:
+        """Wait until the job has ended, or is in ``phase``; see `AsyncClient.wait`."""
+        return self._portal.run(self.aio.wait(job, phase=phase, timeout=timeout, check=check))
+
+    def logs(
+        self, job: JobRef, *, follow: bool = False, task: str | None = None, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Log lines of the job's pods; see `AsyncClient.logs`."""
+        return self._portal.iterate(self.aio.logs(job, follow=follow, task=task, tail=tail))
+
+    def cancel(self, job: JobRef) -> None:
+        """Stop the job for good; it stays as ``Terminated``."""
+        self._portal.run(self.aio.cancel(job))
+
+    def suspend(self, job: JobRef) -> None:
+        """Stop the job's pods and give their resources back, until `resume`."""
+        self._portal.run(self.aio.suspend(job))
+
+    def resume(self, job: JobRef) -> None:
+        """Start a suspended job again."""
+        self._portal.run(self.aio.resume(job))
+
+    def delete(self, job: JobRef) -> None:
+        """Delete the job with its pods and logs."""
+        self._portal.run(self.aio.delete(job))
+
+    def scale(self, job: JobRef, task: str, replicas: int) -> JobView:
+        """Change how many pods a task has; a gang of all pods stays one."""
+        return self._portal.run(self.aio.scale(job, task, replicas))
+
+    def explain(self, job: JobRef) -> Verdict | None:
+        """Why the job waits; None when it does not."""
+        return self._portal.run(self.aio.explain(job))
+
+    def queues(self) -> Queues:
+        """All queues with their limits, and how many PodGroups are in which phase."""
+        return self._portal.run(self.aio.queues())

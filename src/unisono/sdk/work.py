@@ -1,0 +1,104 @@
+"""What may be submitted: jobs of the builder, structs, mappings, YAML text and files; all become plain objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unisono.api.annotations import WORKING_DIRECTORY
+from unisono.api.base import Object
+from unisono.api.yaml import expand_lists, load_all
+from unisono.sdk.builders import Job
+from unisono.sdk.errors import BadWork
+
+Work = Job | Object | Mapping[str, Any] | str | Path
+"""A job: of the builder, a struct of ``unisono.api``, a mapping, YAML text (several lines), or the path of a file."""
+
+JOB_GROUP = "batch.volcano.sh"
+
+
+def objects(work: Work) -> tuple[list[dict[str, Any]], Path]:
+    """All objects of ``work``, and the folder in which its processes should start.
+
+    Raises:
+        BadWork: there is no object, or one lacks ``apiVersion`` or ``kind``.
+        ConfigError: the text is no YAML.
+
+    """
+    match work:
+        case Job():
+            found, folder = [work.manifest()], Path.cwd()
+        case Object():
+            found, folder = [msgspec.to_builtins(work)], Path.cwd()
+        case Mapping():
+            found, folder = [_plain(work)], Path.cwd()
+        case str() | Path():
+            found, folder = _read(work)
+        case _:
+            raise BadWork(f"a {type(work).__name__} is no job: give a Job, a mapping, YAML text or a path.")
+    for each in found:
+        for key in ("apiVersion", "kind"):
+            if not isinstance(each, dict) or not isinstance(each.get(key), str):
+                raise BadWork(f"the object has no {key}: add one, such as apiVersion: batch.volcano.sh/v1alpha1.")
+        if not isinstance(each.setdefault("metadata", {}), dict):
+            raise BadWork("metadata must be a mapping.")
+    return found, folder
+
+
+def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Objects that come first (queues, ConfigMaps, ...), and the one job.
+
+    Raises:
+        BadWork: there is no job, or more than one.
+
+    """
+    jobs = [each for each in found if is_job(each)]
+    if len(jobs) != 1:
+        kinds = ", ".join(sorted({str(each["kind"]) for each in found})) or "nothing"
+        raise BadWork(f"submit takes exactly one Job of {JOB_GROUP}, and here are {len(jobs)} (kinds: {kinds}).")
+    return [each for each in found if not is_job(each)], jobs[0]
+
+
+def is_job(value: Mapping[str, Any]) -> bool:
+    """The object is a job of ours."""
+    return value["kind"] == "Job" and str(value["apiVersion"]).startswith(f"{JOB_GROUP}/")
+
+
+def mark_folder(job: dict[str, Any], folder: Path) -> None:
+    """Let pods whose containers name no ``workingDir`` start in ``folder`` (on nodes that run pods as processes)."""
+    tasks = (job.get("spec") or {}).get("tasks")
+    for task in tasks if isinstance(tasks, list) else []:
+        if not isinstance(task, dict):
+            continue
+        template = task.setdefault("template", {})
+        metadata = template.setdefault("metadata", {}) if isinstance(template, dict) else {}
+        annotations = metadata.setdefault("annotations", {}) if isinstance(metadata, dict) else {}
+        if isinstance(annotations, dict):
+            annotations.setdefault(WORKING_DIRECTORY, str(folder))
+
+
+def _read(work: str | Path) -> tuple[list[dict[str, Any]], Path]:
+    if isinstance(work, str) and "\n" in work:
+        text, name, folder = work, "text", Path.cwd()
+    else:
+        path = Path(work).expanduser()
+        try:
+            text, name, folder = path.read_text(), str(path), path.absolute().parent
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadWork(f"{path} cannot be read: {error}.") from None
+    found = [document.value for document in expand_lists(load_all(text, file=name)) if document.value is not None]
+    if not found:
+        raise BadWork(f"{name} holds no object: write at least one, with apiVersion and kind.")
+    return found, folder
+
+
+def _plain(value: Any) -> Any:
+    """A copy that shares nothing with the caller's mapping."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
