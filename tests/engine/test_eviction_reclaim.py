@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from eviction_world import RECLAIM, Plane, running_pods, settings
+from eviction_world import OFF, RECLAIM, Plane, running_pods, settings
 
-from support.build import gang, group, node, queue
+from support.build import gang, group, node, priority_class, queue
 from unisono.engine.verdict import Cause
 
 
@@ -164,3 +164,24 @@ def test_a_place_that_was_made_for_a_job_goes_to_it_and_not_to_the_first_in_line
         plane.put(thing)
     plane.settle()
     assert plane.running() == {"h": 1, "g": 1}
+
+
+def test_a_job_that_fits_keeps_its_free_place_although_reclaim_comes_before_allocate() -> None:
+    config = settings("enqueue, reclaim, allocate, backfill", gang=OFF, drf=OFF)
+    things = [node("n1", cpu=4), queue("a", 1), queue("b", 3)]
+    things += [group("holder", 1, queue="a", phase="Running"), *running_pods("holder", ["n1"] * 3)]
+    plane = Plane(config, *things, gang("first", 1, queue="b", created=1), gang("second", 2, queue="b", created=2))
+    decisions = plane.cycle()
+    assert [(bind.pod, bind.node) for bind in decisions.binds] == [("first-w-0", "n1")]
+    assert len(decisions.pipelined) == len(decisions.evictions) == 2
+
+
+def test_spare_pods_go_before_a_gang_breaks_though_few_may_be_taken_from_the_queue() -> None:
+    things = [node("n1", cpu=8), queue("a", 1), queue("b", 1), priority_class("low", 1), priority_class("mid", 2)]
+    for name, minimum, rank in (("spare", 1, "mid"), ("whole", 4, "low")):
+        things += [group(name, minimum, queue="a", phase="Running", priority_class=rank)]
+        things += running_pods(name, ["n1"] * (4 if name == "whole" else 3), priority={"low": 1, "mid": 2}[rank])
+    things += [group("own", 1, queue="b", phase="Running"), *running_pods("own", ["n1"])]
+    plane = Plane(RECLAIM, *things, gang("wants", 1, queue="b"))
+    plane.cycle()
+    assert plane.evicted == [["spare"]]

@@ -10,6 +10,7 @@ from unisono.engine.cycle import Cycle
 from unisono.engine.eviction import Evictions
 from unisono.engine.freeable import Rule
 from unisono.engine.job_state import JobState
+from unisono.engine.sheets import place, sheet_of
 from unisono.engine.standing import Standing
 from unisono.engine.topology.groups import is_bounded
 
@@ -29,7 +30,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
     """Make room for one task after the other until the job starves no more; all stands, or nothing.
 
     Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
-    nobody's eviction is left to allocate.
+    nobody's eviction is placed at once where allocate comes later: till then the next job could take its free places.
 
     Returns:
         whether the job has got what it needs.
@@ -51,12 +52,20 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         if not evictions.make_room(standing, task, rule):
             hopeless.add(alike)
     needed = any(placement.status is TaskStatus.RELEASING for placement in cycle.transaction.log[mark:])
-    if needed and hooks.vote("pipelined", job) is None:
+    enough = hooks.vote("pipelined", job) is None
+    if needed and enough:
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)
+    if enough and _allocates_later(cycle, rule) and place(cycle, job, sheet_of(cycle, job)):
+        return True
     evictions.note_failure(job, tasks, rule)
     return False
+
+
+def _allocates_later(cycle: Cycle, rule: Rule) -> bool:
+    actions = list(cycle.config.actions)
+    return rule.purpose.value in actions and "allocate" in actions[actions.index(rule.purpose.value) :]
 
 
 def _may_take(cycle: Cycle, job: JobState, task: Task, rule: Rule) -> bool:

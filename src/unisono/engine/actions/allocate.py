@@ -7,13 +7,8 @@ from unisono.engine.alike import Alike
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Heap
-from unisono.engine.placing import Worksheet, place_job
 from unisono.engine.promised import promised
-from unisono.engine.topology.groups import is_grouped
-from unisono.engine.topology.place import place_grouped
-from unisono.engine.topology.solve import GroupSheet
-
-Sheet = Worksheet | GroupSheet
+from unisono.engine.sheets import Sheet, place, sheet_of
 
 
 def run(cycle: Cycle) -> None:
@@ -26,8 +21,8 @@ def run(cycle: Cycle) -> None:
     sheets: dict[str, Sheet] = {}
     for job in promised(cycle, waiting):
         if cycle.hooks.overused(job.queue) is None:
-            sheet = sheets[job.key] = _sheet(cycle, job)
-            if not (_place(cycle, job, sheet) and sheet):
+            sheet = sheets[job.key] = sheet_of(cycle, job)
+            if not (place(cycle, job, sheet) and sheet):
                 waiting[job.queue.name].remove(job)
     heaps = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items() if jobs}
     alike = Alike(cycle)
@@ -46,9 +41,9 @@ def run(cycle: Cycle) -> None:
                 continue
             job = jobs.pop()
             if not alike.fail(job):
-                sheet = sheets.get(job.key) or _sheet(cycle, job)
+                sheet = sheets.get(job.key) or sheet_of(cycle, job)
                 before = alike.state()
-                if not _place(cycle, job, sheet):
+                if not place(cycle, job, sheet):
                     alike.note_failure(job, before)
                 elif sheet:
                     sheets[job.key] = sheet
@@ -57,19 +52,6 @@ def run(cycle: Cycle) -> None:
                 break
         if len(jobs):
             queues.push(queue)
-
-
-def _place(cycle: Cycle, job: JobState, sheet: Sheet) -> bool:
-    if isinstance(sheet, GroupSheet):
-        return place_grouped(cycle, job, sheet)
-    return place_job(cycle, job, sheet)
-
-
-def _sheet(cycle: Cycle, job: JobState) -> Sheet:
-    tasks = cycle.pending(job, best_effort=False)
-    if is_grouped(job, cycle.session.snapshot.hyper_nodes):
-        return GroupSheet.of(cycle, job, tasks)
-    return Worksheet(tasks)
 
 
 def _prepare(cycle: Cycle) -> dict[str, list[JobState]]:

@@ -1,0 +1,27 @@
+"""Placing the waiting tasks of one job, whatever way it is to be placed in."""
+
+from __future__ import annotations
+
+from unisono.engine.cycle import Cycle
+from unisono.engine.job_state import JobState
+from unisono.engine.placing import Worksheet, place_job
+from unisono.engine.topology.groups import is_grouped
+from unisono.engine.topology.place import place_grouped
+from unisono.engine.topology.solve import GroupSheet
+
+Sheet = Worksheet | GroupSheet
+
+
+def sheet_of(cycle: Cycle, job: JobState) -> Sheet:
+    """What is left to place of a job: its waiting tasks, by group where the network's topology counts."""
+    tasks = cycle.pending(job, best_effort=False)
+    if is_grouped(job, cycle.session.snapshot.hyper_nodes):
+        return GroupSheet.of(cycle, job, tasks)
+    return Worksheet(tasks)
+
+
+def place(cycle: Cycle, job: JobState, sheet: Sheet) -> bool:
+    """Place what can be placed, all that the gang needs or nothing; whether anything was committed."""
+    if isinstance(sheet, GroupSheet):
+        return place_grouped(cycle, job, sheet)
+    return place_job(cycle, job, sheet)
