@@ -62,10 +62,12 @@ class WorkloadWorld(World):
 
     async def edit(self, kind: Kind[Any], name: str, **spec: Any) -> None:
         """A user changes the specification; the server counts the generation."""
-        found = self.client.find(kind, f"default/{name}")
-        number = (found.metadata.generation or 0) + 1
-        patch = {"spec": spec, "metadata": {"generation": number}}
-        await self.client.patch(kind, name, patch, namespace="default")
+        value = copy.deepcopy(self.client.raw(kind, f"default/{name}"))
+        value["spec"] |= copy.deepcopy(spec)
+        value["metadata"]["generation"] = (value["metadata"].get("generation") or 0) + 1
+        obj = decode(kind, value).obj
+        apply_defaults(kind, obj)
+        self.client.put(kind, obj)
         await self.settle()
 
     def one(self, kind: Kind[Any], name: str = "web") -> Any:
