@@ -169,7 +169,7 @@ class LeaderElector:
             lease = await self._client.get(LEASES, self._name, self._namespace)
             if lease.spec.holder_identity == self._identity:
                 version = lease.metadata.resource_version
-                patch = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}}
+                patch = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": None}}
                 await self._client.patch(LEASES, self._name, patch, namespace=self._namespace)
         except (ApiError, OSError, TimeoutError) as error:
             _log.warning("leader.release_failed", lease=self._name, error=str(error))
