@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "scheduler": "Run the scheduler beside an API server.",
     "controllers": "Run the controllers beside an API server.",
     "agent": "Simulate nodes on an API server.",
+    "install": "Install Unisono on a cluster, or print the manifests.",
     "crds": "Print the definitions of our kinds for a cluster.",
     "backup": "Copy everything that a control plane stores to a file.",
     "restore": "Put a backup in the place of what a stopped control plane stores.",

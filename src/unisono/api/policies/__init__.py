@@ -1,6 +1,6 @@
 """Rules of our kinds as CEL expressions, for clusters that check objects by ValidatingAdmissionPolicies.
 
-They say what CEL can say of ``api.validation``; the texts are the same. Objects come here with defaults or without them.
+They say what CEL can say of ``api.validation``, in the same words. Objects come here with defaults or without them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def job_rules(at: str) -> tuple[Rule, ...]:
 
 def _of_task(at: str, field: str, good: str, message: str, *, creation: bool = False) -> Rule:
     """``good`` holds for every task ``t``; the message ends with the first one's name for which it does not."""
-    named = f"(has(t.name) ? t.name : '')"
+    named = "(has(t.name) ? t.name : '')"
     found = f"{_TASKS}.filter(t, !({good})).map(t, {named})[0]"
     return Rule(
         f"{_TASKS}.all(t, {good})", f"{text(f'{at}.tasks.{field}: {message} in task: ')} + {found}", creation=creation

@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.api.kind import Kind
 
-# Expressions that compare every entry with every other stay within a server's bounds up to so many; the webhook has none.
+# Comparing every entry with every other stays within a server's bounds up to so many; the webhook has no such bound.
 MANY = 200
 
 

@@ -1,0 +1,56 @@
+"""All manifests of an installation, in the order in which they are applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.crds import crd_manifests
+from unisono.api.defaulting.job import DEFAULT_QUEUE
+from unisono.api.defaulting.scheduling import ROOT_QUEUE
+from unisono.api.kinds import QUEUES
+from unisono.install.monitoring import monitors
+from unisono.install.options import InstallOptions, labels
+from unisono.install.policies import policies
+from unisono.install.rights import access
+from unisono.install.webhooks import webhooks
+from unisono.install.workloads import components, config_map, workload
+
+
+def manifests(options: InstallOptions) -> list[dict[str, Any]]:
+    """Definitions first, then what the components run with, the components, and last what checks requests."""
+    chosen = components(options)
+    return [
+        *(crd_manifests() if options.crds else ()),
+        namespace(options),
+        *(manifest for each in chosen for manifest in access(each.name, options)),
+        config_map(options),
+        *queues(),
+        *(manifest for each in chosen for manifest in workload(each, options)),
+        *(policies() if options.policies else ()),
+        *(webhooks(options) if options.webhook else ()),
+        *(monitors(options) if options.monitoring else ()),
+    ]
+
+
+def namespace(options: InstallOptions) -> dict[str, Any]:
+    """The namespace, in which only pods without privileges run."""
+    level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": options.namespace, "labels": {"app.kubernetes.io/part-of": "unisono", **level}},
+    }
+
+
+def queues() -> list[dict[str, Any]]:
+    """``root``, and ``default`` below it, for jobs that name no queue."""
+
+    def made(name: str, **spec: Any) -> dict[str, Any]:
+        # Taking the installation away must not take the users' queues away.
+        meta = {"name": name, "labels": labels("queues"), "annotations": {"helm.sh/resource-policy": "keep"}}
+        return {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": meta, "spec": spec}
+
+    return [
+        made(ROOT_QUEUE, weight=1, reclaimable=False),
+        made(DEFAULT_QUEUE, weight=1, reclaimable=True, parent=ROOT_QUEUE),
+    ]

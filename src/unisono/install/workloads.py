@@ -1,0 +1,159 @@
+"""Deployments, Services and disruption budgets of the components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.engine.config import DEFAULT_TEXT
+from unisono.install.options import InstallOptions, labels, selector
+
+CONFIG_KEY = "unisono-scheduler.conf"
+_CONFIG_DIR = "/etc/unisono"
+WEBHOOK_PORT = 8443
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One process.
+
+    Attributes:
+        name: of the command ``unisono NAME``.
+        port: of probes and metrics.
+        cpu, memory: what its pod requests.
+        leads: one replica works and the others stand by.
+
+    """
+
+    name: str
+    port: int
+    cpu: str
+    memory: str
+    leads: bool = True
+
+
+SCHEDULER = Component("scheduler", 8080, "500m", "512Mi")
+CONTROLLERS = Component("controllers", 8081, "200m", "256Mi")
+WEBHOOK = Component("webhook", 8083, "100m", "256Mi", leads=False)
+
+
+def components(options: InstallOptions) -> tuple[Component, ...]:
+    """The components that the options ask for."""
+    return (SCHEDULER, CONTROLLERS, WEBHOOK) if options.webhook else (SCHEDULER, CONTROLLERS)
+
+
+def arguments(component: Component, options: InstallOptions) -> list[str]:
+    """The component's command line."""
+    named = [f"--scheduler-name={name}" for name in options.scheduler_names]
+    common = [component.name, f"--listen=:{component.port}"]
+    match component.name:
+        case "scheduler":
+            return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", *named]
+        case "webhook":
+            address = f"--serve=:{WEBHOOK_PORT}"
+            return [*common, address, f"--service-namespace={options.namespace}", *named]
+        case _:
+            return [*common, *named]
+
+
+def config_map(options: InstallOptions) -> dict[str, Any]:
+    """The scheduler's configuration; the running scheduler follows its changes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _meta("unisono-scheduler", "scheduler", options),
+        "data": {CONFIG_KEY: options.scheduler_config or DEFAULT_TEXT},
+    }
+
+
+def workload(component: Component, options: InstallOptions) -> list[dict[str, Any]]:
+    """Service, Deployment and disruption budget."""
+    name = f"unisono-{component.name}"
+    meta = _meta(name, component.name, options)
+    chosen = {"matchLabels": selector(component.name)}
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": _service(component)},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta,
+            "spec": {
+                "replicas": options.replicas,
+                "selector": chosen,
+                "template": {"metadata": {"labels": labels(component.name)}, "spec": _pod(component, options)},
+            },
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": meta,
+            "spec": {"maxUnavailable": 1, "selector": chosen},
+        },
+    ]
+
+
+def _meta(name: str, component: str, options: InstallOptions) -> dict[str, Any]:
+    return {"name": name, "namespace": options.namespace, "labels": labels(component)}
+
+
+def _service(component: Component) -> dict[str, Any]:
+    ports = [{"name": "metrics", "port": component.port, "targetPort": "metrics"}]
+    if component is WEBHOOK:
+        ports.append({"name": "webhook", "port": 443, "targetPort": "webhook"})
+    return {"selector": selector(component.name), "ports": ports}
+
+
+def _pod(component: Component, options: InstallOptions) -> dict[str, Any]:
+    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
+    if component is SCHEDULER:
+        volumes.append({"name": "config", "configMap": {"name": "unisono-scheduler"}})
+    return {
+        "serviceAccountName": f"unisono-{component.name}",
+        "priorityClassName": "system-cluster-critical",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(component.name)},
+            }
+        ],
+        "containers": [_container(component, options)],
+        "volumes": volumes,
+    }
+
+
+def _container(component: Component, options: InstallOptions) -> dict[str, Any]:
+    ports = [{"name": "metrics", "containerPort": component.port}]
+    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of the pod's own
+    if component is WEBHOOK:
+        ports.append({"name": "webhook", "containerPort": WEBHOOK_PORT})
+    if component is SCHEDULER:
+        mounts.append({"name": "config", "mountPath": _CONFIG_DIR, "readOnly": True})
+    return {
+        "name": component.name,
+        "image": options.image,
+        "args": arguments(component, options),
+        "ports": ports,
+        "livenessProbe": _probe("/livez", failures=6),
+        "readinessProbe": _probe("/readyz", failures=3),
+        "startupProbe": _probe("/livez", failures=60, period=2),
+        "resources": {"requests": {"cpu": component.cpu, "memory": component.memory}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _probe(path: str, *, failures: int, period: int = 10) -> dict[str, Any]:
+    get = {"path": path, "port": "metrics"}
+    return {"httpGet": get, "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures}
