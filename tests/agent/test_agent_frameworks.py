@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_node import Node, manifest
 
-from unisono.agent.frameworks import network_variables, ray_mounts, sshd_mounts
+from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
 from unisono.agent.layout import RunDir
 from unisono.agent.volumes import Mount
 
@@ -56,6 +56,19 @@ def test_ray_nodes_have_their_sockets_to_themselves_unless_a_volume_says_otherwi
     mounts = ray_mounts(argv, volumes, RunDir(run, 0), folder)
     assert mounts == ([Mount(str(run / "ray"), str(folder))] if private else [])
     assert folder.exists() == private
+
+
+def test_whoever_has_keys_logs_in_to_pods_of_the_job_without_questions(tmp_path: Path) -> None:
+    keys, other = Mount("/x", "/root/.ssh"), Mount("/x", "/data")
+    run = RunDir(tmp_path, 0)
+    (mount,) = ssh_client_mounts([other, keys], "sums", "team", run, tmp_path)
+    assert mount == Mount(str(tmp_path / "ssh_config"), str(tmp_path / "10-pods.conf"), read_only=True)
+    host, *settings = (tmp_path / "ssh_config").read_text().splitlines()
+    assert host == "Host *.sums *.sums.team *.sums.team.svc *.sums.team.svc.cluster.local"
+    assert "  StrictHostKeyChecking no" in settings
+    assert not ssh_client_mounts([other], "sums", "team", run, tmp_path)
+    assert not ssh_client_mounts([keys], "", "team", run, tmp_path)
+    assert not ssh_client_mounts([keys], "sums", "team", run, tmp_path / "missing")
 
 
 def test_open_mpi_takes_ports_of_the_kernel_only_where_pods_have_their_own() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unisono.agent.layout import RunDir
+from unisono.agent.names import CLUSTER_DOMAIN
 from unisono.agent.volumes import Mount
 
 # Open MPI binds 0.0.0.0 at ports from 1024 on, which leads to the pod's own address, and tells its peers the address of
@@ -15,6 +16,7 @@ _OWN_PORTS = {"OMPI_MCA_btl_tcp_port_min_v4": "0"}
 # A Ray process keeps its sockets, and the address of the cluster that it belongs to, below this folder.
 _RAY_FOLDER = Path("/tmp/ray")  # noqa: S108 - the path is Ray's
 _RAY = re.compile(r"\bray\b")
+_SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
 _SSHD = "sshd"
 _SSHD_FOLDER, _SSHD_PID = Path("/run/sshd"), Path("/run/sshd.pid")
 
@@ -44,6 +46,30 @@ def sshd_mounts(argv: Sequence[str], run: RunDir, euid: int, folder: Path = _SSH
     if not folder.exists():
         mounts.append(Mount("tmpfs:mode=755,size=4k", str(folder), read_only=True))
     return mounts
+
+
+def ssh_client_mounts(
+    mounts: Sequence[Mount], subdomain: str, namespace: str, run: RunDir, folder: Path = _SSH_CONFIG
+) -> list[Mount]:
+    """Let a container that got keys log in to the pods of its job without questions, as images for MPI do.
+
+    All pods show the machine's own host keys, so there is nothing to be learnt from them.
+
+    Args:
+        mounts: the container's volumes; keys are what stands at a path that ends in ``.ssh``.
+        subdomain: the pods of the job have it; empty when the pod has none.
+        namespace: of the pod.
+        run: where the file is kept.
+        folder: from where the machine's ssh client takes settings.
+    """
+    if not subdomain or not folder.is_dir() or not any(mount.target.endswith("/.ssh") for mount in mounts):
+        return []
+    suffixes = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.{CLUSTER_DOMAIN}")
+    hosts = " ".join(f"*.{subdomain}{suffix}" for suffix in suffixes)
+    own = run.path / "ssh_config"
+    own.write_text(f"Host {hosts}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
+    own.chmod(0o644)
+    return [Mount(str(own), str(folder / "10-pods.conf"), read_only=True)]
 
 
 def ray_mounts(argv: Sequence[str], mounts: Sequence[Mount], run: RunDir, folder: Path = _RAY_FOLDER) -> list[Mount]:

@@ -11,7 +11,7 @@ import msgspec
 
 from unisono.agent import environment as env
 from unisono.agent import volumes
-from unisono.agent.frameworks import network_variables, ray_mounts, sshd_mounts
+from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
 from unisono.agent.gpus import visible_devices
 from unisono.agent.host import Host
 from unisono.agent.launch import (
@@ -86,6 +86,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
             Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
             *sshd_mounts(argv, run, os.geteuid()),
             *ray_mounts(argv, mounts, run),
+            *ssh_client_mounts(mounts, pod.spec.subdomain or "", pod.metadata.namespace or "", run),
         ]
     else:
         argv, variables = without_mounts(container, mounts, argv, variables)
