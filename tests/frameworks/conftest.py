@@ -1,0 +1,28 @@
+"""One control plane for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from framework_jobs import Jobs
+
+from support.plane import RunningPlane, unisono
+
+
+@pytest.fixture(scope="session")
+def framework_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlane]:
+    plane = RunningPlane(tmp_path_factory.mktemp("frameworks") / "data", ())
+    plane.start()
+    yield plane
+    plane.stop()
+    unisono("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)
+
+
+@pytest.fixture
+def jobs(framework_plane: RunningPlane, tmp_path: Path) -> Iterator[Jobs]:
+    """Submits jobs; they are gone, with their pods, when the test ends."""
+    made = Jobs(framework_plane, tmp_path)
+    yield made
+    made.clean()

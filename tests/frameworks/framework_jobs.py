@@ -1,0 +1,139 @@
+"""What the tests need of the machine, and jobs on its control plane: submitted, looked at and taken away."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.plane import RunningPlane, wait_until
+
+SCRIPTS = Path(__file__).parent / "programs"
+SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+
+MODULES = {"ray": "make frameworks", "mpi4py": "make frameworks", "xgboost": "make frameworks"}
+PROGRAMS = {"mpirun": "Debian's package openmpi-bin", "ssh": "openssh-client", "sshd": "openssh-server"}
+SYSTEM_PATH = "/usr/sbin:/sbin"
+
+
+def need(*names: str, always: bool = True) -> None:
+    """Skip where a module or a program is missing; in continuous integration that is a failure.
+
+    Args:
+        names: keys of ``MODULES`` or ``PROGRAMS``, or modules that only some machines have.
+        always: continuous integration has them as well.
+    """
+    for name in names:
+        path = f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
+        found = shutil.which(name, path=path) if name in PROGRAMS else importlib.util.find_spec(name)
+        if found:
+            continue
+        advice = f" ({MODULES.get(name) or PROGRAMS[name]})" if name in MODULES or name in PROGRAMS else ""
+        message = f"{name} is not installed{advice}"
+        if always and os.environ.get("CI"):
+            raise AssertionError(message)
+        pytest.skip(message)
+
+
+class Jobs:
+    """The jobs of one test.
+
+    Attributes:
+        folder: a directory of the test; ``/workspace`` of containers that ``in_workspace`` prepared.
+    """
+
+    def __init__(self, plane: RunningPlane, folder: Path) -> None:
+        self.plane, self.folder = plane, folder
+        self._made: list[str] = []
+
+    def submit(self, manifest: str | dict[str, Any]) -> None:
+        """Create what the manifest says."""
+        text = manifest if isinstance(manifest, str) else yaml.safe_dump(manifest)
+        value = yaml.safe_load(text)
+        group = value["apiVersion"].partition("/")[0]
+        self._made.append(f"{value['kind'].lower()}.{group}/{value['metadata']['name']}")
+        self.plane.apply(text)
+
+    def pods(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """Pods whose names begin so, by name."""
+        found = self.plane.objects("pods")
+        return {p["metadata"]["name"]: p for p in found if p["metadata"]["name"].startswith(prefix)}
+
+    def phase(self, pod: str) -> str:
+        """Phase of a pod; empty when there is none."""
+        found = self.pods(pod).get(pod)
+        return "" if found is None else str(found["status"].get("phase", ""))
+
+    def log(self, pod: str) -> str:
+        """What the pod has said so far."""
+        done = self.plane.try_kubectl("logs", pod, "--all-containers")
+        return done.stdout
+
+    def wait_for_log(self, pod: str, words: str, patience: float = 120) -> str:
+        """The pod's log as soon as it has the words."""
+
+        def said() -> str:
+            text = self.log(pod)
+            return text if words in text else ""
+
+        return str(self._patiently(f"{pod} says {words!r}", said, pod, patience))
+
+    def wait_for_phase(self, pod: str, phase: str, patience: float = 120) -> None:
+        """Until the pod's phase is this one."""
+        self._patiently(f"{pod} is {phase}", lambda: self.phase(pod) == phase, pod, patience)
+
+    def wait_for_condition(self, resource: str, condition: str, patience: float = 120) -> dict[str, Any]:
+        """The object as soon as a condition of it is true; a job that failed is told at once."""
+
+        def holds() -> dict[str, Any] | None:
+            value: dict[str, Any] = json.loads(self.plane.kubectl("get", resource, "-o", "json"))
+            true = {c["type"] for c in value.get("status", {}).get("conditions", ()) if c["status"] == "True"}
+            assert condition == "Failed" or "Failed" not in true, value["status"]
+            return value if condition in true else None
+
+        found: dict[str, Any] = self._patiently(
+            f"{resource} is {condition}", holds, resource.partition("/")[2], patience
+        )
+        return found
+
+    def wait_for_state(self, job: str, phase: str, patience: float = 120) -> None:
+        """Until the Volcano Job's phase is this one."""
+
+        def reached() -> bool:
+            value = json.loads(self.plane.kubectl("get", f"jobs.batch.volcano.sh/{job}", "-o", "json"))
+            return bool(value.get("status", {}).get("state", {}).get("phase") == phase)
+
+        self._patiently(f"job {job} is {phase}", reached, job, patience)
+
+    def clean(self) -> None:
+        """Delete what was submitted, with everything that it owns."""
+        for name in self._made:
+            self.plane.try_kubectl("delete", name, "--ignore-not-found", "--wait=false")
+        for pod in self.plane.objects("pods"):
+            name = pod["metadata"]["name"]
+            self.plane.try_kubectl("delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
+        wait_until("all pods are gone", lambda: not self.plane.objects("pods"))
+
+    def _patiently(self, what: str, condition: Any, prefix: str, patience: float) -> Any:
+        """Wait; when it is in vain say what the pods said."""
+        try:
+            return wait_until(what, condition, patience)
+        except AssertionError as error:
+            told = [f"--- {name} ({pod['status'].get('phase')}):\n{self.log(name)[-3000:]}"
+                    for name, pod in self.pods(prefix.partition("/")[0]).items()]  # fmt: skip
+            raise AssertionError("\n".join([str(error), *told])) from None
+
+
+def in_workspace(template: dict[str, Any], folder: Path) -> None:
+    """Let a folder of this machine stand at /workspace, as it does in an image, and ask for few resources."""
+    spec = template["spec"]
+    spec.setdefault("volumes", []).append({"name": "workspace", "hostPath": {"path": str(folder)}})
+    for container in spec["containers"]:
+        container["resources"] = SMALL
+        container.setdefault("volumeMounts", []).append({"name": "workspace", "mountPath": "/workspace"})
