@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.deployment import DeploymentController
+from unisono.controllers.workloads.job import BatchJobController
 from unisono.controllers.workloads.replica_set import ReplicaSetController
 from unisono.kube.controller import Controller
 
@@ -21,4 +22,5 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
     return [
         DeploymentController(recorder),
         ReplicaSetController(recorder),
+        BatchJobController(recorder),
     ]

@@ -1,0 +1,148 @@
+"""``batch/v1`` Jobs: pods that run to their end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from unisono.api.batch_v1 import BatchJob
+from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
+from unisono.api.kinds import PODS
+from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.controllers import owners
+from unisono.controllers.expectations import PATIENCE_SECONDS
+from unisono.controllers.indexing import index
+from unisono.controllers.parallel import for_each
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.workloads.amounts import sooner
+from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
+from unisono.controllers.workloads.job_tally import FINALIZER, INDEX, INDEX_FAILURES, is_tracked
+from unisono.controllers.workloads.templates import generated_name, pod_from
+from unisono.errors import Conflict, NotFound
+from unisono.kube.controller import Context, Controller
+
+OWN_MANAGER = "kubernetes.io/job-controller"
+_JOB_INDEX = "batch-job"
+_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+
+def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
+    """The pod for a slot; the one of an Indexed Job knows its index from an annotation, a label and its environment."""
+    name, number = job.metadata.name, slot.index
+    if number is None:
+        return pod_from(job.spec.template, BATCH_JOBS, job, generated_name(name, source), finalizers=[FINALIZER])
+    notes = {INDEX: str(number)}
+    if slot.failures is not None:
+        notes[INDEX_FAILURES] = str(slot.failures)
+    made = pod_from(
+        job.spec.template,
+        BATCH_JOBS,
+        job,
+        generated_name(f"{name}-{number}", source),
+        labels={INDEX: str(number)},
+        annotations=notes,
+        finalizers=[FINALIZER],
+    )
+    made.metadata.generate_name = f"{name}-{number}-"
+    made.spec.hostname = made.spec.hostname or f"{name}-{number}"
+    for container in (*(made.spec.init_containers or ()), *(made.spec.containers or ())):
+        if all(each.name != _INDEX_VARIABLE for each in container.env or ()):
+            field = ObjectFieldSelector(api_version="v1", field_path=f"metadata.annotations['{INDEX}']")
+            variable = EnvVar(name=_INDEX_VARIABLE, value_from=EnvVarSource(field_ref=field))
+            container.env = [*(container.env or ()), variable]
+    return made
+
+
+class BatchJobController(Controller):
+    """Runs ``batch/v1`` Jobs."""
+
+    name = "batch-job-controller"
+
+    def __init__(self, recorder: Recorder, source: random.Random | None = None) -> None:
+        """``source`` makes the ends of pods' names."""
+        self._recorder, self._random = recorder, source or random.Random()  # noqa: S311
+        self._written: LastWritten[BatchJob] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch Jobs and their pods."""
+        self._client, self._clock = context.client, context.clock
+        self._jobs = context.watch(BATCH_JOBS)
+        self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
+        index(self._pods.informer, _JOB_INDEX, lambda pod: owners.keys_of(BATCH_JOBS, pod))
+
+    async def reconcile(self, key: str) -> float | None:
+        """Take the next step for one Job."""
+        job = self._written.newest(key, self._jobs.get(key))
+        strays = [
+            pod
+            for pod in self._pods.informer.by_index(_JOB_INDEX, key)
+            if job is None or job.metadata.uid not in owners.controller_uids(pod)
+        ]
+        await self._release(strays)
+        if job is None or job.spec.managed_by not in (None, OWN_MANAGER):
+            return None
+        pods = await self._pods.claim(job)
+        settled = self._pods.settled(job)
+        plan = decide(job, pods, self._clock.time(), settled=settled)
+        errors = await self._carry_out(job, plan)
+        try:
+            self._written.keep(await write_status(self._client, BATCH_JOBS, job, plan.status))
+        except NotFound:
+            return None
+        for notice in plan.notices:
+            self._recorder.event(job, notice.type, notice.reason, notice.message)
+        await self._release(plan.release)
+        if plan.expired:
+            meta = job.metadata
+            try:
+                await self._client.delete(BATCH_JOBS, meta.name, meta.namespace, uid=meta.uid, propagation="Foreground")
+            except NotFound:
+                return None
+        raise_first(errors)
+        return sooner(plan.requeue_after, None if self._pods.settled(job) else PATIENCE_SECONDS)
+
+    async def _carry_out(self, job: BatchJob, plan: JobPlan) -> list[Exception]:
+        fresh = [pod_of(job, slot, self._random) for slot in plan.create]
+        errors = await self._pods.create(job, fresh)
+        if errors:
+            plan.status.active = max(0, (plan.status.active or 0) - len(plan.create)) or None
+            self._recorder.event(job, "Warning", "FailedCreate", f"Error creating: {errors[0]}")
+        for pod in fresh[:5] if not errors else ():
+            self._recorder.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+        # Without the finalizer the end of these pods is nobody's failure.
+        await self._release(plan.withdraw)
+        errors += await self._pods.delete(job, [*plan.delete, *plan.withdraw])
+        for pod in (*plan.delete, *plan.withdraw)[:5]:
+            self._recorder.event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+        return errors
+
+    async def _release(self, pods: Sequence[Pod]) -> None:
+        """Take the finalizer from the pods that carry it; those of a Job that has ended or gone are among them."""
+        errors = await for_each(self._release_one, [pod for pod in pods if is_tracked(pod)])
+        raise_first(errors)
+
+    async def _release_one(self, pod: Pod) -> None:
+        meta = pod.metadata
+        kept = [each for each in meta.finalizers or () if each != FINALIZER]
+        patch = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": kept or None}}
+        try:
+            await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
+        except NotFound:
+            return
+        except Conflict:
+            await self._release_current(pod)
+
+    async def _release_current(self, pod: Pod) -> None:
+        """As above, from what the server has now."""
+        try:
+            found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except NotFound:
+            return
+        if found.metadata.uid != pod.metadata.uid or not is_tracked(found):
+            return
+        kept = [each for each in found.metadata.finalizers or () if each != FINALIZER]
+        version = found.metadata.resource_version
+        patch = {"metadata": {"uid": found.metadata.uid, "resourceVersion": version, "finalizers": kept or None}}
+        await self._client.patch(PODS, found.metadata.name, patch, namespace=found.metadata.namespace)

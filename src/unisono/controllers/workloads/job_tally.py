@@ -1,0 +1,199 @@
+"""How many pods of a Job have succeeded and failed: every pod counts once, also after a crash (pure).
+
+A pod carries a finalizer until its end is in the status. First its uid is written to
+``status.uncountedTerminatedPods``, then the finalizer goes, and only when it has gone does the uid become a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from unisono.api.batch_v1 import BatchJob, PodFailurePolicyOnExitCodesRequirement, UncountedTerminatedPods
+from unisono.api.core import Pod
+from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.controllers.workloads.pod_facts import condition, has_ended, is_active, is_ready
+
+FINALIZER = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+# Pods whose end is written down at one look: the status must not grow without bound.
+_MOST_UNCOUNTED = 500
+
+
+@dataclass(slots=True)
+class Tally:
+    """Pods of a Job, counted.
+
+    Attributes:
+        active: pods that are neither over nor being deleted.
+        ready: how many of them answer.
+        terminating: pods that are being deleted and still run.
+        succeeded: pods that succeeded (of an Indexed Job: indexes).
+        failed: pods that failed, without those that the policy ignores.
+        counted: the same without the pods whose uids are still in the status.
+        uncounted: those uids.
+        release: pods whose finalizer can go once the status is written.
+        completed: indexes that have succeeded.
+        failed_indexes: indexes that have failed for good.
+        verdict: message of the policy's rule that fails the Job, empty when none does.
+
+    """
+
+    active: list[Pod] = field(default_factory=list)
+    ready: int = 0
+    terminating: list[Pod] = field(default_factory=list)
+    succeeded: int = 0
+    failed: int = 0
+    counted: tuple[int, int] = (0, 0)
+    uncounted: UncountedTerminatedPods | None = None
+    release: list[Pod] = field(default_factory=list)
+    completed: set[int] = field(default_factory=set)
+    failed_indexes: set[int] = field(default_factory=set)
+    verdict: str = ""
+
+    @property
+    def completed_text(self) -> str | None:
+        """``completed`` on the wire."""
+        return format_indexes(self.completed) or None
+
+
+def is_indexed(job: BatchJob) -> bool:
+    """Whether every pod of the Job has a number."""
+    return job.spec.completion_mode == "Indexed"
+
+
+def index_of(pod: Pod) -> int | None:
+    """The pod's number."""
+    text = (pod.metadata.annotations or {}).get(INDEX, "")
+    return int(text) if text.isdecimal() else None
+
+
+def index_failures(pod: Pod) -> int:
+    """Failures of the pod's index before this pod."""
+    text = (pod.metadata.annotations or {}).get(INDEX_FAILURES, "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def is_tracked(pod: Pod) -> bool:
+    """Whether the pod still carries the finalizer."""
+    return FINALIZER in (pod.metadata.finalizers or ())
+
+
+def has_failed(job: BatchJob, pod: Pod) -> bool:
+    """Whether a pod counts as failed: one that is being deleted does, unless only failed pods are replaced."""
+    if pod.status.phase == "Failed":
+        return True
+    if pod.metadata.deletion_timestamp and pod.metadata.deletion_grace_period_seconds == 0:
+        # Its node has let it go: nothing of it runs any more, whatever its phase says.
+        return pod.status.phase != "Succeeded"
+    replaces_late = job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
+    return bool(pod.metadata.deletion_timestamp) and pod.status.phase != "Succeeded" and not replaces_late
+
+
+def count(job: BatchJob, pods: Sequence[Pod]) -> Tally:
+    """Count the pods of a Job, beginning with what its status says."""
+    old = job.status
+    tally = Tally(active=[pod for pod in pods if is_active(pod)])
+    tally.ready = sum(map(is_ready, tally.active))
+    tally.terminating = [pod for pod in pods if pod.metadata.deletion_timestamp and not has_ended(pod)]
+    known = {pod.metadata.uid: pod for pod in pods}
+    noted = old.uncounted_terminated_pods or UncountedTerminatedPods()
+    waiting: list[set[str]] = [set(), set()]
+    counts = [old.succeeded or 0, old.failed or 0]
+    for kind, uids in enumerate((noted.succeeded, noted.failed)):
+        for uid in uids or ():
+            pod = known.get(uid)
+            if pod is not None and is_tracked(pod):
+                waiting[kind].add(uid)
+                tally.release.append(pod)
+            else:
+                counts[kind] += 1
+    if is_indexed(job):
+        tally.completed = _indexes(old.completed_indexes, job.spec.completions)
+        tally.failed_indexes = _indexes(old.failed_indexes, job.spec.completions)
+    _add_ended(job, pods, tally, waiting)
+    if is_indexed(job):
+        counts[0] = len(tally.completed)
+        tally.succeeded = len(tally.completed)
+    else:
+        tally.succeeded = counts[0] + len(waiting[0])
+    tally.failed = counts[1] + len(waiting[1])
+    tally.counted = (counts[0], counts[1])
+    if waiting[0] or waiting[1]:
+        tally.uncounted = UncountedTerminatedPods(
+            succeeded=sorted(waiting[0]) or None, failed=sorted(waiting[1]) or None
+        )
+    return tally
+
+
+def _add_ended(job: BatchJob, pods: Sequence[Pod], tally: Tally, waiting: list[set[str]]) -> None:
+    indexed, most = is_indexed(job), job.spec.completions or 0
+    for pod in pods:
+        uid = pod.metadata.uid or ""
+        if not is_tracked(pod) or uid in waiting[0] or uid in waiting[1]:
+            continue
+        if len(waiting[0]) + len(waiting[1]) >= _MOST_UNCOUNTED:
+            return
+        index = index_of(pod) if indexed else None
+        strange = indexed and (index is None or index >= most)
+        if pod.status.phase == "Succeeded":
+            if indexed and not strange and index is not None:
+                tally.completed.add(index)
+            elif not indexed:
+                waiting[0].add(uid)
+        elif has_failed(job, pod):
+            action = "Ignore" if strange else _judge(job, pod, tally)
+            if action != "Ignore":
+                waiting[1].add(uid)
+            if index is not None and not strange:
+                _count_index(job, pod, index, action, tally)
+        else:
+            continue
+        tally.release.append(pod)
+
+
+def _count_index(job: BatchJob, pod: Pod, index: int, action: str, tally: Tally) -> None:
+    limit = job.spec.backoff_limit_per_index
+    if limit is None or index in tally.completed or action == "Ignore":
+        return
+    if action == "FailIndex" or index_failures(pod) >= limit:
+        tally.failed_indexes.add(index)
+
+
+def _judge(job: BatchJob, pod: Pod, tally: Tally) -> str:
+    """What the first rule that fits says about a failed pod; Count without one."""
+    policy = job.spec.pod_failure_policy
+    for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
+        found = ""
+        if rule.on_exit_codes is not None:
+            found = _exit_code(pod, rule.on_exit_codes)
+        for pattern in rule.on_pod_conditions or ():
+            have = condition(pod, pattern.type)
+            if have is not None and have.status == (pattern.status or "True"):
+                found = f"Pod {pod.key} has condition {pattern.type}"
+                break
+        if not found:
+            continue
+        if rule.action == "FailJob" and not tally.verdict:
+            tally.verdict = f"{found} matching FailJob rule at index {number}"
+        return rule.action
+    return "Count"
+
+
+def _exit_code(pod: Pod, wanted: PodFailurePolicyOnExitCodesRequirement) -> str:
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    for each in statuses:
+        if wanted.container_name is not None and each.name != wanted.container_name:
+            continue
+        code = each.state.terminated.exit_code if each.state.terminated is not None else None
+        if code and (code in (wanted.values or ())) == (wanted.operator == "In"):
+            return f"Container {each.name} for pod {pod.key} failed with exit code {code}"
+    return ""
+
+
+def _indexes(text: str | None, completions: int | None) -> set[int]:
+    try:
+        return {index for index in parse_indexes(text or "") if completions is None or index < completions}
+    except ValueError:
+        return set()
