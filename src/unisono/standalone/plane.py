@@ -22,6 +22,7 @@ from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
+from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.errors import ConfigError
 from unisono.kube.backoff import Backoff
@@ -180,7 +181,8 @@ class Plane:
         manager = Manager(client)
         self._ready["controllers"] = manager.ready
         try:
-            await manager.run(all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber()))
+            everywhere = all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber())
+            await manager.run([*everywhere, *builtin_controllers(recorder)])
         finally:
             await recorder.close()
 
