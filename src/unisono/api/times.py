@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -14,6 +15,12 @@ def _moment(seconds: float) -> datetime:
 
 def rfc3339(seconds: float) -> str:
     """``2026-11-20T16:33:50Z`` for seconds since 1970; the fraction is cut off."""
+    return _whole(round(seconds * 1_000_000) // 1_000_000)
+
+
+@lru_cache(maxsize=64)
+def _whole(seconds: int) -> str:
+    # Thousands of objects are written within one second.
     return _moment(seconds).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
 
 

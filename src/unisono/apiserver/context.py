@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -27,10 +28,28 @@ from unisono.errors import NotFound
 T = TypeVar("T", bound=Object)
 
 
+_POOL_BYTES = 4096
+_pool = bytearray()
+_pool_lock = threading.Lock()
+
+
+def _random(size: int) -> bytes:
+    """Bytes of the system's source, fetched in stock: each call gives the interpreter's lock away, to the writer."""
+    with _pool_lock:
+        if len(_pool) < size:
+            _pool.extend(os.urandom(_POOL_BYTES))
+        taken = bytes(_pool[:size])
+        del _pool[:size]
+    return taken
+
+
+# A child process must not hand out what its parent has in stock.
+os.register_at_fork(after_in_child=_pool.clear)
+
+
 def random_suffix() -> str:
     """Characters that ``generateName`` appends."""
-    # One call to the system's source: each one gives the interpreter's lock away, to the thread that writes.
-    number = int.from_bytes(os.urandom(8))
+    number = int.from_bytes(_random(8))
     letters = []
     for _ in range(SUFFIX_LENGTH):
         number, letter = divmod(number, len(SUFFIX_ALPHABET))
@@ -40,7 +59,7 @@ def random_suffix() -> str:
 
 def random_uid() -> str:
     """A version 4 UUID."""
-    return str(uuid.uuid4())
+    return str(uuid.UUID(bytes=_random(16), version=4))
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ item with these keys, ``v:<json>`` a value of a set. A set of fields is a frozen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -37,8 +37,12 @@ def value(content: Any) -> str:
     return f"v:{_ENCODE(content).decode()}"
 
 
-def to_tree(paths: Iterable[Path]) -> Tree:
-    """The nested form of a set: a leaf is written ``{}``, a member with children carries the mark."""
+@lru_cache(maxsize=1024)
+def to_tree(paths: Paths) -> Tree:
+    """The nested form of a set: a leaf is written ``{}``, a member with children carries the mark.
+
+    Pods of one template have the same owners, so answers are kept: do not change them.
+    """
     root: Tree = {}
     # Sorted, so that a member comes before what is below it, and equal sets give equal bytes.
     for path in sorted(paths):
@@ -61,6 +65,18 @@ def from_tree(tree: Any) -> Paths:
         ValueError: it is no ``FieldsV1``.
 
     """
+    try:
+        return _known(_ENCODE(tree))
+    except (TypeError, RecursionError):  # no JSON: the walk says what is wrong
+        return _walked(tree)
+
+
+@lru_cache(maxsize=1024)
+def _known(encoded: bytes) -> Paths:
+    return _walked(msgspec.json.decode(encoded))
+
+
+def _walked(tree: Any) -> Paths:
     found: list[Path] = []
     _collect(tree, (), _DEEPEST, found)
     return frozenset(found)
