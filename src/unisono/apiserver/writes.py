@@ -107,12 +107,20 @@ async def patch(
     # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
     current = codec.json_value(data) if field_owners.mentioned(change) else field_owners.plain(data)
     body = apply_patch(stored, current, change, patch_type)
+    if subresource == "status" and not isinstance(stored, CustomKind):
+        body = _without_kept(current, body)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
     data = await replace(context, stored, entry, old, new, options, subresource, own)
     return Written(codec.as_version(data, stored, kind), False, warnings)
+
+
+def _without_kept(current: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """A body for ``status`` without what it leaves as it is: that comes from the old object, and is not read again."""
+    kept = {"apiVersion", "kind", "metadata", "status"}
+    return {key: value for key, value in body.items() if key in kept or value != current.get(key)}
 
 
 async def _scale(
