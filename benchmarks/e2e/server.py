@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.standalone.logs import configure_logs
+from unisono.standalone.pace import set_pace
 
 
 async def serve(directory: Path) -> None:
@@ -24,6 +25,7 @@ async def serve(directory: Path) -> None:
     server = ApiServer(backend.service, data_dir=directory, registry=registry)
     try:
         await server.start()
+        set_pace()
         await stopped.wait()
     finally:
         await server.stop()

@@ -65,6 +65,7 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
                 from unisono.kube.kubeconfig import load
                 from unisono.standalone.component import Component, ComponentOptions
                 from unisono.standalone.logs import configure_logs
+                from unisono.standalone.pace import set_pace
 
                 configure_logs(level=log_level)
                 config = load(kubeconfig, context=context)
@@ -72,6 +73,7 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
                 options = ComponentOptions(
                     listen=listen.strip(), lease=f"{namespace}/{lease_name}" if leader_elect else ""
                 )
+                set_pace()
                 asyncio.run(_until_signal(Component(name, config, part, options)))
 
             return function(*args, run=run, **kwargs)

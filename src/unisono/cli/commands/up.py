@@ -92,6 +92,7 @@ def command(
 
 
 async def _serve(data: DataDir, options: object) -> None:
+    from unisono.standalone.pace import set_pace
     from unisono.standalone.plane import Plane, PlaneOptions
 
     assert isinstance(options, PlaneOptions)
@@ -101,6 +102,7 @@ async def _serve(data: DataDir, options: object) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopped.set)
     await plane.start()
+    set_pace()
     try:
         click.echo(_welcome(data, plane.url))
         await stopped.wait()
