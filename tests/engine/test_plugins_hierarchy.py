@@ -92,6 +92,18 @@ def test_a_branch_that_is_blocked_on_one_resource_holds_nobody_up() -> None:
     assert fill(world) == {"a": cpu, "b": cpu, "c/x": cpu, "c/y": memory, "d": memory}
 
 
+def test_a_short_path_is_no_advantage_among_equal_branches() -> None:
+    """Nobody holds anything yet: the queue that comes first by name is served, however deep it stands."""
+    world = World().node("n1", has={"cpu": "8"})
+    queue(world, "a-deep", "root/a/deep", "1/1/1")
+    queue(world, "b", "root/b", "1/1")
+    world.job("deep", *[a_pod("4", "")] * 2, queue="a-deep", minMember=2)
+    world.job("flat", *[a_pod("4", "")] * 2, queue="b", minMember=2)
+    assert fill(world) == {"a-deep": {"cpu": 4_000}, "b": {"cpu": 4_000}}
+    session, plugin = world.open("drf", ON)
+    assert plugin.queue_key(queue_of(session, "a-deep")) == plugin.queue_key(queue_of(session, "b"))
+
+
 @pytest.mark.parametrize(
     ("annotations", "path", "weights"),
     [

@@ -28,6 +28,7 @@ class HierarchicalDrfPlugin(DrfPlugin):
         """Build the tree from every job's queue."""
         super().open(session)
         self.paths = {name: path_of(queue.record.annotations) for name, queue in session.queues.items()}
+        self.depth = max((len(path) for path, _ in self.paths.values()), default=0)
         self.tree = Tree(np.array(self.total, dtype=np.float64))
         self.held: Amounts = np.zeros(len(self.total))
         self.leaves: dict[str, Amounts] = {}
@@ -52,9 +53,14 @@ class HierarchicalDrfPlugin(DrfPlugin):
             self.stale = False
 
     def queue_key(self, queue: QueueState) -> Key:
-        """Along the path from the root: unsaturated first, then the smaller share by weight."""
+        """Along the path from the root: unsaturated first, then the smaller share by weight.
+
+        Below the end of its path a queue counts as one that holds nothing: among branches that are equal so far a
+        short path is no advantage, and the order of queues decides.
+        """
         self._settle()
-        return self.tree.key(self.paths[queue.name][0])
+        key = self.tree.key(self.paths[queue.name][0])
+        return (*key, *[(False, 0.0)] * (self.depth - len(key)))
 
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
         """The job's leaf holds more."""
