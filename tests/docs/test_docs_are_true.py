@@ -48,10 +48,13 @@ def test_every_option_of_a_command_is_described(name: str) -> None:
     assert section, f"docs/cli.md has no section on unisono {name}"
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            long = max(parameter.opts, key=len)
-            assert long in section[0] or long in COMMON, f"docs/cli.md does not describe {long} of unisono {name}"
+    for word, each in (("", command), *(command.commands.items() if isinstance(command, click.Group) else ())):
+        assert not word or re.search(rf"`{name} {word}|`{word}\b", section[0]), f"{name} {word} is not described"
+        for parameter in each.params:
+            if isinstance(parameter, click.Option):
+                long = max(parameter.opts, key=len)
+                said = long in section[0] or long in COMMON
+                assert said, f"docs/cli.md does not describe {long} of unisono {name} {word}"
 
 
 @pytest.mark.parametrize(("where", "text"), [(w, t) for w, t in blocks("yaml") if "apiVersion:" in t])
@@ -72,8 +75,12 @@ def test_every_command_in_the_documentation_exists(where: str, text: str) -> Non
         words = line.split()
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None, where
+        if isinstance(command, click.Group):
+            assert words[1] in command.commands, where
+            command = command.commands[words[1]]
+        words = words[: words.index("--")] if "--" in words else words
         known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("-")} <= known, where
+        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known, where
 
 
 def test_the_file_table_of_the_architecture_is_current() -> None:

@@ -21,6 +21,15 @@ def print_yaml(value: Any) -> None:
     click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
+def without_managed_fields(value: dict[str, Any]) -> dict[str, Any]:
+    """The object without ``metadata.managedFields``, which say who set what and are long."""
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return value
+    kept = {key: each for key, each in metadata.items() if key != "managedFields"}
+    return {key: kept if key == "metadata" else each for key, each in value.items()}
+
+
 def columns(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool = True) -> list[str]:
     """Lines of a plain table, three blanks between columns, as kubectl prints it."""
     cells = [[_cell(value) for value in row] for row in rows]

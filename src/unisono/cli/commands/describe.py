@@ -18,10 +18,11 @@ def command(where: Where, what: tuple[str, ...]) -> None:
     """Show an object: metadata, spec, status, why it waits, and its events."""
     from unisono.cli.connection import run_async
 
-    run_async(_describe(where, what))
+    run_async(describe(where, what))
 
 
-async def _describe(where: Where, what: tuple[str, ...]) -> None:
+async def describe(where: Where, what: tuple[str, ...]) -> None:
+    """Print the objects that ``what`` names, each with its verdict and events."""
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.resources import discover, request_json
     from unisono.cli.targets import parse

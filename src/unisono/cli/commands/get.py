@@ -23,6 +23,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 @click.option("-l", "--selector", default="", help="Only objects with these labels, such as app=web,tier!=cache.")
 @click.option("--field-selector", default="", help="Only objects with these fields, such as status.phase=Running.")
 @click.option("-w", "--watch", is_flag=True, help="After the list, print changes until interrupted.")
+@click.option("--show-managed-fields", is_flag=True, help="With -o json or yaml: also who set which field.")
 @output_option("text", "wide", "json", "yaml", "name")
 @where_options
 def command(
@@ -32,6 +33,7 @@ def command(
     selector: str,
     field_selector: str,
     watch: bool,
+    show_managed_fields: bool,
     output: str,
 ) -> None:
     """List objects: a kind (jobs), a kind and names (job a b), or KIND/NAME; 'jobs,pods' lists both.
@@ -42,14 +44,20 @@ def command(
 
     params = {"labelSelector": selector, "fieldSelector": field_selector}
     chosen = {key: value for key, value in params.items() if value}
-    run_async(_get(where, what, all_namespaces, chosen, watch, output))
+    run_async(_get(where, what, all_namespaces, chosen, watch, output, show_managed_fields))
 
 
 async def _get(
-    where: Where, what: tuple[str, ...], everywhere: bool, params: dict[str, str], watch: bool, output: str
+    where: Where,
+    what: tuple[str, ...],
+    everywhere: bool,
+    params: dict[str, str],
+    watch: bool,
+    output: str,
+    managed_fields: bool,
 ) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.printing import print_json, print_yaml
+    from unisono.cli.printing import print_json, print_yaml, without_managed_fields
     from unisono.cli.resources import discover
     from unisono.cli.targets import BadTarget, parse
 
@@ -71,6 +79,8 @@ async def _get(
                 title = kinds[item["kind"], item["apiVersion"]].title
                 click.echo(f"{title}/{item['metadata']['name']}")
             return
+        if not managed_fields:
+            objects = [without_managed_fields(item) for item in objects]
         single = len(targets) == 1 and targets[0].name is not None
         document = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": objects}
         (print_json if output == "json" else print_yaml)(document)

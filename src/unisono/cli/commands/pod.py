@@ -1,0 +1,69 @@
+"""``unisono pod``: the pods of jobs and queues, as ``vcctl pod`` lists them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from unisono.cli.options import Where
+from unisono.cli.vcctl.options import cluster_options, everywhere_option, namespace_option, print_option
+
+POD_QUEUE_KEYS = ("volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
+
+
+@click.group("pod")
+def command() -> None:
+    """List pods by job or queue, as vcctl does."""
+
+
+@command.command("list")
+@click.option("-j", "--job", default="", help="Only pods of this job.")
+@click.option("-q", "--queue", default="", help="Only pods of this queue.")
+@everywhere_option
+@print_option("text", "json", "yaml")
+@namespace_option
+@cluster_options
+def list_(where: Where, job: str, queue: str, all_namespaces: bool, output: str) -> None:
+    """List the pods of a job, of a queue, or of all jobs."""
+    from unisono.cli.connection import run_async
+
+    run_async(_list(where, job, queue, all_namespaces, output))
+
+
+async def _list(where: Where, job: str, queue: str, everywhere: bool, output: str) -> None:
+    from unisono.api.kinds import JOBS, PODS
+    from unisono.cli.commands.get import TABLE
+    from unisono.cli.resources import request_json
+    from unisono.cli.vcctl.listing import pod_lines
+    from unisono.cli.vcctl.serving import connected, items, show
+    from unisono.errors import UnisonoError
+
+    async with connected(where) as (client, namespace):
+        scope = None if everywhere else namespace
+        if job and queue and not everywhere:
+            actual = (await client.get(JOBS, job, namespace)).spec.queue or "default"
+            if actual != queue:
+                raise UnisonoError(f"the input vcjob {job} does not match the queue {queue}: it is in {actual}.")
+        if output != "text":
+            found = await items(client, PODS, scope)
+            show(output, [value for value in found if selected(value["metadata"], job, queue)], [])
+            return
+        table = await request_json(client, "GET", PODS.path(scope), accept=TABLE)
+    rows = [row for row in table.get("rows") or [] if selected(row["object"]["metadata"], job, queue)]
+    if not rows:
+        click.echo("No resources found")
+        return
+    show("text", [], pod_lines(table, rows, namespaces=everywhere))
+
+
+def selected(metadata: dict[str, Any], job: str, queue: str) -> bool:
+    """Whether the pod is of the job and of the queue; where neither is named, whether it is of any job."""
+    from unisono.sdk.logstream import JOB_LABEL
+
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if job and labels.get(JOB_LABEL) != job:
+        return False
+    if queue:
+        return queue in (labels.get(POD_QUEUE_KEYS[0]), annotations.get(POD_QUEUE_KEYS[1]))
+    return JOB_LABEL in labels

@@ -1,0 +1,126 @@
+"""What ``unisono job`` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unisono.cli.vcctl.serving import connected, item, items, show
+from unisono.errors import UnisonoError
+
+if TYPE_CHECKING:
+    from unisono.cli.options import Where
+    from unisono.sdk.steering import JobAction
+
+
+def flag_job(
+    name: str,
+    *,
+    image: str,
+    command: tuple[str, ...],
+    replicas: int,
+    minimum: int | None,
+    requests: dict[str, str],
+    limits: dict[str, str],
+    scheduler: str,
+    queue: str | None,
+) -> dict[str, Any]:
+    """The job that the flags of ``job run`` describe: one task, whose container is named like the job."""
+    container: dict[str, Any] = {"name": name, "image": image, "imagePullPolicy": "IfNotPresent"}
+    if command:
+        container["command"] = list(command)
+    container["resources"] = {"limits": limits, "requests": requests}
+    template = {
+        "metadata": {"name": name, "labels": {"job.volcano.sh": name}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    spec: dict[str, Any] = {"schedulerName": scheduler, "minAvailable": minimum or 1}
+    if queue:
+        spec["queue"] = queue
+    spec["tasks"] = [{"replicas": replicas, "template": template}]
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+async def create(where: Where, filename: str | None, job: dict[str, Any] | None) -> None:
+    """Create the job of a file, in the file's namespace or that of the flag, or the one of the flags.
+
+    Raises:
+        UnisonoError: the file holds another kind, or more than one object.
+
+    """
+    from pathlib import Path
+
+    from unisono.cli.applying import create as post
+    from unisono.cli.manifests import Manifest, read
+    from unisono.cli.resources import discover
+
+    found = read([filename]) if filename else [Manifest(job or {}, "command line", 1, Path.cwd())]
+    if len(found) != 1 or found[0].kind != "Job":
+        kinds = ", ".join(manifest.kind for manifest in found)
+        raise UnisonoError(f"{filename} must hold exactly one Job, and holds {kinds}: use 'unisono apply' for more.")
+    if where.namespace:
+        found[0].metadata["namespace"] = where.namespace
+    async with connected(where) as (client, namespace):
+        created = await post(client, await discover(client), found[0], namespace)
+    click.echo(f"run job {created.name} successfully")
+
+
+async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, scheduler: str, selector: str) -> None:
+    """Print the jobs that match."""
+    from unisono.api.decode import decode
+    from unisono.api.kinds import JOBS
+    from unisono.cli.vcctl.listing import job_lines
+
+    async with connected(where) as (client, namespace):
+        found = await items(client, JOBS, None if everywhere else namespace)
+    chosen = [
+        value
+        for value in found
+        if (not queue or value["spec"].get("queue", "default") == queue)
+        and (not scheduler or value["spec"].get("schedulerName", "volcano") == scheduler)
+        and selector in value["metadata"]["name"]
+    ]
+    if output == "text" and not chosen:
+        click.echo("No resources found")
+        return
+    show(output, chosen, job_lines((decode(JOBS, value).obj for value in chosen), namespaces=everywhere))
+
+
+async def show_one(where: Where, name: str, output: str) -> None:
+    """Print one job, for people as ``unisono describe`` does."""
+    from unisono.api.kinds import JOBS
+    from unisono.cli.commands.describe import describe
+
+    if output == "text":
+        await describe(where, (f"{JOBS.resource}/{name}",))
+        return
+    async with connected(where) as (client, namespace):
+        show(output, await item(client, JOBS, namespace, name), [])
+
+
+async def order(where: Where, name: str, action: JobAction) -> None:
+    """Send a Command to a job, as ``vcctl`` does.
+
+    Raises:
+        NotFound: there is no such job.
+
+    """
+    from unisono.api.kinds import COMMANDS, JOBS
+    from unisono.sdk.steering import job_command
+
+    async with connected(where) as (client, namespace):
+        await client.create(COMMANDS, job_command(await client.get(JOBS, name, namespace), action))
+
+
+async def remove(where: Where, name: str) -> None:
+    """Delete a job; its pods follow.
+
+    Raises:
+        NotFound: there is no such job.
+
+    """
+    from unisono.api.kinds import JOBS
+
+    async with connected(where) as (client, namespace):
+        await client.delete(JOBS, name, namespace, propagation="Background")

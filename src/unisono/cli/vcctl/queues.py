@@ -1,0 +1,140 @@
+"""What ``unisono queue`` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unisono.cli.vcctl.serving import connected, item, items, show
+from unisono.errors import UnisonoError
+
+if TYPE_CHECKING:
+    from unisono.cli.options import Where
+    from unisono.sdk.steering import QueueAction
+
+ACTIONS: dict[str, QueueAction] = {"open": "OpenQueue", "close": "CloseQueue"}
+
+
+def queue_spec(
+    *,
+    weight: int | None,
+    parent: str | None,
+    priority: int | None,
+    reclaimable: bool | None,
+    capability: dict[str, str],
+    deserved: dict[str, str],
+    guarantee: dict[str, str],
+) -> dict[str, Any]:
+    """The fields of a queue's spec that flags name."""
+    fields = {
+        "weight": weight,
+        "parent": parent,
+        "priority": priority,
+        "reclaimable": reclaimable,
+        "capability": capability or None,
+        "deserved": deserved or None,
+        "guarantee": {"resource": guarantee} if guarantee else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+async def create(where: Where, name: str, *, state: str, **limits: Any) -> None:
+    """Create a queue, and close it where it is to be closed.
+
+    Raises:
+        AlreadyExists: there is one of that name.
+        Invalid: its limits contradict each other or those of its family.
+
+    """
+    from unisono.api.decode import decode
+    from unisono.api.kinds import COMMANDS, QUEUES
+    from unisono.sdk.steering import queue_command
+
+    value = {"metadata": {"name": name}, "spec": queue_spec(**limits)}
+    async with connected(where) as (client, _):
+        queue = await client.create(QUEUES, decode(QUEUES, value).obj)
+        if state.lower() == "closed":
+            await client.create(COMMANDS, queue_command(queue, "CloseQueue"))
+    click.echo(f"create queue {name} successfully")
+
+
+async def update(where: Where, name: str, **limits: Any) -> None:
+    """Change what is given.
+
+    Raises:
+        UnisonoError: nothing is given.
+        NotFound: there is no such queue.
+
+    """
+    from unisono.api.kinds import QUEUES
+
+    spec = queue_spec(**limits)
+    if not spec:
+        raise UnisonoError("Nothing to update: say what, for instance --weight 2 or --capability cpu=10.")
+    async with connected(where) as (client, _):
+        await client.patch(QUEUES, name, {"spec": spec})
+    click.echo(f"update queue {name} successfully")
+
+
+async def operate(where: Where, name: str, action: str, weight: int | None) -> None:
+    """Open, close or update, as ``vcctl queue operate``.
+
+    Raises:
+        UnisonoError: the action is none of these, or update has no weight.
+        NotFound: there is no such queue.
+
+    """
+    from unisono.api.kinds import COMMANDS, QUEUES
+    from unisono.sdk.steering import queue_command
+
+    if not action:
+        raise UnisonoError("action can not be null: give --action open, close or update.")
+    if action == "update":
+        if weight is None or weight < 1:
+            raise UnisonoError(
+                f"when update queue {name}, weight must be specified, the value must be greater than 0: "
+                "give --weight N."
+            )
+    elif action not in ACTIONS:
+        raise UnisonoError(f"action {action} invalid, valid actions are open, close and update")
+    async with connected(where) as (client, _):
+        if action == "update":
+            await client.patch(QUEUES, name, {"spec": {"weight": weight}})
+        else:
+            await client.create(COMMANDS, queue_command(await client.get(QUEUES, name), ACTIONS[action]))
+    click.echo(f"{action} queue {name} successfully")
+
+
+async def show_list(where: Where, name: str | None, output: str) -> None:
+    """Print all queues, or one.
+
+    Raises:
+        NotFound: there is no queue of that name.
+
+    """
+    from unisono.api.decode import decode
+    from unisono.api.kinds import POD_GROUPS, QUEUES
+    from unisono.cli.vcctl.listing import queue_lines
+    from unisono.sdk.queues import queue_views
+
+    async with connected(where) as (client, _):
+        found = [await item(client, QUEUES, None, name)] if name else await items(client, QUEUES, None)
+        groups = (await client.list(POD_GROUPS)).items if output == "text" else []
+    views = queue_views((decode(QUEUES, value).obj for value in found), groups)
+    show(output, found[0] if name else found, queue_lines(views))
+
+
+async def remove(where: Where, name: str) -> None:
+    """Delete a queue.
+
+    Raises:
+        NotFound: there is no such queue.
+        ApiError: it has queues below it, or is one that must stay.
+
+    """
+    from unisono.api.kinds import QUEUES
+
+    async with connected(where) as (client, _):
+        await client.delete(QUEUES, name)
+    click.echo(f"delete queue {name} successfully")
