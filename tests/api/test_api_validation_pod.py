@@ -314,7 +314,7 @@ def test_refused(spec: dict[str, Any], expected: str) -> None:
         ({"finalizers": ["a b"]}, 'metadata.finalizers: Invalid value: "a b": name part must consist of'),
         (
             {"ownerReferences": [{"apiVersion": "v1"}]},
-            'metadata.ownerReferences[0].kind: Invalid value: "": must not be empty',
+            'metadata.ownerReferences.kind: Invalid value: "": must not be empty',
         ),
         (
             {

@@ -342,15 +342,10 @@ async def test_bad_requests(
     [
         "/nothing",
         "/api/v2",
-        "/api/v1/bogus",
-        "/api/v1/namespaces/default/bogus",
         "/apis/none.io",
         "/apis/none.io/v1",
         "/apis/none.io/v1/things",
         "/apis/batch.volcano.sh/v9/jobs",
-        "/api/v1/pods/p",
-        "/api/v1/namespaces/default/nodes/n",
-        "/api/v1/namespaces/default/pods/p/bogus",
         "/api/v1/namespaces/default/pods/p/status/deeper",
         "/openapi/v2",
         "/openapi/v3/apis/none.io/v1",
@@ -360,6 +355,22 @@ async def test_bad_requests(
 async def test_unknown_paths(web: WebClient, path: str) -> None:
     reply = await web.get(path)
     assert (reply.status, reply.body) == (404, b"404 page not found\n")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/bogus",
+        "/api/v1/namespaces/default/bogus",
+        "/api/v1/pods/p",
+        "/api/v1/namespaces/default/nodes/n",
+        "/api/v1/namespaces/default/pods/p/bogus",
+    ],
+)
+async def test_unknown_resources_of_known_groups(web: WebClient, path: str) -> None:
+    reply = await web.get(path)
+    assert (reply.status, reply.json()["reason"]) == (404, "NotFound")
+    assert reply.json()["message"] == "the server could not find the requested resource"
 
 
 async def test_percent_encoded_names(service: ScriptedService, web: WebClient) -> None:

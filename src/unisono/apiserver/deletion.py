@@ -56,7 +56,7 @@ def mark(obj: Object, kind: Kind[Any], options: DeleteOptions, now: float) -> bo
     if meta.deletion_timestamp is None:
         meta.deletion_timestamp = rfc3339(now + grace)
         meta.deletion_grace_period_seconds = grace
-        if has_generation(kind) and not (grace == 0 and removable(obj)):
+        if has_generation(kind) and (isinstance(obj, Pod) or not (grace == 0 and removable(obj))):
             meta.generation = (meta.generation or 0) + 1
     elif grace < (meta.deletion_grace_period_seconds or 0):
         meta.deletion_timestamp = rfc3339(now + grace)

@@ -26,6 +26,8 @@ _BUILT_IN_WITH_GENERATION = frozenset(
         "daemonsets.apps",
         "jobs.batch",
         "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "networkpolicies.networking.k8s.io",
     }
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Namespace, PersistentVolumeClaim, Pod
+from unisono.api.core.pod_status import PodCondition
 from unisono.api.defaulting.workloads import generate_selector
 from unisono.api.kind import Kind
 from unisono.api.qos import qos_class
@@ -23,6 +24,16 @@ def begin_status(obj: Object, kind: Kind[Any]) -> None:
     """
     if isinstance(obj, Pod):
         obj.status = type(obj.status)(phase="Pending", qos_class=qos_class(obj.spec))
+        if obj.spec.scheduling_gates:
+            obj.status.conditions = [
+                PodCondition(
+                    type="PodScheduled",
+                    status="False",
+                    last_transition_time=obj.metadata.creation_timestamp,
+                    reason="SchedulingGated",
+                    message="Scheduling is blocked due to non-empty scheduling gates",
+                )
+            ]
     elif isinstance(obj, Namespace):
         obj.status = type(obj.status)(phase="Active")
         obj.spec.finalizers = [NAMESPACE_FINALIZER]

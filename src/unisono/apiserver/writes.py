@@ -216,7 +216,9 @@ def _check_finalizers(stored: Kind[Any], old: Object, new: Object) -> None:
         return
     added = sorted(set(new.metadata.finalizers or ()) - set(old.metadata.finalizers or ()))
     if added:
-        why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+        listed = ", ".join(f'"{one}"' for one in added)
+        detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
+        why = f"{detail}[]string{{{listed}}}"
         raise failures.invalid(stored, old.metadata.name, [field_error.forbidden("metadata.finalizers", why)])
 
 

@@ -99,8 +99,8 @@ def validate_labels(labels: Mapping[str, str] | None, path: str) -> Iterator[Fie
 
 def _owners(meta: ObjectMeta) -> Iterator[FieldError]:
     controllers: list[str] = []
-    for index, owner in enumerate(meta.owner_references or ()):
-        path = f"metadata.ownerReferences[{index}]"
+    path = "metadata.ownerReferences"
+    for owner in meta.owner_references or ():
         if not owner.api_version.rpartition("/")[2]:
             yield invalid(f"{path}.apiVersion", owner.api_version, "version must not be empty")
         for name, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from unisono.api.core import Container, LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod
 from unisono.api.fields import Quantity
 from unisono.api.kinds import LIMIT_RANGES
+from unisono.api.qos import qos_class
 from unisono.api.quantity import canonical, parse_quantity
 from unisono.api.resources import pod_limits, pod_requests, to_wire
 from unisono.apiserver.admission.request import Request, View
@@ -29,6 +30,7 @@ def fill_in(request: Request, view: View) -> None:
     if notes:
         note = f"LimitRanger plugin set: {'; '.join(notes)}"
         pod.metadata.annotations = {**(pod.metadata.annotations or {}), ANNOTATION: note}
+        pod.status.qos_class = qos_class(pod.spec)
 
 
 def check(request: Request, view: View) -> None:

@@ -33,13 +33,14 @@ from unisono.apiserver.http.query import flag
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
-from unisono.errors import ApiError, Unavailable
+from unisono.errors import ApiError, NotFound, Unavailable
 
 log = structlog.get_logger(__name__)
 Handler = Callable[[], Coroutine[Any, Any, web.StreamResponse]]
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+UNKNOWN_RESOURCE = "the server could not find the requested resource"
 _STREAMS = {"watch", "log"}
 _READS = {"get", "list", "watch", "log"}
 
@@ -150,6 +151,8 @@ class App:
         if method not in {"GET", "HEAD"} and path is None:
             raise method_not_allowed()
         answer = await self._meta.handle(exchange, parts) if path is None else None
+        if answer is None and path is not None and self._catalog.resources(path.group, path.version):
+            raise NotFound(UNKNOWN_RESOURCE)
         if answer is None:
             return await exchange.send(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
         return answer
@@ -161,7 +164,7 @@ class App:
         if not _fits(served, path):
             if isinstance(served.kind, CustomKind) and path.name:
                 raise not_found(served.kind, path.name)
-            return await exchange.send(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+            raise NotFound(UNKNOWN_RESOURCE)
         if path.subresource == "log" and verb == "get":
             verb = "log"
         exchange.verb = verb

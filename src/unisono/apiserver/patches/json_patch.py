@@ -65,7 +65,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> tuple[Any, int]:
             value = copy.deepcopy(_get(document, _tokens(operation.get("from"))))
             return _add(document, path, value), _size(value)
         case _:
-            raise bad_request(f"Unexpected kind: {name}")
+            raise rejected(f"unexpected kind: {name}")
 
 
 def _value(operation: dict[str, Any]) -> Any:

@@ -129,9 +129,9 @@ def _binding(obj: Row, now: float) -> list[Any]:
 
 DEFAULT = Layout((NAME, AGE), _default)
 NAMESPACES = Layout((NAME, Column("Status"), AGE), _namespace)
-CONFIG_MAPS = Layout((NAME, Column("Data", "integer"), AGE), _config_map)
-SECRETS = Layout((NAME, Column("Type"), Column("Data", "integer"), AGE), _secret)
-SERVICE_ACCOUNTS = Layout((NAME, Column("Secrets", "integer"), AGE), _service_account)
+CONFIG_MAPS = Layout((NAME, Column("Data"), AGE), _config_map)
+SECRETS = Layout((NAME, Column("Type"), Column("Data"), AGE), _secret)
+SERVICE_ACCOUNTS = Layout((NAME, Column("Secrets"), AGE), _service_account)
 SERVICES = Layout(
     (
         NAME,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from unisono.apiserver.tables.columns import NAME, Column, Layout, Row, wide
@@ -61,8 +62,8 @@ EVENTS = Layout(
         wide("Source"),
         Column("Message"),
         wide("First Seen"),
-        wide("Count", type="integer"),
-        wide(NAME.name),
+        wide("Count"),
+        replace(NAME, priority=1),
     ),
     _cells,
 )
