@@ -3,6 +3,10 @@
 A decided bind is *assumed* at once: its resources are taken in the cluster state while the write is on its way. The
 watch event that shows the node confirms it. What the API server says is the truth: a pod that is bound already stays
 where it is, and a write with an unknown outcome is looked up before anything else happens to its resources.
+
+Where some binds of a gang are done and others failed, the gang's places stay taken while the missing ones are written
+again, for a bounded time: given up at once, a place would be somebody else's when the gang is placed again. After that
+the engine places the missing members anew, and `scheduler.gangs` bounds how long the gang may stay incomplete.
 """
 
 from __future__ import annotations
@@ -12,13 +16,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import structlog
 
 from unisono.api.core import ObjectReference
 from unisono.api.kinds import PODS
 from unisono.api.times import parse_time
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.decisions import Bind
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable
 from unisono.kube.backoff import Backoff
@@ -54,6 +59,29 @@ class _Hold:
     until: float
 
 
+class _Healing:
+    """For how long incomplete gangs keep the places of their missing members."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: dict[str, float] = {}
+        self._backoff = Backoff(base=0.2, cap=5.0)
+
+    def lasts(self, job: str, now: float) -> bool:
+        """Whether the job's time, which begins with the first call, is not over."""
+        # Jobs that did not come to an end here are gone, or were given back.
+        self._until = {key: until for key, until in self._until.items() if until > now - _HOLD_SECONDS}
+        return self._until.setdefault(job, now + self._seconds) > now
+
+    def pause(self, round_: int) -> float:
+        """Seconds before the round."""
+        return self._backoff.delay(round_)
+
+    def over(self, job: str) -> None:
+        """The job is complete; a later failure has a time of its own."""
+        self._until.pop(job, None)
+
+
 class Binder:
     """Binds the pods of jobs; each job's binds start together, all within one bound on concurrency."""
 
@@ -67,14 +95,28 @@ class Binder:
         *,
         concurrency: int = 64,
         attempts: int = 4,
+        heal_seconds: float = 20.0,
     ) -> None:
-        """``concurrency`` bounds the binds under way, ``attempts`` the writes for one pod before its job waits."""
+        """Make a binder.
+
+        Args:
+            client: of the API server.
+            feed: the cluster state and what writers need of its objects.
+            events: tell users what became of their pods.
+            metrics: are counted here.
+            clock: time.
+            concurrency: bounds the binds under way.
+            attempts: writes for one pod before its bind counts as failed.
+            heal_seconds: longest time, counted from its first failure, for which an incomplete gang keeps the places
+                of its missing members.
+        """
         self._client, self._feed, self._events, self._metrics, self._clock = client, feed, events, metrics, clock
         self._claims = ClaimWriter(client, feed.state.catalogue, clock)
         self._slots = asyncio.Semaphore(concurrency)
         self._attempts = attempts
         self._retry = Backoff(base=0.1, cap=5.0)
         self._back_off = Backoff(base=1.0, cap=30.0)
+        self._heal = _Healing(heal_seconds)
         self._holds: dict[str, _Hold] = {}
         self._under_way: dict[str, int] = defaultdict(int)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -150,17 +192,53 @@ class Binder:
     async def _bind_job(self, job: str, binds: Sequence[Bind]) -> None:
         self._metrics.binds_in_flight.inc(len(binds))
         try:
-            outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+            failed = await self._bind_all(binds)
+            round_ = 0
+            while failed and self._may_heal(job, failed):
+                round_ += 1
+                await self._clock.sleep(self._heal.pause(round_))
+                failed = await self._bind_all(self._still_there(failed))
         finally:
             self._metrics.binds_in_flight.dec(len(binds))
             self._under_way[job] -= 1
             if not self._under_way[job]:
                 del self._under_way[job]
-        if Outcome.FAILED in outcomes:
+        self._give_up(failed)
+        if failed:
             self.hold(job)
-            _log.warning("bind.failed", job=job, failed=outcomes.count(Outcome.FAILED), of=len(binds))
+            _log.warning("bind.failed", job=job, failed=len(failed), of=len(binds))
         else:
             self._holds.pop(job, None)
+            self._heal.over(job)
+
+    async def _bind_all(self, binds: Sequence[Bind]) -> list[Bind]:
+        """Those that failed; their places are taken still."""
+        outcomes = await asyncio.gather(*(self._bind(bind) for bind in binds))
+        return [bind for bind, outcome in zip(binds, outcomes, strict=True) if outcome is Outcome.FAILED]
+
+    def _may_heal(self, job: str, failed: Sequence[Bind]) -> bool:
+        """Whether the failed members are written once more to their places.
+
+        That is for gangs of which a part stands. Claims were withdrawn with their failed bind, so that such members
+        must be placed anew.
+        """
+        record = self._feed.state.book.jobs.get(job)
+        if record is None or any(bind.preparations for bind in failed):
+            return False
+        standing = count(record.counts, READY_STATES) - len(failed)
+        if not 0 < standing < record.min_member:
+            return False
+        return self._heal.lasts(job, self._clock.monotonic())
+
+    def _still_there(self, binds: Sequence[Bind]) -> list[Bind]:
+        """Those whose place can be used; the others are given up for the engine to place anew."""
+        there = [bind for bind in binds if bind.node in self._feed.nodes]
+        self._give_up([bind for bind in binds if bind.node not in self._feed.nodes])
+        return there
+
+    def _give_up(self, binds: Iterable[Bind]) -> None:
+        for bind in binds:
+            self._feed.do(partial(self._feed.state.forget, f"{bind.namespace}/{bind.pod}"))
 
     async def _bind(self, bind: Bind) -> Outcome:
         if bind.preparations:
@@ -263,8 +341,9 @@ class Binder:
             self._observe_ages(bind, key)
             self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {bind.node}")
             return
-        self._feed.do(lambda: self._feed.state.forget(key))
-        if outcome is Outcome.FAILED:
+        if outcome is Outcome.GONE:
+            self._give_up([bind])
+        else:
             self._metrics.failed.inc()
             self._events.event(pod, "Warning", "FailedScheduling", f"failed to bind to node {bind.node}: {why}")
 

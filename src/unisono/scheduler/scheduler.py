@@ -140,7 +140,16 @@ class Scheduler:
         self.ready = asyncio.Event()
         state = ClusterState(scheduler_names, default_queue)
         self.feed = Feed(state, self._wake.set)
-        self._binder = Binder(client, self.feed, self.events, self.metrics, clock, concurrency=bind_concurrency)
+        self._binder = Binder(
+            client,
+            self.feed,
+            self.events,
+            self.metrics,
+            clock,
+            concurrency=bind_concurrency,
+            # The rest of the patience is for placing the missing members anew.
+            heal_seconds=gang_patience / 3,
+        )
         self._evictor = Evictor(client, self.events, self.metrics, clock, feed=self.feed)
         self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock)
         self._gangs = PartialGangs(gang_patience)
