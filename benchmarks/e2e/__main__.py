@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +40,10 @@ def main() -> int:
     if options.write:
         report.write(title, runs, restart, options.nodes)
     if options.output == "json":
-        print(json.dumps({"server": title, "runs": [_plain(run) for run in runs], "restart": restart}))
+        print(json.dumps({"server": title, "runs": [report.plain(run) for run in runs], "restart": restart}))
     else:
         print("\n\n".join(report.tables(runs, restart)))
     return 0
-
-
-def _plain(run: report.Run) -> dict[str, Any]:
-    """A run as JSON can hold it: requests under ``METHOD resource code``."""
-    value = asdict(run)
-    for usage in value["usage"].values():
-        usage["requests"] = {" ".join(key): count for key, count in usage["requests"].items()}
-    return value
 
 
 async def _measure(options: Any, folder: Path) -> tuple[list[report.Run], dict[str, float] | None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.e2e.load import Followed
 from benchmarks.e2e.processes import Usage
@@ -52,6 +53,28 @@ class Run:
     def writes_per_pod(self) -> float:
         """Writing requests of all components for each pod."""
         return sum(self.writes().values()) / self.pods
+
+
+def plain(run: Run) -> dict[str, Any]:
+    """A run as JSON can hold it: requests under ``METHOD resource code``, with what the tables make of them."""
+    usages = {
+        name: {
+            "cpu_seconds": usage.cpu_seconds,
+            "rss_bytes": usage.rss_bytes,
+            "cycles": usage.cycles,
+            "cycle_seconds": usage.cycle_seconds,
+            "requests": {" ".join(key): count for key, count in sorted(usage.requests.items())},
+        }
+        for name, usage in run.usage.items()
+    }
+    return {
+        "shape": run.shape,
+        "pods": run.pods,
+        "times": asdict(run.times),
+        "pods_per_second": run.pods_per_second,
+        "writes_per_pod": run.writes_per_pod,
+        "usage": usages,
+    }
 
 
 def tables(runs: Sequence[Run], restart: dict[str, float] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -60,6 +61,13 @@ def test_writes_per_pod_count_refused_tries_and_no_reads() -> None:
     assert "| 2 x 8 | 8 | 0.1 s | 1.0 s | 2.0 s | 3.0 s |" in speed
     assert "| 2 x 8 | 2.25 | 1.00 | 1.00 |" in requests
     assert "| 2 x 8 | 12.5 s, 150 MB | 4 in 0.5 s |" in cost
+
+
+def test_a_run_as_json_names_every_kind_of_request() -> None:
+    found = json.loads(json.dumps(report.plain(run({"scheduler": processes.usage_of(METRICS)}))))
+    assert (found["writes_per_pod"], found["pods_per_second"]) == (36 / 16, 8.0)
+    assert found["usage"]["scheduler"]["requests"]["PATCH podgroups 409"] == 1
+    assert found["usage"]["scheduler"]["requests"]["POST pods/binding 201"] == 16
 
 
 def test_shapes() -> None:
