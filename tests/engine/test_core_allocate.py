@@ -122,6 +122,22 @@ def test_a_task_that_starts_now_leaves_what_is_promised() -> None:
     assert not decisions.binds
 
 
+def test_jobs_that_are_ready_take_turns_on_what_is_being_released() -> None:
+    """Surplus pods compete through the orders, on free resources and on those that others still leave."""
+    state = cluster(
+        nodes(2, cpu=3),
+        *[pod(f"gone-{i}", node="n000", deleting=True, cpu=1, scheduler="other") for i in range(2)],
+        pod("stays", node="n000", cpu=1, scheduler="other"),
+        pod("stays-too", node="n001", cpu=1, scheduler="other"),
+        *[group(name, 1, phase="Running", created=at) for at, name in enumerate(("first", "second"))],
+        *[pod(f"{name}-w-9", name, node="n001", cpu=1) for name in ("first", "second")],
+        *[pod(f"{name}-w-{i}", name, cpu=1) for name in ("first", "second") for i in range(2)],
+    )
+    decisions = schedule(state, config(("priority", "gang"), ("drf", "predicates")))
+    assert not decisions.binds
+    assert sorted(item.pod for item in decisions.pipelined) == ["first-w-0", "second-w-0"]
+
+
 def test_the_nominated_node_comes_first() -> None:
     state = cluster(nodes(3), group("j", 1), pod("j-w-0", "j", cpu=1, nominated="n002"))
     assert placed(schedule(state)) == {"j-w-0": "n002"}

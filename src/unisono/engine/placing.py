@@ -84,7 +84,7 @@ def _place_until_ready(cycle: Cycle, job: JobState, sheet: Worksheet) -> None:
             refuse(cycle, job, first)
             sheet.done(len(tasks))
             continue
-        allocated, tried = _place_run(cycle, job, tasks[:room], max(missing, 1))
+        allocated, tried = _place_run(cycle, job, tasks[: room if missing > 0 else min(room, 1)], max(missing, 1))
         if tried:
             missing -= allocated
             sheet.done(tried)
