@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 
+from unisono import engine
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Reach
+from unisono.engine.config import load_config
 from unisono.engine.config_flags import Flags
 from unisono.engine.plugins.hierarchy import Tree, path_of
 
@@ -139,6 +141,22 @@ def test_jobs_are_still_ordered_by_their_share() -> None:
     world = company().job("small", a_pod("1", node="n1"), queue="sci").job("big", a_pod("4", node="n1"), queue="sci")
     session, plugin = world.open("drf", ON)
     assert plugin.job_key(job_of(session, "small")) < plugin.job_key(job_of(session, "big"))
+
+
+def test_the_branch_that_holds_least_is_next_although_a_neighbour_waited_longer() -> None:
+    """One queue of branch a was served: its sibling comes after branch b, which holds nothing."""
+    world = World().node("n1", has={"cpu": "8"})
+    for path in ("a/x", "a/y", "b"):
+        name = path.replace("/", "-")
+        queue(world, name, f"root/{path}", "1/1/1")
+        world.job(f"j-{name}", *[a_pod("2", "")] * 2, queue=name, minMember=2)
+    text = """
+actions: "allocate"
+tiers:
+- plugins: [{name: gang}, {name: drf, enableHierarchy: true}, {name: predicates}]
+"""
+    decisions = engine.run(world.state.snapshot(), load_config(text), now=0.0)
+    assert {bind.job for bind in decisions.binds} == {"ns/j-a-x", "ns/j-b"}
 
 
 def test_reclaim_takes_from_branches_that_hold_more() -> None:
