@@ -6,9 +6,11 @@ They must never run on a cluster: kube-controller-manager does the same work the
 from __future__ import annotations
 
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
 from unisono.controllers.workloads.job import BatchJobController
 from unisono.controllers.workloads.replica_set import ReplicaSetController
+from unisono.controllers.workloads.stateful_set import StatefulSetController
 from unisono.kube.controller import Controller
 
 
@@ -22,5 +24,7 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
     return [
         DeploymentController(recorder),
         ReplicaSetController(recorder),
+        StatefulSetController(recorder),
+        DaemonSetController(recorder),
         BatchJobController(recorder),
     ]

@@ -1,0 +1,98 @@
+"""The templates that a StatefulSet or DaemonSet had, as ControllerRevisions (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from unisono.api.apps import ControllerRevision, DaemonSet, StatefulSet
+from unisono.api.base import ObjectMeta
+from unisono.api.core import PodTemplateSpec
+from unisono.api.kind import Kind
+from unisono.controllers.owners import owned_by
+from unisono.controllers.patching import to_json
+from unisono.controllers.workloads.templates import short_hash
+
+REVISION_LABEL = "controller-revision-hash"
+HASH_LABEL = "controller.kubernetes.io/hash"
+
+Owner = StatefulSet | DaemonSet
+
+
+@dataclass(slots=True)
+class Revisions:
+    """What to do about the revisions of an owner.
+
+    Attributes:
+        update: the present template's revision.
+        create: whether it is to be made.
+        renumber: its new number when an old template is in use again, else 0.
+        delete: revisions beyond the history limit that no pod has.
+
+    """
+
+    update: ControllerRevision
+    create: bool = False
+    renumber: int = 0
+    delete: list[ControllerRevision] = field(default_factory=list)
+
+
+def revise(kind: Kind[Any], owner: Owner, revisions: Sequence[ControllerRevision], used: set[str]) -> Revisions:
+    """Find the revision of the present template, or make it.
+
+    Args:
+        kind: kind of the owner.
+        owner: the owner.
+        revisions: its revisions.
+        used: names of revisions that pods have, or that the status names.
+
+    """
+    data = _data(owner.spec.template)
+    ordered = sorted(revisions, key=lambda each: (each.revision, each.metadata.name))
+    latest = ordered[-1].revision if ordered else 0
+    same = next((each for each in reversed(ordered) if each.data == data), None)
+    if same is not None:
+        found = Revisions(same, renumber=latest + 1 if same.revision < latest else 0)
+    else:
+        found = Revisions(_revision(kind, owner, data, latest + 1), create=True)
+    idle = [each for each in ordered if each is not same and each.metadata.name not in used]
+    limit = owner.spec.revision_history_limit
+    if limit is not None and len(idle) > limit:
+        found.delete = idle[: len(idle) - limit]
+    return found
+
+
+def template_of(revision: ControllerRevision, fallback: PodTemplateSpec) -> PodTemplateSpec:
+    """The template that a revision holds; ``fallback`` where it holds none that can be read."""
+    spec = (revision.data or {}).get("spec")
+    template = dict((spec or {}).get("template") or {}) if isinstance(spec, dict) else {}
+    template.pop("$patch", None)
+    try:
+        return msgspec.convert(template, PodTemplateSpec) if template else fallback
+    except msgspec.ValidationError:
+        return fallback
+
+
+def _data(template: PodTemplateSpec) -> dict[str, Any]:
+    """As Kubernetes keeps it, so that ``kubectl rollout undo`` can apply it as a strategic merge patch."""
+    return {"spec": {"template": {**to_json(template), "$patch": "replace"}}}
+
+
+def _revision(kind: Kind[Any], owner: Owner, data: dict[str, Any], number: int) -> ControllerRevision:
+    mark = short_hash(data, owner.status.collision_count)
+    meta = owner.metadata
+    notes = {k: v for k, v in (meta.annotations or {}).items() if k.startswith("kubernetes.io/change-cause")}
+    return ControllerRevision(
+        metadata=ObjectMeta(
+            name=f"{meta.name}-{mark}",
+            namespace=meta.namespace,
+            labels={**(owner.spec.template.metadata.labels or {}), HASH_LABEL: mark},
+            annotations=notes or None,
+            owner_references=[owned_by(kind, owner)],
+        ),
+        data=data,
+        revision=number,
+    )

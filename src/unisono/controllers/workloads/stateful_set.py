@@ -1,0 +1,130 @@
+"""StatefulSets: numbered pods, each with a name and claims of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unisono.api.apps import ControllerRevision, StatefulSet
+from unisono.api.core import Pod
+from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
+from unisono.api.workload_kinds import CONTROLLER_REVISIONS, STATEFUL_SETS
+from unisono.controllers.expectations import PATIENCE_SECONDS
+from unisono.controllers.objects import delete_seen
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.workloads.amounts import sooner
+from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.history import bring_to_server
+from unisono.controllers.workloads.revisions import revise, template_of
+from unisono.controllers.workloads.stateful_decide import (
+    StatefulPlan,
+    decide,
+    ordinal,
+    revision_of,
+    slots,
+    status_of,
+)
+from unisono.controllers.workloads.stateful_pods import claim_name, claims_of, pod_of
+from unisono.errors import AlreadyExists, NotFound
+from unisono.kube.controller import Context, Controller
+
+
+class StatefulSetController(Controller):
+    """Runs StatefulSets."""
+
+    name = "statefulset-controller"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._written: LastWritten[StatefulSet] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch StatefulSets, their pods, revisions and claims."""
+        self._client, self._clock = context.client, context.clock
+        self._sets = context.watch(STATEFUL_SETS)
+        self._pods: Dependents[StatefulSet, Pod] = Dependents(
+            context, STATEFUL_SETS, PODS, lambda stateful_set: stateful_set.spec.selector
+        )
+        self._revisions: Dependents[StatefulSet, ControllerRevision] = Dependents(
+            context, STATEFUL_SETS, CONTROLLER_REVISIONS, lambda stateful_set: stateful_set.spec.selector
+        )
+        self._claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Take the next step, then tell how many pods there are."""
+        stateful_set = self._written.newest(key, self._sets.get(key))
+        if stateful_set is None:
+            return None
+        pods = [pod for pod in await self._pods.claim(stateful_set) if ordinal(stateful_set, pod) is not None]
+        revisions = await self._revisions.claim(stateful_set)
+        if not self._revisions.settled(stateful_set):
+            return 1.0
+        used = {revision_of(pod) for pod in pods} | {stateful_set.status.current_revision or ""}
+        revised = revise(STATEFUL_SETS, stateful_set, revisions, used)
+        if not stateful_set.metadata.deletion_timestamp:
+            await bring_to_server(self._client, self._revisions, stateful_set, revised)
+        update = revised.update.metadata.name
+        by_name = {each.metadata.name: each for each in (*revisions, revised.update)}
+        current = stateful_set.status.current_revision or update
+        current = current if current in by_name else update
+        now = self._clock.time()
+        plan = decide(stateful_set, pods, current, update, now)
+        errors: list[Exception] = []
+        if self._pods.settled(stateful_set):
+            errors = await self._carry_out(stateful_set, plan, by_name)
+            if not stateful_set.metadata.deletion_timestamp:
+                await self._retire_claims(stateful_set, pods)
+        try:
+            status = status_of(stateful_set, pods, current, update, now)
+            self._written.keep(await write_status(self._client, STATEFUL_SETS, stateful_set, status))
+        except NotFound:
+            return None
+        raise_first(errors)
+        return sooner(plan.requeue_after, None if self._pods.settled(stateful_set) else PATIENCE_SECONDS)
+
+    async def _carry_out(
+        self, stateful_set: StatefulSet, plan: StatefulPlan, revisions: dict[str, ControllerRevision]
+    ) -> list[Exception]:
+        fresh = []
+        for number, revision in plan.create:
+            await self._make_claims(stateful_set, number)
+            template = template_of(revisions[revision], stateful_set.spec.template)
+            fresh.append(pod_of(stateful_set, template, number, revision))
+        errors = await self._pods.create(stateful_set, fresh)
+        for pod in fresh if not errors else ():
+            text = f"create Pod {pod.metadata.name} in StatefulSet {stateful_set.metadata.name} successful"
+            self._recorder.event(stateful_set, "Normal", "SuccessfulCreate", text)
+        if errors:
+            text = f"create Pod in StatefulSet {stateful_set.metadata.name} failed error: {errors[0]}"
+            self._recorder.event(stateful_set, "Warning", "FailedCreate", text)
+        errors += await self._pods.delete(stateful_set, plan.delete)
+        for pod in plan.delete:
+            if not pod.metadata.deletion_timestamp:
+                text = f"delete Pod {pod.metadata.name} in StatefulSet {stateful_set.metadata.name} successful"
+                self._recorder.event(stateful_set, "Normal", "SuccessfulDelete", text)
+        return errors
+
+    async def _make_claims(self, stateful_set: StatefulSet, number: int) -> None:
+        for claim in claims_of(stateful_set, number):
+            if self._claims.get(claim.key) is None:
+                try:
+                    await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
+                except AlreadyExists:
+                    continue
+
+    async def _retire_claims(self, stateful_set: StatefulSet, pods: Sequence[Pod]) -> None:
+        """Delete the claims of numbers that are no more, where the set asks for that and their pod has gone."""
+        retention = stateful_set.spec.persistent_volume_claim_retention_policy
+        templates = stateful_set.spec.volume_claim_templates or []
+        if retention is None or retention.when_scaled != "Delete" or not templates:
+            return
+        kept = {*slots(stateful_set), *(ordinal(stateful_set, pod) for pod in pods)}
+        stems = [claim_name(stateful_set, each.metadata.name, 0)[:-1] for each in templates]
+        for claim in self._claims.items():
+            meta = claim.metadata
+            if meta.namespace != stateful_set.metadata.namespace or meta.deletion_timestamp:
+                continue
+            for stem in stems:
+                number = meta.name.removeprefix(stem)
+                if meta.name.startswith(stem) and number.isdecimal() and int(number) not in kept:
+                    await delete_seen(self._client, PERSISTENT_VOLUME_CLAIMS, claim)
