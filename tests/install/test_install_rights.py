@@ -162,7 +162,7 @@ async def account(client: HttpClient, component: str) -> ClusterConfig:
     path = f"/api/v1/namespaces/{OPTIONS.namespace}/serviceaccounts/unisono-{component}/token"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     status, answer = await send(client, "POST", path, body)
-    assert status == 201, (value, answer["message"])
+    assert status == 201, answer
     return replace(
         client.config, token=answer["status"]["token"], client_certificate=None, client_key=None, token_file=None
     )
@@ -231,6 +231,7 @@ async def _reached(client: HttpClient, path: str, wanted: set[str]) -> bool:
     told = state.get("phase") or state.get("state") or ""
     names = {told.get("phase", "") if isinstance(told, dict) else str(told), str(state.get("jobStatus", ""))}
     names |= {one["type"] for one in state.get("conditions") or () if one.get("status") == "True" and "type" in one}
+    names |= {"made"} if state.get("jobsStatus") else set()
     names |= {"active"} if state.get("active") or state.get("lastScheduleTime") else set()
     return bool(names & wanted)
 

@@ -74,7 +74,7 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
                     listen=listen.strip(), lease=f"{namespace}/{lease_name}" if leader_elect else ""
                 )
                 set_pace()
-                asyncio.run(_until_signal(Component(name, config, part, options)))
+                asyncio.run(until_signal(Component(name, config, part, options)))
 
             return function(*args, run=run, **kwargs)
 
@@ -102,7 +102,7 @@ def scheduling_options(function: Command) -> Command:
     return wrapper  # type: ignore[return-value]
 
 
-async def _until_signal(component: Any) -> None:
+async def until_signal(component: Any) -> None:
     """Run until SIGINT or SIGTERM; the Lease is then given back, so that the next process need not wait."""
     work = asyncio.ensure_future(component.run())
     loop = asyncio.get_running_loop()

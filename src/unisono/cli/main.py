@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "scheduler": "Run the scheduler beside an API server.",
     "controllers": "Run the controllers beside an API server.",
     "agent": "Simulate nodes on an API server.",
+    "webhook": "Answer an API server's questions about our kinds.",
     "install": "Install Unisono on a cluster, or print the manifests.",
     "crds": "Print the definitions of our kinds for a cluster.",
     "backup": "Copy everything that a control plane stores to a file.",

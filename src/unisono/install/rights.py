@@ -13,6 +13,7 @@ from unisono.api import kinds as k
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
+from unisono.api.workload_kinds import BATCH_JOBS, DAEMON_SETS, REPLICA_SETS, STATEFUL_SETS
 from unisono.install.options import InstallOptions, labels
 
 _API = "rbac.authorization.k8s.io"
@@ -95,6 +96,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create patch delete", k.SERVICES),
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
+    # A pod group takes over annotations of what owns its pods.
+    *_on("get", REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, BATCH_JOBS),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
     # Clusters that check it let nobody block an owner's deletion who may not change the owner's finalizers.
     *_on("update", *_OWNERS, sub="finalizers"),

@@ -17,8 +17,8 @@ NAME = "unisono"
 _API = "admissionregistration.k8s.io/v1"
 _SECONDS = 10
 
-_DEFAULTED = (kinds.JOBS, kinds.POD_GROUPS, kinds.QUEUES, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
-_CHECKED = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS)
+_DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, kinds.QUEUES, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
+_CHECKED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS)
 
 
 def webhooks(options: InstallOptions) -> list[dict[str, Any]]:

@@ -50,8 +50,7 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
         case "scheduler":
             return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", *named]
         case "webhook":
-            address = f"--serve=:{WEBHOOK_PORT}"
-            return [*common, address, f"--service-namespace={options.namespace}", *named]
+            return [*common, f"--serve=:{WEBHOOK_PORT}", f"--service-namespace={options.namespace}"]
         case _:
             return [*common, *named]
 

@@ -128,7 +128,7 @@ class Component:
     def unready(self) -> list[str]:
         """Why the component does not do its work; a process that waits for the lease is ready to."""
         if self._part is None:
-            return []
+            return [] if self._options.lease else [f"{self.name} has not started yet"]
         if not self._part.ready.is_set():
             return [f"{self.name} has not read everything yet"]
         return [

@@ -82,3 +82,26 @@ def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:
     from unisono.agent.simulated import SimulatedNodes
 
     return lambda client, registry: SimulatedNodes(client, specs, heartbeat=heartbeat)
+
+
+def webhook_part(serve: str, namespace: str, configuration: str, also: Sequence[str] = ()) -> MakePart:
+    """Answers admission reviews at ``HOST:PORT``; ``also`` are further names of the server.
+
+    Raises:
+        ConfigError: ``serve`` is no address.
+
+    """
+    from unisono.kube.http import HttpClient
+    from unisono.standalone.status_server import parse_listen
+    from unisono.webhook.server import WebhookServer
+
+    host, port = parse_listen(serve)
+
+    def make(client: Client, registry: CollectorRegistry) -> Part:
+        # It stands by for nobody, so its client is not fenced.
+        assert isinstance(client, HttpClient)
+        return WebhookServer(
+            client, registry, host=host, port=port, namespace=namespace, configuration=configuration, also=also
+        )
+
+    return make

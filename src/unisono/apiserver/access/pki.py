@@ -101,10 +101,7 @@ class Authority:
         return token
 
     def _issue_server(self, names: Sequence[str]) -> KeyPair:
-        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "unisono-apiserver")])
-        extensions = [*_leaf(ExtendedKeyUsageOID.SERVER_AUTH), (alternatives, False)]
-        return _sign(subject, self.pair, self._now, _LEAF_LIFE, extensions)
+        return issue_server(self.pair, "unisono-apiserver", names, self._now, _LEAF_LIFE)
 
     def _serves(self, certificate: x509.Certificate, names: Sequence[str]) -> bool:
         if certificate.not_valid_after_utc - self._now < _RENEW_BEFORE:
@@ -134,6 +131,18 @@ class Authority:
         write_private(self._directory / f"{name}.key", pair.key_pem)
         write_private(self._directory / f"{name}.crt", pair.certificate_pem, mode=0o644)
         return pair
+
+
+def make_authority(now: datetime) -> KeyPair:
+    """A new certificate authority, which nobody trusts yet."""
+    return _make_ca(now)
+
+
+def issue_server(authority: KeyPair, subject: str, names: Sequence[str], now: datetime, life: timedelta) -> KeyPair:
+    """A server's certificate for DNS names and addresses, valid for ``life``."""
+    alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+    extensions = [*_leaf(ExtendedKeyUsageOID.SERVER_AUTH), (alternatives, False)]
+    return _sign(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]), authority, now, life, extensions)
 
 
 def _general_name(name: str) -> x509.GeneralName:

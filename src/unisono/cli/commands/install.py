@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,14 @@ def command(
     if config is not None:
         text = config.read_text()
         load_config(text, str(config))
-    given = {"image": image} if image else {}
     options = InstallOptions(
         namespace=where.namespace or NAMESPACE,
         scheduler_names=scheduler_names,
         scheduler_config=text,
-        **given,
         **chosen,
     )
+    if image:
+        options = replace(options, image=image)
     made = manifests(options)
     if dry_run == "client":
         _print(made, output)

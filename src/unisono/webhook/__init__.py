@@ -1,0 +1,1 @@
+"""The admission webhook: defaults and rules of ``api`` and ``apiserver.admission`` for any API server."""

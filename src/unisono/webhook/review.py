@@ -1,0 +1,164 @@
+"""Answers to admission reviews: a patch with defaults, or yes or no with the reason (pure)."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from unisono.api.base import Object
+from unisono.api.decode import Decoded, decode
+from unisono.api.defaulting import apply_defaults
+from unisono.api.kind import Kind
+from unisono.api.kinds import find
+from unisono.api.validation import validate
+from unisono.apiserver.admission import Operation, Request
+from unisono.apiserver.admission.request import Clocked
+from unisono.apiserver.failures import invalid
+from unisono.errors import ApiError, UnisonoError
+from unisono.webhook.json_patch import json_patch, overlaid
+from unisono.webhook.rules import CHANGING, CHECKING, FOREIGN
+
+API_VERSION = "admission.k8s.io/v1"
+
+
+class BadReview(UnisonoError):
+    """The request is no admission review."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the API server asks.
+
+    Attributes:
+        uid: to be repeated in the answer.
+        kind: of the object; None for kinds that are not ours.
+        raw, old_raw: the object as it will be (for a deletion None) and as it is (None when it is new).
+
+    """
+
+    uid: str
+    operation: str
+    kind: Kind[Any] | None
+    name: str
+    namespace: str
+    subresource: str
+    raw: dict[str, Any] | None
+    old_raw: dict[str, Any] | None
+    user: str
+
+    @property
+    def leaving(self) -> bool:
+        """The object is on its way out: it must get there, whatever it looks like."""
+        return self.operation == "UPDATE" and bool(((self.raw or {}).get("metadata") or {}).get("deletionTimestamp"))
+
+
+def read(body: bytes) -> Question:
+    """The question of a request's body.
+
+    Raises:
+        BadReview: it is no AdmissionReview of version ``admission.k8s.io/v1``.
+
+    """
+    try:
+        review = msgspec.json.decode(body)
+        if review.get("apiVersion") != API_VERSION or review.get("kind") != "AdmissionReview":
+            raise BadReview(f"expected an AdmissionReview of {API_VERSION}")
+        request = review["request"]
+        group, version, kind = (request["kind"][key] for key in ("group", "version", "kind"))
+        return Question(
+            uid=str(request["uid"]),
+            operation=str(request["operation"]),
+            kind=find(f"{group}/{version}" if group else version, kind),
+            name=str(request.get("name") or ""),
+            namespace=str(request.get("namespace") or ""),
+            subresource=str(request.get("subResource") or ""),
+            raw=request.get("object"),
+            old_raw=request.get("oldObject"),
+            user=str((request.get("userInfo") or {}).get("username") or ""),
+        )
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
+        raise BadReview(f"this is no AdmissionReview: {error}") from error
+
+
+def mutate(question: Question, view: Clocked) -> dict[str, Any]:
+    """The answer with the object's defaults as a JSON Patch."""
+    kind, raw = question.kind, question.raw
+    if kind is None or raw is None or question.subresource or question.leaving or kind.resource in FOREIGN:
+        return _answer(question)
+    decoded = decode(kind, copy.deepcopy(raw))
+    if decoded.type_errors:
+        return _answer(question)
+    before = msgspec.to_builtins(decoded.obj)
+    apply_defaults(kind, decoded.obj)
+    request = _request(question, kind, decoded.obj, None)
+    for rule in CHANGING.get(kind.resource, ()):
+        rule(request, view)
+    after = overlaid(raw, before, msgspec.to_builtins(decoded.obj))
+    # The version in which the object was written is not ours to change.
+    after |= {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
+    operations = list(json_patch(raw, after))
+    answer = _answer(question)
+    if operations:
+        patch = base64.b64encode(json.dumps(operations).encode()).decode()
+        answer["response"] |= {"patchType": "JSONPatch", "patch": patch}
+    return answer
+
+
+def check(question: Question, view: Clocked) -> dict[str, Any]:
+    """Yes, or no with the Status that the client gets."""
+    kind = question.kind
+    if kind is None or question.subresource or question.leaving:
+        return _answer(question)
+    try:
+        old = _decoded(kind, question.old_raw)
+        new = old if question.operation == "DELETE" else _decoded(kind, question.raw)
+        if new is None:
+            return _answer(question)
+        if question.operation != "DELETE" and kind.resource not in FOREIGN:
+            problems = [*new.type_errors, *validate(kind, new.obj, old.obj if old else None)]
+            if problems:
+                raise invalid(kind, question.name, problems)
+        before = old.obj if old is not None and question.operation == "UPDATE" else None
+        request = _request(question, kind, new.obj, before)
+        for rule in CHECKING.get(kind.resource, ()):
+            rule(request, view)
+    except ApiError as error:
+        return _answer(question, error)
+    return _answer(question)
+
+
+def refused(answer: dict[str, Any]) -> bool:
+    """The answer is no."""
+    return not answer["response"]["allowed"]
+
+
+def _decoded(kind: Kind[Any], raw: dict[str, Any] | None) -> Decoded[Object] | None:
+    if raw is None:
+        return None
+    decoded = decode(kind, copy.deepcopy(raw))
+    # What is stored may be older than this webhook: then it has no defaults yet.
+    apply_defaults(kind, decoded.obj)
+    meta = decoded.obj.metadata
+    if not meta.name and meta.generate_name:
+        # The API server makes the name after it has asked.
+        meta.name = f"{meta.generate_name}xxxxx"
+    return decoded
+
+
+def _request(question: Question, kind: Kind[Any], obj: Object, old: Object | None) -> Request:
+    operation: Operation = question.operation  # type: ignore[assignment]
+    name = question.name or obj.metadata.name
+    return Request(operation, kind, question.namespace or None, name, obj, old, question.subresource, question.user)
+
+
+def _answer(question: Question, error: ApiError | None = None) -> dict[str, Any]:
+    response: dict[str, Any] = {"uid": question.uid, "allowed": error is None}
+    if error is not None:
+        status = {"code": error.code, "reason": error.reason, "message": error.message}
+        response["status"] = status | ({"details": error.details} if error.details else {})
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}

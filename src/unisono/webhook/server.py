@@ -1,0 +1,149 @@
+"""The webhook as a running part: informers for what rules look at, HTTPS for the API server, fresh certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter
+
+from unisono.errors import ApiError, ConfigError
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.controller import Informers
+from unisono.kube.http import HttpClient
+from unisono.kube.reflector import ReflectorStatistics
+from unisono.webhook.certificates import Certificates
+from unisono.webhook.review import BadReview, check, mutate, read, refused
+from unisono.webhook.view import SEEN, cached, live
+
+_log = structlog.get_logger(__name__)
+
+# A certificate is renewed a month before its end; a configuration that was applied anew must be trusted soon.
+_REFRESH_SECONDS = 30.0
+_LARGEST = 8 * 1024 * 1024
+
+
+class WebhookServer:
+    """Answers admission reviews on ``/mutate`` and ``/validate``."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        registry: CollectorRegistry,
+        *,
+        host: str,
+        port: int,
+        namespace: str,
+        configuration: str = "unisono",
+        also: Sequence[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Make a server.
+
+        Args:
+            client: the API server that asks.
+            registry: where metrics go.
+            host: address to listen on, empty for all.
+            port: port to listen on; 0 takes a free one.
+            namespace: of the Service ``unisono-webhook`` and of the Secret with the certificates.
+            configuration: name of the webhook configurations that are to trust this server.
+            also: names and addresses in the certificate beside those of the Service.
+            clock: for certificates and pauses.
+
+        """
+        self._client, self._clock, self._host, self._port = client, clock, host, port
+        self._configuration = configuration
+        self._informers = Informers(client, clock)
+        for kind in SEEN:
+            self._informers.of(kind)
+        self.certificates = Certificates(client, namespace, clock, also=also)
+        self.ready = asyncio.Event()
+        self.port = 0
+        self._answers = Counter(
+            "unisono_webhook_answers", "Admission reviews by path and outcome.", ["path", "outcome"], registry=registry
+        )
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+            ApiError: the certificates can be neither read nor made.
+
+        """
+        bundle = await self.certificates.refresh()
+        watching = asyncio.create_task(self._informers.run())
+        try:
+            await self._informers.wait_synced()
+            runner = await self._listen()
+            try:
+                with contextlib.suppress(ApiError):
+                    await self.certificates.publish(bundle, self._configuration)
+                self.ready.set()
+                await self._keep_fresh()
+            finally:
+                await runner.cleanup()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    def streams(self) -> Mapping[str, ReflectorStatistics]:
+        """How the watches fare, by resource."""
+        found: dict[str, ReflectorStatistics] = self._informers.statistics()
+        return found
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await self._clock.sleep(_REFRESH_SECONDS)
+            try:
+                await self.certificates.publish(await self.certificates.refresh(), self._configuration)
+            except (ApiError, OSError, TimeoutError) as error:
+                _log.warning("webhook.refresh_failed", error=str(error))
+
+    async def _listen(self) -> web.AppRunner:
+        app = web.Application(client_max_size=_LARGEST)
+        app.router.add_post("/mutate", self._mutate)
+        app.router.add_post("/validate", self._validate)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host or None, self._port, ssl_context=self.certificates.context)
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._port} ({error.strerror or error}): name another address",
+                key="--serve",
+            ) from error
+        self.port = runner.addresses[0][1]
+        return runner
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        try:
+            question = read(await request.read())
+        except BadReview as error:
+            return self._bad("mutate", error)
+        self._answers.labels("mutate", "allowed").inc()
+        return web.json_response(mutate(question, cached(self._informers)))
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        try:
+            question = read(await request.read())
+        except BadReview as error:
+            return self._bad("validate", error)
+        answer = check(question, cached(self._informers))
+        if refused(answer):
+            # Caches may be a moment behind: a no must rest on what the server has now.
+            try:
+                answer = check(question, await live(self._client, self._clock))
+            except ApiError as error:
+                _log.warning("webhook.check_failed", error=str(error))
+        self._answers.labels("validate", "refused" if refused(answer) else "allowed").inc()
+        return web.json_response(answer)
+
+    def _bad(self, path: str, error: BadReview) -> web.Response:
+        self._answers.labels(path, "bad").inc()
+        return web.Response(status=400, text=str(error))

@@ -1,0 +1,217 @@
+"""Admission reviews: defaults as a patch, refusals in our words, and silence about what is not ours."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.virtual_clock import VirtualClock
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Namespace
+from unisono.api.kinds import NAMESPACES, QUEUES
+from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
+from unisono.apiserver.patches.json_patch import apply_json_patch
+from unisono.webhook.json_patch import json_patch
+from unisono.webhook.review import BadReview, check, mutate, read
+from unisono.webhook.view import Objects
+
+TASK = {"replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+
+
+def queue(name: str, state: str = "Open", **spec: Any) -> Queue:
+    return Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(**spec), status=QueueStatus(state=state))
+
+
+def view(*queues: Queue) -> Objects:
+    notes = {"scheduling.volcano.sh/queue-name": "team"}
+    space = Namespace(metadata=ObjectMeta(name="ns", annotations=notes))
+    return Objects({QUEUES: list(queues), NAMESPACES: [space]}, VirtualClock())
+
+
+def ask(value: dict[str, Any] | None, old: dict[str, Any] | None = None, operation: str = "CREATE", **more: Any) -> Any:
+    shown = value or old
+    assert shown is not None
+    group, _, version = shown["apiVersion"].rpartition("/")
+    request = {
+        "uid": "u1",
+        "kind": {"group": group, "version": version, "kind": shown["kind"]},
+        "name": shown["metadata"].get("name", ""),
+        "namespace": shown["metadata"].get("namespace", ""),
+        "operation": operation,
+        "object": value,
+        "oldObject": old,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request | more}
+    return read(json.dumps(review).encode())
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "ns"},
+        "spec": {"tasks": [copy.deepcopy(TASK)]} | spec,
+    }
+
+
+def wire_queue(name: str = "q", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def patched(value: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    response = answer["response"]
+    assert response["allowed"]
+    assert response["uid"] == "u1"
+    operations = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
+    result = apply_json_patch(copy.deepcopy(value), operations)
+    assert isinstance(result, dict)
+    return result
+
+
+def test_a_job_gets_its_defaults_and_keeps_what_this_version_does_not_know() -> None:
+    value = job(futureField={"a": [1]}) | {"unknown": 1}
+    result = patched(value, mutate(ask(value), view()))
+    assert result["unknown"] == 1
+    assert result["spec"]["futureField"] == {"a": [1]}
+    assert result["spec"]["queue"] == "default"
+    assert result["spec"]["schedulerName"] == "volcano"
+    assert result["spec"]["minAvailable"] == 2
+    assert result["spec"]["tasks"][0]["name"] == "default0"
+    assert result["spec"]["tasks"][0]["template"] == TASK["template"]
+
+
+def test_an_object_with_all_defaults_needs_no_patch() -> None:
+    value = job()
+    complete = patched(value, mutate(ask(value), view()))
+    assert "patch" not in mutate(ask(complete), view())["response"]
+
+
+def test_an_alias_version_stays_as_it_was_written() -> None:
+    value = job() | {"apiVersion": "batch.volcano.sh/v1beta1"}
+    assert patched(value, mutate(ask(value), view()))["apiVersion"] == "batch.volcano.sh/v1beta1"
+
+
+def test_a_pod_group_goes_to_the_queue_of_its_namespace() -> None:
+    value = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ns"},
+        "spec": {"minMember": 1},
+    }
+    assert patched(value, mutate(ask(value), view()))["spec"]["queue"] == "team"
+
+
+@pytest.mark.parametrize(
+    ("what", "question"),
+    [
+        ("a kind of others", {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}),
+        ("a pod", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}),
+        ("a job with wrong types", job(minAvailable="many")),
+    ],
+)
+def test_what_is_not_ours_to_complete_is_left_alone(what: str, question: dict[str, Any]) -> None:
+    assert "patch" not in mutate(ask(question), view())["response"], what
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "text"),
+    [
+        (
+            "validation",
+            job(minAvailable=9),
+            "job 'minAvailable' should not be greater than total replicas in tasks (2)",
+        ),
+        ("an absent queue", job(queue="gone"), 'queue.scheduling.volcano.sh "gone" not found'),
+        ("a closed queue", job(queue="closed"), "queue `closed` status is `Closed`"),
+        ("a queue with queues below", job(queue="above"), "can only submit job to leaf queue"),
+        ("an absent parent", wire_queue(parent="gone"), "failed to get parent queue"),
+        (
+            "more than the parent has",
+            wire_queue(parent="above", capability={"cpu": "9"}),
+            "exceeds its ancestor's capability",
+        ),
+        (
+            "a pod's budget",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "p", "annotations": {"volcano.sh/jdb-min-available": "0"}},
+                "spec": {"schedulerName": "volcano", "containers": []},
+            },
+            "must be a positive integer",
+        ),
+    ],
+)
+def test_bad_objects_are_refused_with_the_reason(what: str, value: dict[str, Any], text: str) -> None:
+    above = queue("above", capability={"cpu": "4"})
+    seen = view(queue("default"), queue("closed", "Closed"), above, queue("below", parent="above"))
+    response = check(ask(value), seen)["response"]
+    assert not response["allowed"], what
+    assert text in response["status"]["message"]
+    assert response["status"]["code"] in (403, 422)
+
+
+def test_good_objects_and_foreign_kinds_are_accepted() -> None:
+    seen = view(queue("default"))
+    foreign = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}
+    for value in (job(), wire_queue(parent="root", capability={"cpu": "1"}), foreign):
+        answer = check(ask(value), seen)["response"]
+        assert answer["allowed"], answer
+    unnamed = job()
+    unnamed["metadata"] = {"generateName": "j-", "namespace": "ns"}
+    assert check(ask(unnamed), seen)["response"]["allowed"]
+
+
+def test_protected_queues_and_parents_stay() -> None:
+    seen = view(queue("root"), queue("default", parent="root"), queue("a"), queue("b", parent="a"))
+    for name, allowed in (("root", False), ("default", False), ("a", False), ("b", True)):
+        answer = check(ask(None, wire_queue(name), "DELETE"), seen)["response"]
+        assert answer["allowed"] is allowed, name
+
+
+def test_an_object_that_is_leaving_may_leave_however_it_looks() -> None:
+    value = job(minAvailable=9)
+    value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    question = ask(value, job(minAvailable=9), "UPDATE")
+    assert check(question, view())["response"]["allowed"]
+    assert "patch" not in mutate(question, view())["response"]
+
+
+def test_an_old_object_without_defaults_can_be_changed() -> None:
+    """What was stored before the webhook ran has no defaults; completing it is no change of the user's."""
+    old = job()
+    new = patched(old, mutate(ask(old), view()))
+    assert check(ask(new, old, "UPDATE"), view(queue("default")))["response"]["allowed"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[]", b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}']
+)
+def test_what_is_no_review_is_told(body: bytes) -> None:
+    with pytest.raises(BadReview):
+        read(body)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab~/", max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab~/", max_size=2), inner, max_size=3),
+    max_leaves=12,
+)
+documents = st.dictionaries(st.text("ab~/", max_size=2), values, max_size=4)
+
+
+@given(documents, documents)
+def test_a_patch_leads_from_one_document_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    result = apply_json_patch(copy.deepcopy(before), list(json_patch(before, after)))
+    assert json.dumps(result, sort_keys=True) == json.dumps(after, sort_keys=True)
