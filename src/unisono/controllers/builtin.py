@@ -5,6 +5,8 @@ They must never run on a cluster: kube-controller-manager does the same work the
 
 from __future__ import annotations
 
+from unisono.controllers.cronjob.controller import CronJobController
+from unisono.controllers.cronjob.family import KUBERNETES
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
@@ -27,4 +29,5 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
         StatefulSetController(recorder),
         DaemonSetController(recorder),
         BatchJobController(recorder),
+        CronJobController(recorder, KUBERNETES),
     ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from unisono.api.batch import Job
-from unisono.api.cron_job import CronJob, CronJobStatus
-from unisono.api.flow_kinds import CRON_JOBS
-from unisono.api.kinds import JOBS
+from unisono.api.batch_v1 import BatchCronJobStatus
+from unisono.api.cron_job import CronJobStatus
 from unisono.controllers import owners
 from unisono.controllers.cronjob.decide import CronPlan, decide, reference_to
+from unisono.controllers.cronjob.family import VOLCANO, AnyCronJob, AnyJob, Family
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
@@ -24,20 +23,19 @@ _VANISHING_RETRY = 1.0
 
 
 class CronJobController(Controller):
-    """Runs ``batch.volcano.sh`` CronJobs."""
+    """Runs CronJobs of one family."""
 
-    name = "cronjob-controller"
-
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, family: Family = VOLCANO) -> None:
+        self._family, self.name = family, family.name
         self._announcer = Announcer(recorder)
-        self._written: LastWritten[CronJob] = LastWritten()
+        self._written: LastWritten[AnyCronJob] = LastWritten()
 
     def setup(self, context: Context) -> None:
         """Watch cron jobs and the jobs that they made."""
         self._client, self._clock = context.client, context.clock
-        self._cron_jobs = context.watch(CRON_JOBS, optional=True)
+        self._cron_jobs = context.watch(self._family.cron_jobs, optional=True)
         self._cron_jobs.on_change(self._changed)
-        self._jobs = context.watch(JOBS, lambda job: owners.keys_of(CRON_JOBS, job))
+        self._jobs = context.watch(self._family.jobs, lambda job: owners.keys_of(self._family.cron_jobs, job))
         index(self._jobs, OWNER_INDEX, owners.controller_uids)
 
     async def reconcile(self, key: str) -> float | None:
@@ -45,20 +43,22 @@ class CronJobController(Controller):
         cron_job = self._written.newest(key, self._cron_jobs.get(key))
         if cron_job is None:
             return None
-        plan = decide(cron_job, await self._jobs_of(cron_job), self._clock.time())
+        plan = decide(cron_job, await self._jobs_of(cron_job), self._clock.time(), self._family)
         self._announcer.tell(cron_job, plan.notices)
         for job in plan.delete:
-            await delete_seen(self._client, JOBS, job)
+            await delete_seen(self._client, self._family.jobs, job)
             self._tell(cron_job, "SuccessfulDelete", f"Deleted job {job.metadata.name}")
         made = await self._create(cron_job, plan)
         try:
-            written = await write_status(self._client, CRON_JOBS, cron_job, _with(plan, made))
+            written = await write_status(
+                self._client, self._family.cron_jobs, cron_job, _with(plan, made, self._family)
+            )
         except NotFound:
             return None
         self._written.keep(written)
         return plan.requeue_after
 
-    async def _jobs_of(self, cron_job: CronJob) -> list[Job]:
+    async def _jobs_of(self, cron_job: AnyCronJob) -> list[AnyJob]:
         """The cron job's jobs; active ones that the cache does not show are asked for."""
         jobs = list(self._jobs.by_index(OWNER_INDEX, cron_job.metadata.uid or ""))
         known = {job.metadata.uid for job in jobs}
@@ -66,22 +66,22 @@ class CronJobController(Controller):
             if reference.uid in known or not reference.name:
                 continue
             try:
-                job = await self._client.get(JOBS, reference.name, cron_job.metadata.namespace)
+                job = await self._client.get(self._family.jobs, reference.name, cron_job.metadata.namespace)
             except NotFound:
                 continue
             if job.metadata.uid == reference.uid:
                 jobs.append(job)
         return jobs
 
-    async def _create(self, cron_job: CronJob, plan: CronPlan) -> Job | None:
+    async def _create(self, cron_job: AnyCronJob, plan: CronPlan) -> AnyJob | None:
         """Make the job that is due, or find that it was made before; None where it cannot be."""
         if plan.create is None:
             return None
         name, namespace = plan.create.metadata.name, plan.create.metadata.namespace
         try:
-            made = await create_once(self._client, JOBS, plan.create)
+            made: AnyJob | None = await create_once(self._client, self._family.jobs, plan.create)
             if made is None:
-                return await self._client.get(JOBS, name, namespace)
+                return await self._client.get(self._family.jobs, name, namespace)
         except Vanishing:
             plan.requeue_after = _VANISHING_RETRY
             return None
@@ -98,27 +98,27 @@ class CronJobController(Controller):
         self._tell(cron_job, "SuccessfulCreate", f"Created job {name} for CronJob {cron_job.key}")
         return made
 
-    def _tell(self, cron_job: CronJob, reason: str, message: str) -> None:
+    def _tell(self, cron_job: AnyCronJob, reason: str, message: str) -> None:
         self._announcer.tell(cron_job, [Notice("Normal", reason, message)])
 
-    def _changed(self, event_type: EventType, new: CronJob, _old: CronJob | None) -> None:
+    def _changed(self, event_type: EventType, new: AnyCronJob, _old: AnyCronJob | None) -> None:
         if event_type == "DELETED":
             self._announcer.forget(new)
 
 
-def _with(plan: CronPlan, made: Job | None) -> CronJobStatus:
+def _with(plan: CronPlan, made: AnyJob | None, family: Family) -> CronJobStatus | BatchCronJobStatus:
     """The status after the plan was carried out."""
     old = plan.status
     gone = {job.metadata.uid for job in plan.delete}
     active = [reference for reference in old.active or () if reference.uid not in gone]
     if made is None:
-        return CronJobStatus(
+        return type(old)(
             active=active or None,
             last_schedule_time=old.last_schedule_time,
             last_successful_time=old.last_successful_time,
         )
-    return CronJobStatus(
-        active=[*active, reference_to(made)],
+    return type(old)(
+        active=[*active, reference_to(made, family)],
         last_schedule_time=plan.scheduled,
         last_successful_time=old.last_successful_time,
     )

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 
-from unisono.api.batch import Job
+from unisono.api.batch_v1 import BatchCronJobStatus
 from unisono.api.core import ObjectReference
 from unisono.api.cron import Schedule, parse_schedule, parse_zone
-from unisono.api.cron_job import CronJob, CronJobStatus
+from unisono.api.cron_job import CronJobStatus
 from unisono.api.defaulting.flow import FAILED_KEPT, SUCCESSFUL_KEPT
-from unisono.api.flow_kinds import CRON_JOBS
-from unisono.api.kinds import JOBS
 from unisono.api.times import parse_time, rfc3339
-from unisono.controllers.job import phases
-from unisono.controllers.job_making import has_ended, make_job, phase_of
+from unisono.controllers.cronjob.family import COMPLETED, FAILED, VOLCANO, AnyCronJob, AnyJob, Family
 from unisono.controllers.notices import Notice
 
-SCHEDULED = "volcano.sh/cronjob-scheduled-timestamp"
+SCHEDULED = VOLCANO.scheduled
 # A little after the full second, so that the clock does not wake us a moment too early.
 _MARGIN = 0.1
 # So many missed starts point to a clock or a pause that somebody should know of.
@@ -40,9 +37,9 @@ class CronPlan:
 
     """
 
-    delete: list[Job] = field(default_factory=list)
-    create: Job | None = None
-    status: CronJobStatus = field(default_factory=CronJobStatus)
+    delete: list[AnyJob] = field(default_factory=list)
+    create: AnyJob | None = None
+    status: CronJobStatus | BatchCronJobStatus = field(default_factory=CronJobStatus)
     scheduled: str = ""
     notices: list[Notice] = field(default_factory=list)
     requeue_after: float | None = None
@@ -56,21 +53,22 @@ class CronPlan:
         self.notices.append(Notice("Warning", reason, message, once))
 
 
-def decide(cron_job: CronJob, jobs: Sequence[Job], now: float) -> CronPlan:
+def decide(cron_job: AnyCronJob, jobs: Sequence[AnyJob], now: float, family: Family = VOLCANO) -> CronPlan:
     """The next step for a cron job.
 
     Args:
         cron_job: the cron job; one that is being deleted gets an empty plan.
         jobs: the jobs that it controls.
         now: seconds since 1970.
+        family: whose cron job it is.
 
     """
     plan = CronPlan(status=cron_job.status)
     if cron_job.metadata.deletion_timestamp:
         return plan
-    active = [job for job in jobs if not has_ended(job)]
-    plan.status = _status(plan, cron_job, jobs, active)
-    plan.delete = _too_many(cron_job, jobs)
+    active = [job for job in jobs if not family.outcome(job)]
+    plan.status = _status(plan, cron_job, jobs, active, family)
+    plan.delete = _too_many(cron_job, jobs, family)
     if cron_job.spec.suspend:
         return plan
     try:
@@ -80,15 +78,15 @@ def decide(cron_job: CronJob, jobs: Sequence[Job], now: float) -> CronPlan:
         # The API refuses such objects; one that came another way waits for its change.
         plan.warn("InvalidSchedule", f"cannot tell when to start jobs: {error}", once=str(error))
         return plan
-    _start(plan, cron_job, jobs, active, schedule, zone, now)
+    _start(plan, cron_job, active, schedule, zone, now, family)
     return plan
 
 
-def reference_to(job: Job) -> ObjectReference:
+def reference_to(job: AnyJob, family: Family = VOLCANO) -> ObjectReference:
     """How the status names an active job."""
-    meta = job.metadata
+    meta, kind = job.metadata, family.jobs
     return ObjectReference(
-        api_version=JOBS.api_version, kind=JOBS.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
+        api_version=kind.api_version, kind=kind.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
     )
 
 
@@ -98,48 +96,50 @@ def job_name(cron_job: str, time: float) -> str:
     return f"{cron_job}-{seconds if seconds % 60 else seconds // 60}"
 
 
-def _status(plan: CronPlan, cron_job: CronJob, jobs: Sequence[Job], active: Sequence[Job]) -> CronJobStatus:
+def _status(
+    plan: CronPlan, cron_job: AnyCronJob, jobs: Sequence[AnyJob], active: Sequence[AnyJob], family: Family
+) -> CronJobStatus | BatchCronJobStatus:
     old = cron_job.status
     known = {job.metadata.uid: job for job in jobs}
     for reference in old.active or ():
         job = known.get(reference.uid)
         if job is None:
             plan.tell("MissingJob", f"Active job went missing: {reference.name}", once=f"missing/{reference.uid}")
-        elif has_ended(job):
+        elif family.outcome(job):
             message = f"Saw completed job: {reference.name} in active, remove"
             plan.tell("SawCompletedJob", message, once=f"ended/{reference.uid}")
-    ends = [job.status.state.last_transition_time for job in jobs if phase_of(job) == phases.COMPLETED]
-    starts = [_scheduled_time(job) for job in jobs]
-    return CronJobStatus(
-        active=[reference_to(job) for job in sorted(active, key=_age)] or None,
+    ends = [family.ended(job) for job in jobs if family.outcome(job) == COMPLETED]
+    starts = [_scheduled_time(job, family) for job in jobs]
+    return type(old)(
+        active=[reference_to(job, family) for job in sorted(active, key=_age)] or None,
         last_schedule_time=_latest(old.last_schedule_time, *starts),
         last_successful_time=_latest(old.last_successful_time, *ends),
     )
 
 
-def _too_many(cron_job: CronJob, jobs: Sequence[Job]) -> list[Job]:
+def _too_many(cron_job: AnyCronJob, jobs: Sequence[AnyJob], family: Family) -> list[AnyJob]:
     """Ended jobs beyond the limits, the oldest ones."""
     spec = cron_job.spec
     groups = [
-        ({phases.COMPLETED}, spec.successful_jobs_history_limit, SUCCESSFUL_KEPT),
-        ({phases.FAILED, phases.TERMINATED}, spec.failed_jobs_history_limit, FAILED_KEPT),
+        (COMPLETED, spec.successful_jobs_history_limit, SUCCESSFUL_KEPT),
+        (FAILED, spec.failed_jobs_history_limit, FAILED_KEPT),
     ]
-    surplus: list[Job] = []
+    surplus: list[AnyJob] = []
     for wanted, given, default in groups:
         limit = default if given is None else given
-        ended = sorted((job for job in jobs if phase_of(job) in wanted), key=_age)
+        ended = sorted((job for job in jobs if family.outcome(job) == wanted), key=_age)
         surplus += ended[: max(0, len(ended) - limit)]
     return [job for job in surplus if not job.metadata.deletion_timestamp]
 
 
 def _start(
     plan: CronPlan,
-    cron_job: CronJob,
-    jobs: Sequence[Job],
-    active: Sequence[Job],
+    cron_job: AnyCronJob,
+    active: Sequence[AnyJob],
     schedule: Schedule,
     zone: tzinfo,
     now: float,
+    family: Family,
 ) -> None:
     since = _seconds(plan.status.last_schedule_time) or _seconds(cron_job.metadata.creation_timestamp) or now
     upcoming = schedule.upcoming(since, now, zone)
@@ -168,26 +168,18 @@ def _start(
         plan.tell("ReplaceConcurrent", "Replacing active job for CronJob", once=f"replace/{due}")
         plan.delete += [job for job in active if not job.metadata.deletion_timestamp]
     plan.scheduled = rfc3339(due)
-    plan.create = _job(cron_job, due, zone)
+    plan.create = _job(cron_job, due, zone, family)
 
 
-def _job(cron_job: CronJob, due: float, zone: tzinfo) -> Job:
-    template = cron_job.spec.job_template
+def _job(cron_job: AnyCronJob, due: float, zone: tzinfo, family: Family) -> AnyJob:
     moment = datetime.fromtimestamp(math.floor(due), UTC).astimezone(zone).isoformat().replace("+00:00", "Z")
-    return make_job(
-        CRON_JOBS,
-        cron_job,
-        job_name(cron_job.metadata.name, due),
-        template.spec,
-        labels=template.metadata.labels,
-        annotations={**(template.metadata.annotations or {}), SCHEDULED: moment},
-        finalizers=template.metadata.finalizers,
-    )
+    made: AnyJob = family.make(cron_job, job_name(cron_job.metadata.name, due), {family.scheduled: moment})
+    return made
 
 
-def _scheduled_time(job: Job) -> str | None:
+def _scheduled_time(job: AnyJob, family: Family) -> str | None:
     """For when the job was due: found again from the job when the status was not written."""
-    seconds = _seconds((job.metadata.annotations or {}).get(SCHEDULED))
+    seconds = _seconds((job.metadata.annotations or {}).get(family.scheduled))
     return rfc3339(seconds) if seconds else None
 
 
@@ -195,7 +187,7 @@ def _latest(*times: str | None) -> str | None:
     return max((time for time in times if time), key=_seconds, default=None)
 
 
-def _age(job: Job) -> tuple[float, str]:
+def _age(job: AnyJob) -> tuple[float, str]:
     return _seconds(job.metadata.creation_timestamp), job.metadata.name
 
 
