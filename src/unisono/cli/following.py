@@ -7,19 +7,24 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from unisono.cli.followed import workload_view
 from unisono.cli.logstream import JOB_LABEL, lines, short_name
 from unisono.cli.verdicts import summary_of
 from unisono.cli.views import JobView, changes, job_view, pod_view
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
+    from unisono.api.base import Object
     from unisono.api.core import Pod
-    from unisono.api.scheduling import PodGroup
+    from unisono.api.kind import Kind
     from unisono.cli.report import Reporter
     from unisono.kube.http import HttpClient
+    from unisono.kube.informer import Informer
 
 REFRESH_SECONDS = 0.1
 LOG_DRAIN_SECONDS = 5.0
+# What stands between a job and its pods.
+_BETWEEN = {"trainjobs.trainer.kubeflow.org": "jobsets.jobset.x-k8s.io", "rayjobs.ray.io": "rayclusters.ray.io"}
 STARTED = frozenset({"Running", "Succeeded", "Failed"})
 
 
@@ -28,7 +33,7 @@ class Follower:
 
     Args:
         client: the server.
-        targets: kind (``Job`` or ``Pod``), namespace and name of what to follow.
+        targets: kind (``Job``, ``Pod``, or the full name of another resource), namespace and name of what to follow.
         reporter: where to tell it.
         logs: also copy the containers' logs.
 
@@ -54,12 +59,16 @@ class Follower:
         self._pods = Informer(client, PODS, namespace)
         self._groups.add_index("owner", _owners)
         self._pods.add_index("job", _job_of)
+        self._pods.add_index("owner", _owners)
+        self._others = {kind.resource: Informer(client, kind, namespace) for kind in _kinds(self._targets)}
+        for informer in self._others.values():
+            informer.add_index("owner", _owners)
         self.views: dict[tuple[str, str, str], JobView] = {}
         self._copies: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> list[JobView]:
         """Follow until every job has ended; answers their last views in the order of the targets."""
-        informers = (self._jobs, self._groups, self._pods)
+        informers: list[Informer[Any]] = [self._jobs, self._groups, self._pods, *self._others.values()]
         watches = [asyncio.create_task(informer.run()) for informer in informers]
         try:
             await asyncio.gather(*(informer.synced.wait() for informer in informers))
@@ -99,6 +108,8 @@ class Follower:
             self._copy_logs(pod, None)
             group = self._groups.get(f"{namespace}/{_group_name(pod)}")
             return pod_view(pod, summary_of(group))
+        if kind != "Job":
+            return self._other(kind, key, known)
         job = self._jobs.get(key)
         if job is None:
             return _deleted(known)
@@ -107,6 +118,24 @@ class Follower:
             self._copy_logs(pod, name)
         groups = self._groups.by_index("owner", job.metadata.uid or "")
         return job_view(job, groups[0] if groups else None, pods, summary_of(groups[0] if groups else None))
+
+    def _other(self, resource: str, key: str, known: JobView | None) -> JobView | None:
+        """View of a job that tells its state by conditions; None until there is something to tell."""
+        job = self._others[resource].get(key)
+        if job is None:
+            return _deleted(known)
+        uid = job.metadata.uid or ""
+        between = _BETWEEN.get(resource)
+        parts = self._others[between].by_index("owner", uid) if between else []
+        owners = [uid, *(part.metadata.uid or "" for part in parts)]
+        pods = [pod for owner in owners for pod in self._pods.by_index("owner", owner)]
+        groups = [group for owner in owners for group in self._groups.by_index("owner", owner)]
+        pods.sort(key=lambda pod: pod.metadata.name)
+        for pod in pods:
+            self._copy_logs(pod, job.metadata.name)
+        waiting = next((text for group in groups if (text := summary_of(group))), "")
+        view = workload_view(job, parts, groups, pods, waiting, known)
+        return view if known or groups or pods or view.ended else None
 
     def _copy_logs(self, pod: Pod, job: str | None) -> None:
         """Start to copy the log of each container of a pod that runs or has ended, once."""
@@ -145,8 +174,17 @@ def _deleted(known: JobView | None) -> JobView | None:
     return replace(known, phase="Deleted", waiting="", message="somebody deleted it")
 
 
-def _owners(group: PodGroup) -> list[str]:
-    return [owner.uid for owner in group.metadata.owner_references or ()]
+def _kinds(targets: Iterable[tuple[str, str, str]]) -> list[Kind[Any]]:
+    """Kinds to watch beside Jobs and pods: those of the targets, and what their controllers make in between."""
+    from unisono.api.kinds import ALL_KINDS
+
+    named = {kind for kind, _, _ in targets if kind not in ("Job", "Pod")}
+    wanted = named | {_BETWEEN[kind] for kind in named if kind in _BETWEEN}
+    return [kind for kind in ALL_KINDS if kind.resource in wanted]
+
+
+def _owners(obj: Object) -> list[str]:
+    return [owner.uid for owner in obj.metadata.owner_references or ()]
 
 
 def _job_of(pod: Pod) -> list[str]:

@@ -36,7 +36,7 @@ def changes(old: JobView | None, new: JobView) -> list[str]:
     if old is None:
         size = sum(task.wanted for task in new.tasks)
         lines.append(f"submitted to queue {new.queue}: {size} pods, {new.gang} of them start together or not at all")
-    if new.admitted and not (old and old.admitted) and new.kind == "Job":
+    if new.admitted and not (old and old.admitted) and new.kind != "Pod":
         lines.append(f"admitted by queue {new.queue}")
     if new.waiting and new.waiting != (old.waiting if old else ""):
         lines.append(f"waiting: {new.waiting}")

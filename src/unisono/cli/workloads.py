@@ -10,10 +10,40 @@ if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
 
 
+# Jobs that tell by their conditions how they ended; training kinds come in several versions.
+BY_CONDITIONS = frozenset(
+    {
+        *(("kubeflow.org", kind) for kind in ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")),
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("ray.io", "RayJob"),
+        ("batch", "Job"),
+    }
+)
+
+
 def is_workload(manifest: Manifest) -> bool:
     """The manifest is a job or a pod, which runs and ends."""
-    group = manifest.api_version.rpartition("/")[0]
-    return (group, manifest.kind) in {("batch.volcano.sh", "Job"), ("", "Pod")}
+    kind = manifest.api_version.rpartition("/")[0], manifest.kind
+    return kind in {("batch.volcano.sh", "Job"), ("", "Pod")} or kind in BY_CONDITIONS
+
+
+def target_kind(manifest: Manifest) -> str:
+    """What ``Follower`` calls the kind of a workload: ``Job`` of Volcano, ``Pod``, else the resource's full name.
+
+    Raises:
+        UnisonoError: the kind exists, but not in this version.
+
+    """
+    from unisono.api.kinds import find
+    from unisono.errors import UnisonoError
+
+    if (manifest.api_version.rpartition("/")[0], manifest.kind) not in BY_CONDITIONS:
+        return manifest.kind
+    kind = find(manifest.api_version, manifest.kind)
+    if kind is None:
+        raise UnisonoError(f"{manifest.where}: there is no {manifest.kind} in version {manifest.api_version}.")
+    return kind.resource
 
 
 def mark_working_directory(manifest: Manifest) -> None:

@@ -122,7 +122,7 @@ async def _submit_and_follow(
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.following import Follower
     from unisono.cli.resources import discover
-    from unisono.cli.workloads import is_workload, mark_working_directory
+    from unisono.cli.workloads import is_workload, mark_working_directory, target_kind
     from unisono.errors import AlreadyExists, UnisonoError
 
     if not any(is_workload(manifest) for manifest in manifests):
@@ -137,17 +137,19 @@ async def _submit_and_follow(
                 result = await applying.apply(client, resources, manifest, namespace)
                 report.line(f"{result.resource.singular}/{result.name}", result.action)
                 continue
+            kind = target_kind(manifest)
             if local:
                 mark_working_directory(manifest)
             try:
                 result = await applying.create(client, resources, manifest, namespace)
             except AlreadyExists:
-                kind = manifest.kind.lower()
+                name = manifest.kind.lower()
+                typed = name if kind == manifest.kind else kind
                 raise UnisonoError(
-                    f"{manifest.where}: the {kind} {manifest.name} exists already: delete it with "
-                    f"'unisono delete {kind}/{manifest.name}', or give this one another name or a generateName."
+                    f"{manifest.where}: the {name} {manifest.name} exists already: delete it with "
+                    f"'unisono delete {typed}/{manifest.name}', or give this one another name or a generateName."
                 ) from None
-            targets.append((manifest.kind, result.object["metadata"]["namespace"], result.name))
+            targets.append((kind, result.object["metadata"]["namespace"], result.name))
         return await Follower(client, targets, report, logs=logs).run()
 
 

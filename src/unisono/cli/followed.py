@@ -1,0 +1,134 @@
+"""What ``unisono run`` knows of training jobs and batch Jobs, from their conditions, pods and PodGroup (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.cli.views import JobView, TaskView, pod_end
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.api.scheduling import PodGroup
+
+# The label of a pod that says which part of its job it is, in the order in which they count.
+TASK_LABELS = (
+    "training.kubeflow.org/replica-type",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "ray.io/group",
+)
+_GOOD = ("Succeeded", "Complete", "Completed")
+_HEAD = "headgroup"
+_ONLY = "pod"
+_RAY_ENDS = {"SUCCEEDED": "Completed", "FAILED": "Failed", "STOPPED": "Failed"}
+
+
+def workload_view(
+    job: Any,
+    parts: Sequence[Any],
+    groups: Sequence[PodGroup],
+    pods: Sequence[Pod],
+    waiting: str = "",
+    known: JobView | None = None,
+) -> JobView:
+    """View of a job that tells its state by conditions.
+
+    Args:
+        job: a job of ``kubeflow.org``, TrainJob, JobSet, RayJob, or ``batch/v1`` Job.
+        parts: what its controller made between it and its pods: a TrainJob's JobSets, a RayJob's RayClusters.
+        groups: its PodGroups.
+        pods: its pods.
+        waiting: the verdict's summary.
+        known: the last view; pods that ended and were taken away since then are still told of.
+
+    """
+    seen: dict[str, Counter[str]] = {}
+    for pod in pods:
+        seen.setdefault(_task(pod), Counter())[pod.status.phase or "Pending"] += 1
+    wanted: dict[str, int] = {}
+    for each in (job, *parts):
+        wanted.update(wanted_pods(each))
+    tasks = tuple(
+        TaskView(name, wanted.get(name, sum(seen.get(name, {}).values())), dict(seen.get(name, {})))
+        for name in {**wanted, **seen}
+    )
+    placed = [pod for pod in pods if pod.spec.node_name]
+    phase, message = _state(job, pods)
+    ends = {end.name: end for end in known.ends} if known else {}
+    ends.update({pod.metadata.name: pod_end(pod) for pod in pods if pod.status.phase in ("Succeeded", "Failed")})
+    group = groups[0] if groups else None
+    return JobView(
+        job.metadata.name,
+        job.metadata.namespace or "default",
+        job.kind or "Job",
+        phase,
+        (group.spec.queue if group else None) or "default",
+        admitted=bool(placed) or (group is not None and group.status.phase not in (None, "", "Pending")),
+        gang=sum(each.spec.min_member or 0 for each in groups) or 1,
+        placed=len(placed),
+        tasks=tasks,
+        waiting=waiting if phase in ("Pending", "Restarting") else "",
+        ends=tuple(ends.values()),
+        message=message,
+        nodes=tuple(sorted({pod.spec.node_name for pod in placed if pod.spec.node_name})),
+        uid=job.metadata.uid or "",
+    )
+
+
+def wanted_pods(job: Any) -> dict[str, int]:
+    """Pods by task as the specification says; empty where only the controller knows."""
+    spec = job.spec
+    for name in spec.__struct_fields__:
+        if name.endswith("_replica_specs"):
+            roles: Mapping[str, Any] = getattr(spec, name) or {}
+            return {role.lower(): _number(each.replicas) for role, each in roles.items()}
+    if hasattr(spec, "replicated_jobs"):
+        found = spec.replicated_jobs or ()
+        return {each.name: _number(each.replicas) * _number(each.template.spec.parallelism) for each in found}
+    cluster = getattr(spec, "ray_cluster_spec", None) or (spec if hasattr(spec, "worker_group_specs") else None)
+    if cluster is not None:
+        return {_HEAD: 1, **{each.group_name: _number(each.replicas) for each in cluster.worker_group_specs or ()}}
+    if hasattr(spec, "completions"):
+        return {_ONLY: spec.completions if spec.completions is not None else _number(spec.parallelism)}
+    return {}
+
+
+def _state(job: Any, pods: Iterable[Pod]) -> tuple[str, str]:
+    """Phase in the words of Volcano's Jobs, and what the job says of it."""
+    if hasattr(job.status, "job_deployment_status"):
+        return _ray_state(job.status)
+    conditions = [each for each in job.status.conditions or () if each.status == "True"]
+    true = {each.type: each.reason if not each.message else each.message for each in conditions}
+    for good in _GOOD:
+        if good in true:
+            return "Completed", true[good] or ""
+    for name in ("Failed", "Suspended", "Restarting"):
+        if name in true:
+            return name, true[name] or ""
+    running = "Running" in true or any(pod.status.phase == "Running" for pod in pods)
+    return ("Running" if running else "Pending"), ""
+
+
+def _ray_state(status: Any) -> tuple[str, str]:
+    message = status.message or status.reason or ""
+    match status.job_deployment_status:
+        case "Complete":
+            return _RAY_ENDS.get(status.job_status or "", "Failed"), message
+        case "Failed" | "ValidationFailed":
+            return "Failed", message
+        case "Running" | "Suspended":
+            return status.job_deployment_status, message
+        case "Retrying":
+            return "Restarting", message
+        case _:
+            return "Pending", ""
+
+
+def _task(pod: Pod) -> str:
+    labels = pod.metadata.labels or {}
+    return next((labels[name] for name in TASK_LABELS if name in labels), _ONLY)
+
+
+def _number(value: int | None) -> int:
+    return 1 if value is None else value

@@ -1,0 +1,59 @@
+"""``unisono run`` follows jobs of other kinds than Volcano's to their end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.plane import unisono
+
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+
+FILE = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: pair}
+spec:
+  pytorchReplicaSpecs:
+    Master: &role
+      template:
+        spec: {containers: [{name: pytorch, image: local, command: [sh, -c, 'echo rank $RANK of $WORLD_SIZE']}]}
+    Worker: *role
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: broken}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      restartPolicy: Never
+      template: {spec: {containers: [{name: pytorch, image: local, command: [sh, -c, 'exit 3']}]}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: trained}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer: {numNodes: 2, command: [sh, -c, 'echo a node trains']}
+"""
+
+
+def test_jobs_end_as_their_conditions_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNISONO_DATA_DIR", str(tmp_path / "none"))
+    file = tmp_path / "jobs.yaml"
+    file.write_text(FILE)
+    done = unisono("run", str(file), "--output", "json", "--timeout", "100", patience=120, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout, done.stderr
+    jobs = {job["name"]: job for job in json.loads(done.stdout)["jobs"]}
+    assert {name: job["phase"] for name, job in jobs.items()} == {
+        "pair": "Completed",
+        "broken": "Failed",
+        "trained": "Completed",
+    }
+    assert [pod["exitCode"] for pod in jobs["broken"]["pods"]] == [3]
+    assert "rank 0 of 2" in done.stderr
+    assert "rank 1 of 2" in done.stderr
+    assert done.stderr.count("| a node trains") == 2
