@@ -63,6 +63,7 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
         ) -> Any:
             def run(part: MakePart) -> None:
                 from unisono.kube.kubeconfig import load
+                from unisono.standalone import loop
                 from unisono.standalone.component import Component, ComponentOptions
                 from unisono.standalone.logs import configure_logs
                 from unisono.standalone.pace import set_pace
@@ -74,7 +75,7 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
                     listen=listen.strip(), lease=f"{namespace}/{lease_name}" if leader_elect else ""
                 )
                 set_pace()
-                asyncio.run(until_signal(Component(name, config, part, options)))
+                loop.run(until_signal(Component(name, config, part, options)))
 
             return function(*args, run=run, **kwargs)
 
