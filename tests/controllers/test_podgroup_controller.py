@@ -8,6 +8,7 @@ from job_world import World, job, task
 
 from unisono.api.core import Namespace, Pod
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
+from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.patching import to_json
 from unisono.controllers.podgroup.decide import min_member, needs_group, pod_group_for, topology
 
@@ -167,3 +168,101 @@ async def test_a_stop_between_group_and_pod_is_made_good():
         await world.restart()
         assert world.pods()[0].metadata.annotations
         assert len(world.client.objects(POD_GROUPS)) == 1
+
+
+# --- conventions of others ----------------------------------------------------------------------------------------
+
+UID = "owner-uid"
+
+
+def owner(kind: str, api: str = "apps/v1", name: str = "o") -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "name": name, "uid": UID, "controller": True}
+
+
+LWS = {"leaderworkerset.sigs.k8s.io/group-key": "g1"}
+LWS_SIZE = {"leaderworkerset.sigs.k8s.io/size": "4"}
+
+
+@pytest.mark.parametrize(
+    ("given", "handed", "name", "members"),
+    [
+        # A Deployment's pods, also those of Flink's native and operator modes.
+        (pod(uid="p", ownerReferences=[owner("ReplicaSet")]), {}, f"podgroup-{UID}", 1),
+        # A batch/v1 Job as a gang.
+        (
+            pod(uid="p", ownerReferences=[owner("Job", "batch/v1")]),
+            {"scheduling.volcano.sh/group-min-member": "8"},
+            f"podgroup-{UID}",
+            8,
+        ),
+        # Spark: the driver has a group of its own, and its executors join it.
+        (pod(uid=UID, labels={"spark-role": "driver"}), {}, f"podgroup-{UID}", 1),
+        (
+            pod(uid="e", labels={"spark-role": "executor"}, ownerReferences=[owner("Pod", "v1", "driver")]),
+            {},
+            f"podgroup-{UID}",
+            1,
+        ),
+        # Argo: all pods of a Workflow.
+        (pod(uid="p", ownerReferences=[owner("Workflow", "argoproj.io/v1alpha1")]), {}, f"podgroup-{UID}", 1),
+        # LeaderWorkerSet: leader and workers, which different StatefulSets own.
+        (
+            pod(uid="p", labels=LWS, annotations=LWS_SIZE, ownerReferences=[owner("StatefulSet")]),
+            {},
+            "podgroup-g1",
+            4,
+        ),
+        (
+            pod(uid="p", labels=LWS, annotations=LWS_SIZE, ownerReferences=[owner("StatefulSet", name="w")]),
+            {"scheduling.volcano.sh/group-min-member": "2"},
+            "podgroup-g1",
+            2,
+        ),
+    ],
+)
+def test_conventions_of_frameworks(given, handed, name, members):
+    group = pod_group_for(given, handed, "")
+    assert (group.metadata.name, group.spec.min_member) == (name, members)
+    assert group.spec.min_resources["cpu"] == (f"{members // 2}" if members % 2 == 0 else "500m")
+
+
+def workload_object(kind: Any, replicas: int, **annotations: str) -> Any:
+    labels = {"app": "x"}
+    value = {
+        "metadata": {"name": "rs", "namespace": "default", "uid": "rs-uid", "annotations": annotations},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}},
+    }
+    return msgspec.convert(value, kind.struct)
+
+
+@pytest.mark.parametrize("kind", [REPLICA_SETS, STATEFUL_SETS])
+async def test_a_workload_without_replicas_needs_no_group(kind):
+    async with World() as world:
+        world.client.put(kind, workload_object(kind, 2))
+        made = await world.client.create(
+            PODS, pod(ownerReferences=[owner(kind.kind, kind.api_version, "rs") | {"uid": "rs-uid"}])
+        )
+        await world.settle()
+        assert len(world.client.objects(POD_GROUPS)) == 1
+        world.client.remove(PODS, made.key)
+        await world.settle()
+        assert len(world.client.objects(POD_GROUPS)) == 1
+        world.client.put(kind, workload_object(kind, 0))
+        await world.settle()
+        assert world.client.objects(POD_GROUPS) == []
+
+
+async def test_a_group_follows_the_annotations_of_its_workload():
+    async with World() as world:
+        world.client.put(REPLICA_SETS, workload_object(REPLICA_SETS, 4))
+        for number in range(2):
+            await world.client.create(PODS, pod(f"p{number}", ownerReferences=[replica_set()]))
+        await world.settle()
+        assert world.client.objects(POD_GROUPS)[0].spec.min_member == 1
+        asked = {"scheduling.volcano.sh/group-min-member": "3", "volcano.sh/sla-waiting-time": "1h", "other": "x"}
+        world.client.put(REPLICA_SETS, workload_object(REPLICA_SETS, 4, **asked))
+        await world.settle()
+        (group,) = world.client.objects(POD_GROUPS)
+        assert group.spec.min_member == 3
+        assert group.spec.min_resources["cpu"] == "1500m"
+        assert group.metadata.annotations == {"volcano.sh/sla-waiting-time": "1h"}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.hyperjob.controller import HyperJobController
-from unisono.controllers.job.controller import JobController
+from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.job.execute import Offload
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
+from unisono.controllers.podgroup.workloads import WorkloadGroupController
 from unisono.controllers.probing import NoProber, Prober
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
@@ -31,6 +33,7 @@ def all_controllers(
     offload: Offload = asyncio.to_thread,
     foreign_kinds: Collection[str] = (),
     prober: Prober | None = None,
+    count_seconds: float = COUNT_SECONDS,
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -43,6 +46,7 @@ def all_controllers(
         offload: runs what computes for long away from the event loop.
         foreign_kinds: training kinds, such as ``PyTorchJob``, that an operator of their own runs.
         prober: asks pods where flows have probes; without one no HTTP or TCP probe holds.
+        count_seconds: longest time for which counts of pods in a job's status may be out of date.
 
     Raises:
         ConfigError: a foreign kind is unknown.
@@ -50,8 +54,10 @@ def all_controllers(
     """
     return [
         QueueController(recorder, default_queue),
-        JobController(recorder, offload),
+        JobController(recorder, offload, count_seconds=count_seconds),
         PodGroupController(scheduler_names),
+        WorkloadGroupController(REPLICA_SETS, scheduler_names),
+        WorkloadGroupController(STATEFUL_SETS, scheduler_names),
         TtlController(),
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber()),

@@ -16,6 +16,9 @@ from unisono.controllers.owners import controller_of, owned_by
 # Owners of these kinds hand their annotations down to the pod group.
 INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
 _PREFIX = "volcano.sh/"
+# A group of a LeaderWorkerSet: a leader and its workers, in StatefulSets of their own.
+LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-key"
+LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
 _MODES = frozenset({"hard", "soft"})
 
 
@@ -27,7 +30,13 @@ def needs_group(pod: Pod, scheduler_names: Collection[str]) -> bool:
 
 
 def group_name(pod: Pod) -> str:
-    """``podgroup-<uid>`` of the pod's controller, or of the pod: replicas of one owner share a group."""
+    """``podgroup-<uid>`` of the pod's controller, or of the pod: replicas of one owner share a group.
+
+    Leader and workers of a LeaderWorkerSet have different owners, and share ``podgroup-<group key>``.
+    """
+    lws = (pod.metadata.labels or {}).get(LWS_GROUP)
+    if lws:
+        return f"podgroup-{lws}"
     owner = controller_of(pod)
     return f"podgroup-{owner.uid if owner else pod.metadata.uid}"
 
@@ -42,7 +51,7 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
 
     """
     annotations = pod.metadata.annotations or {}
-    members = min_member(owner_annotations)
+    members = _members(pod, owner_annotations)
     handed = {k: v for k, v in owner_annotations.items() if k.startswith(_PREFIX)}
     return PodGroup(
         metadata=ObjectMeta(
@@ -67,6 +76,18 @@ def min_member(owner_annotations: dict[str, str]) -> int:
     """Pods that must run together; 1 unless the owner names a number that is not negative."""
     text = owner_annotations.get(keys.GROUP_MIN_MEMBER, "")
     return int(text) if text.isdecimal() else 1
+
+
+def _members(pod: Pod, owner_annotations: dict[str, str]) -> int:
+    """As ``min_member``; a LeaderWorkerSet's pods carry the size of their group."""
+    size = (pod.metadata.annotations or {}).get(LWS_SIZE, "")
+    if (
+        (pod.metadata.labels or {}).get(LWS_GROUP)
+        and size.isdecimal()
+        and keys.GROUP_MIN_MEMBER not in owner_annotations
+    ):
+        return max(1, int(size))
+    return min_member(owner_annotations)
 
 
 def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:

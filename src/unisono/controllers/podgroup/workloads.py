@@ -1,0 +1,93 @@
+"""Keeps the pod groups of ReplicaSets and StatefulSets in step with them.
+
+A group is made when the first pod comes. What its owner says about it may change later, and an owner without replicas
+needs no group: one that stays would hold its place in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from unisono.api.apps import ReplicaSet, StatefulSet
+from unisono.api.core import Pod
+from unisono.api.kind import Kind
+from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
+from unisono.api.scheduling import PodGroup
+from unisono.controllers import keys, owners
+from unisono.controllers.indexing import index
+from unisono.controllers.objects import delete_seen
+from unisono.controllers.patching import contains, to_json
+from unisono.controllers.podgroup.decide import pod_group_for
+from unisono.errors import NotFound
+from unisono.kube.controller import Context, Controller
+
+Workload = ReplicaSet | StatefulSet
+_OWNER_INDEX = "controller-uid"
+# What a change of the owner changes; the rest of the spec is the user's.
+_FOLLOWED = ("minMember", "minResources")
+
+
+class WorkloadGroupController(Controller):
+    """Keeps ``podgroup-<uid>`` of the owners of one kind."""
+
+    def __init__(self, kind: Kind[ReplicaSet] | Kind[StatefulSet], scheduler_names: Collection[str]) -> None:
+        """Only owners of pods whose ``schedulerName`` is one of these are looked at."""
+        self._kind: Kind[Workload] = kind  # type: ignore[assignment]
+        self._scheduler_names = frozenset(scheduler_names)
+        self.name = f"pg-{kind.singular_name}-controller"
+
+    def setup(self, context: Context) -> None:
+        """Watch the owners."""
+        self._client = context.client
+        self._owners = context.watch(self._kind, optional=True)
+        self._pods = context.informer(PODS)
+        index(self._pods, _OWNER_INDEX, owners.controller_uids)
+        self._groups = context.informer(POD_GROUPS)
+        self._namespaces = context.informer(NAMESPACES)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Delete the group of an owner without replicas, else bring what the owner says into it."""
+        owner = self._owners.get(key)
+        if owner is None or owner.metadata.deletion_timestamp:
+            return None
+        group = self._groups.get(f"{owner.metadata.namespace}/podgroup-{owner.metadata.uid}")
+        if group is None or group.metadata.deletion_timestamp:
+            return None
+        if owner.metadata.uid not in owners.controller_uids(group):
+            return None
+        pods = self._pods.by_index(_OWNER_INDEX, owner.metadata.uid or "")
+        if not owner.spec.replicas:
+            if not pods:
+                await delete_seen(self._client, POD_GROUPS, group)
+            return None
+        pod = next((each for each in pods if self._is_ours(each, group)), None)
+        if pod is not None:
+            await self._follow(group, pod_group_for(pod, dict(owner.metadata.annotations or {}), self._queue(pod)))
+        return None
+
+    def _is_ours(self, pod: Pod, group: PodGroup) -> bool:
+        named = (pod.metadata.annotations or {}).get(keys.GROUP_NAME)
+        return pod.spec.scheduler_name in self._scheduler_names and named == group.metadata.name
+
+    def _queue(self, pod: Pod) -> str:
+        namespace = self._namespaces.get(pod.metadata.namespace or "")
+        return (namespace.metadata.annotations or {}).get(keys.POD_QUEUE, "") if namespace else ""
+
+    async def _follow(self, group: PodGroup, wanted: PodGroup) -> None:
+        have, want = to_json(group.spec), to_json(wanted.spec)
+        # A merge patch keeps what it does not name: amounts that are no more must be named to go.
+        stale = dict.fromkeys(set(group.spec.min_resources or {}) - set(wanted.spec.min_resources or {}))
+        spec = {name: want[name] for name in _FOLLOWED if name in want and have.get(name) != want[name]}
+        if "minResources" in spec:
+            spec["minResources"] = {**stale, **spec["minResources"]}
+        notes = to_json(msgspec.structs.replace(wanted.metadata, labels=None)).get("annotations") or {}
+        metadata = {"annotations": notes} if not contains(group.metadata.annotations or {}, notes) else {}
+        if not spec and not metadata:
+            return
+        patch = {"metadata": {"uid": group.metadata.uid, **metadata}, "spec": spec}
+        try:
+            await self._client.patch(POD_GROUPS, group.metadata.name, patch, namespace=group.metadata.namespace)
+        except NotFound:
+            return
