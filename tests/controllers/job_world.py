@@ -78,7 +78,8 @@ class Prober:
 class World:
     """One API server, the controllers on it, and hands that play scheduler and kubelet."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, count_seconds: float = 0.0) -> None:
+        self.count_seconds = count_seconds
         self.client = MemoryClient(seed=seed)
         self.clock = self.client.clock
         self.recorder = Recorder()
@@ -97,7 +98,9 @@ class World:
     async def start(self) -> None:
         self.manager = Manager(self.client, clock=self.clock)
         self._running = asyncio.create_task(
-            self.manager.run(all_controllers(self.recorder, offload=at_once, prober=self.prober))
+            self.manager.run(
+                all_controllers(self.recorder, offload=at_once, prober=self.prober, count_seconds=self.count_seconds)
+            )
         )
         await self.settle()
 

@@ -16,6 +16,8 @@ from unisono.controllers.job import phases
 from unisono.controllers.job.decide import decide
 from unisono.controllers.job.execute import Executor, Offload
 from unisono.controllers.job.observed import Observed
+from unisono.controllers.job.pacing import CountPacing
+from unisono.controllers.job.plan import Plan
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import job_volumes
 from unisono.controllers.notices import Announcer, Notice
@@ -27,6 +29,10 @@ from unisono.kube.controller import Context, Controller
 
 POD_INDEX = "controlling-job"
 COMMAND_INDEX = "target-job"
+# Counts of pods in the status may be so many seconds old.
+COUNT_SECONDS = 2.0
+# Pods of a gang start within so many seconds of each other, when all goes well.
+_SETTLE_SECONDS = 0.5
 
 
 class JobController(Controller):
@@ -34,8 +40,18 @@ class JobController(Controller):
 
     name = "job-controller"
 
-    def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
-        """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
+    def __init__(
+        self, recorder: Recorder, offload: Offload = asyncio.to_thread, *, count_seconds: float = COUNT_SECONDS
+    ) -> None:
+        """Make the controller.
+
+        Args:
+            recorder: records events.
+            offload: runs what computes for long, such as the making of keys, away from the event loop.
+            count_seconds: longest time for which counts of pods in the status may be out of date.
+
+        """
+        self._pacing = CountPacing(count_seconds, _SETTLE_SECONDS)
         self._announcer, self._offload = Announcer(recorder), offload
         self._expectations = Expectations()
         self._written: LastWritten[Job] = LastWritten()
@@ -61,6 +77,7 @@ class JobController(Controller):
             await self._drop_commands(key)
             return None
         plan = decide(await self._observe(key, job), self._clock.time())
+        self._pace(job, plan)
         try:
             written, again = await self._executor.run(job, plan)
         except NotFound:
@@ -69,7 +86,19 @@ class JobController(Controller):
             raise
         if written is not job:
             self._written.keep(written)
+            self._pacing.written(job.metadata.uid or "", self._clock.monotonic())
         return again
+
+    def _pace(self, job: Job, plan: Plan) -> None:
+        """Take a status out of the plan that can wait; everything else of the plan goes on."""
+        uid = job.metadata.uid or ""
+        if plan.status is None:
+            self._pacing.settled(uid)
+            return
+        wait = self._pacing.wait(uid, job.status, plan.status, self._clock.monotonic())
+        if wait > 0:
+            plan.status = None
+            plan.requeue_after = wait if plan.requeue_after is None else min(wait, plan.requeue_after)
 
     async def _observe(self, key: str, job: Job) -> Observed:
         view = JobView(job)
@@ -121,6 +150,7 @@ class JobController(Controller):
         if event_type == "DELETED":
             uid = new.metadata.uid or ""
             self._executor.forget(uid)
+            self._pacing.forget(uid)
             self._announcer.forget(new)
 
 

@@ -1,0 +1,109 @@
+"""How often the status of a job is written while its pods come and go one by one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_world import World, job, task
+
+from unisono.api.batch import JobState, JobStatus, TaskState
+from unisono.api.kinds import JOBS
+from unisono.controllers.job.pacing import CountPacing
+
+RUNNING = JobState(phase="Running")
+
+
+def counted(running: int, **more: object) -> JobStatus:
+    tasks = {"work": TaskState(phase={"Running": running})}
+    return JobStatus(state=RUNNING, running=running, task_status_count=tasks, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        JobStatus(state=JobState(phase="Completed"), running=1),
+        JobStatus(state=JobState(phase="Running", message="pvc x is not found"), running=1),
+        counted(2, version=2),
+        counted(2, retry_count=1),
+        counted(2, min_available=3),
+        counted(2, controlled_resources={"plugin-ssh": "ssh"}),
+    ],
+    ids=["phase", "message", "version", "retries", "minimum", "notes"],
+)
+def test_news_are_written_at_once(new: JobStatus) -> None:
+    pacing = CountPacing(2.0, 0.5)
+    pacing.written("a", 10.0)
+    assert pacing.wait("a", counted(1), new, 10.0) == 0.0
+
+
+def test_counts_come_to_rest_first_then_wait_for_the_interval() -> None:
+    pacing = CountPacing(2.0, 0.5)
+    assert pacing.wait("a", counted(1), counted(2), 10.0) == 0.5
+    assert pacing.wait("a", counted(1), counted(3), 10.4) == pytest.approx(0.1)
+    assert pacing.wait("a", counted(1), counted(4), 10.5) == 0.0
+    pacing.written("a", 10.5)
+    assert pacing.wait("a", counted(4), counted(5), 10.6) == pytest.approx(1.9)
+    assert pacing.wait("b", counted(4), counted(5), 10.6) == 0.5, "each job has its own time"
+
+
+def test_counts_that_went_back_start_anew() -> None:
+    pacing = CountPacing(2.0, 0.5)
+    pacing.wait("a", counted(1), counted(2), 10.0)
+    pacing.settled("a")
+    assert pacing.wait("a", counted(1), counted(2), 20.0) == 0.5
+
+
+def test_without_an_interval_nothing_waits() -> None:
+    pacing = CountPacing(0.0, 0.5)
+    pacing.written("a", 10.0)
+    assert pacing.wait("a", counted(1), counted(2), 10.0) == 0.0
+
+
+@given(st.lists(st.floats(0.0, 3.0), min_size=1, max_size=40))
+def test_counts_are_never_older_than_the_interval_and_writes_never_closer(gaps: list[float]) -> None:
+    pacing, now, writes, dirty_since = CountPacing(2.0, 0.5), 0.0, [], None
+    for gap in gaps:
+        now += gap
+        dirty_since = now if dirty_since is None else dirty_since
+        wait = pacing.wait("a", counted(1), counted(2), now)
+        assert now + wait <= dirty_since + 2.0 + 1e-9 or now > dirty_since + 2.0
+        if wait == 0.0:
+            pacing.written("a", now)
+            writes.append(now)
+            dirty_since = None
+    assert all(after - before >= 2.0 - 1e-9 for before, after in pairwise(writes))
+
+
+async def test_a_gang_that_starts_costs_few_writes_and_ends_with_the_right_counts() -> None:
+    async with World(count_seconds=2.0) as it:
+        await it.submit(job(task("work", 8)))
+        await it.admit()
+        for name in it.names():
+            await it.pod(name, "Running")
+            await it.advance(0.1)
+        before = status_writes(it)
+        await it.advance(3.0)
+        status = it.job().status
+        assert (status.running, status.pending, status.state.phase) == (8, None, "Running")
+        assert before <= 4
+        await it.advance(60.0)
+        assert status_writes(it) <= before + 1, "a status that is right is not written again"
+
+
+async def test_the_end_of_a_job_is_told_at_once() -> None:
+    async with World(count_seconds=60.0) as it:
+        await it.submit(job(task("work", 2)))
+        await it.admit()
+        for name in it.names():
+            await it.pod(name, "Running")
+        for name in it.names():
+            await it.pod(name, "Succeeded", 0)
+        status = it.job().status
+        assert (status.state.phase, status.succeeded, status.running) == ("Completed", 2, None)
+
+
+def status_writes(it: World) -> int:
+    return sum(1 for write in it.client.writes if write.resource == JOBS.plural and write.subresource == "status")
