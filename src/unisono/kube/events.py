@@ -84,8 +84,8 @@ class EventRecorder:
         clock: Clock = SYSTEM_CLOCK,
         host: str = "",
         buffer: int = 4096,
-        normal_burst: int = 250,
-        normal_per_second: float = 25.0,
+        normal_burst: int = 100,
+        normal_per_second: float = 10.0,
     ) -> None:
         """Make a recorder.
 

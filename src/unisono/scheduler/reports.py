@@ -104,7 +104,8 @@ class Reports:
             phase_moves = update is not None and update.phase != (group.status.phase or "Pending")
             settled = bool(known) or bool(group.status.conditions)
             changed = material(text) != material(known) or (update is not None and _is_material(group.status, update))
-            urgent = phase_moves or (settled and changed)
+            # A gang that got its places runs in a moment: both are told in one write.
+            urgent = (phase_moves and update is not None and update.phase != "Running") or (settled and changed)
             self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=_SETTLE_SECONDS)
 
     def _take_pod(self, wish: PodCondition) -> None:
@@ -246,7 +247,7 @@ def _update_facts(update: PodGroupUpdate) -> tuple[Any, ...]:
 
 
 def _is_material(status: PodGroupStatus, update: PodGroupUpdate) -> bool:
-    """Whether more than the text of a condition differs."""
+    """Whether more differs than the text of a condition, or counts: those follow the pods one by one."""
     conditions = {(c.type, c.status, c.reason) for c in status.conditions or ()}
     wanted = {(c.type, c.status, c.reason) for c in update.conditions}
-    return _group_facts(status)[:2] != _update_facts(update)[:2] or conditions != wanted
+    return (status.phase or "Pending") != update.phase or conditions != wanted
