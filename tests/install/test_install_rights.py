@@ -198,6 +198,9 @@ async def test_all_kinds_of_work_are_done_with_these_rights(admin: HttpClient, e
                 assert kind is not None
                 if kind.namespaced:
                     value["metadata"] = value["metadata"] | {"namespace": name}
+                if value["kind"] == "Command":
+                    _, target = await send(admin, "GET", kinds.JOBS.path(name, value["target"]["name"]))
+                    value["target"] = value["target"] | {"uid": target["metadata"]["uid"]}
                 status, answer = await send(admin, "POST", path_of(value), value)
                 assert status == 201, (value, answer["message"])
                 wanted = (value["metadata"].get("annotations") or {}).get("test/until")
@@ -227,6 +230,8 @@ async def _reached(client: HttpClient, path: str, wanted: set[str]) -> bool:
     status, value = await send(client, "GET", path)
     if status == 404:
         return "gone" in wanted
+    if status != 200:
+        return False
     state = value.get("status") or {}
     told = state.get("phase") or state.get("state") or ""
     names = {told.get("phase", "") if isinstance(told, dict) else str(told), str(state.get("jobStatus", ""))}

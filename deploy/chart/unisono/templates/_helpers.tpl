@@ -1,0 +1,20 @@
+{{- define "unisono.selector" -}}
+app.kubernetes.io/name: unisono
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "unisono.labels" -}}
+{{ include "unisono.selector" . }}
+app.kubernetes.io/part-of: unisono
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "unisono.components" -}}
+scheduler controllers{{ if .Values.webhook.enabled }} webhook{{ end }}
+{{- end }}
+
+{{- define "unisono.port" -}}
+{{- get (dict "scheduler" "8080" "controllers" "8081" "webhook" "8083") . -}}
+{{- end }}

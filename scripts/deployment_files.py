@@ -1,0 +1,93 @@
+"""Write the generated files below ``deploy/``; with ``--check`` only say whether they are current."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from unisono import __version__
+from unisono.api.crds import crd_manifests
+from unisono.engine.config import DEFAULT_TEXT
+from unisono.install.dashboards import DASHBOARDS, dashboard
+from unisono.install.monitoring import alert_groups, monitors
+from unisono.install.options import InstallOptions
+from unisono.install.policies import policies
+from unisono.install.rights import COMPONENTS, own_rights, rules
+from unisono.install.webhooks import webhooks
+
+DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
+CHART = DEPLOY / "chart" / "unisono"
+NOTE = "# Written by scripts/deployment_files.py; do not edit.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors, which Helm's templates would have to understand."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _yaml(*documents: Any) -> str:
+    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=len(documents) > 1)
+    return NOTE + text
+
+
+def files() -> dict[Path, str]:
+    """Every generated file with its content."""
+    made: dict[Path, str] = {}
+    for manifest in crd_manifests():
+        # Small rather than pretty: they are long, and nobody reads them here.
+        made[CHART / "crds" / f"{manifest['metadata']['name']}.json"] = (
+            json.dumps(manifest, separators=(",", ":")) + "\n"
+        )
+    for component, rights in COMPONENTS.items():
+        made[CHART / "files" / f"{component}-cluster-rules.yaml"] = _yaml(rules(rights))
+        made[CHART / "files" / f"{component}-own-rules.yaml"] = _yaml(rules(own_rights(component)))
+    made[CHART / "files" / "policies.yaml"] = _yaml(*policies())
+    hooks = {
+        one["kind"].removesuffix("WebhookConfiguration").lower(): one["webhooks"] for one in webhooks(InstallOptions())
+    }
+    made[CHART / "files" / "webhooks.yaml"] = _yaml(hooks)
+    made[CHART / "files" / "alerts.yaml"] = _yaml(alert_groups())
+    made[CHART / "files" / "scheduler.conf"] = DEFAULT_TEXT
+    made[CHART / "Chart.yaml"] = _yaml(
+        {
+            "apiVersion": "v2",
+            "name": "unisono",
+            "description": "Batch and AI scheduling: gangs, queues, fair sharing, topology, training jobs",
+            "type": "application",
+            "version": __version__,
+            "appVersion": __version__,
+            "kubeVersion": ">=1.30.0-0",
+        }
+    )
+    made[DEPLOY / "monitoring" / "prometheus.yaml"] = _yaml(*monitors(InstallOptions()))
+    for name in DASHBOARDS:
+        made[DEPLOY / "monitoring" / "dashboards" / f"{name}.json"] = json.dumps(dashboard(name), indent=2) + "\n"
+    return made
+
+
+def main() -> int:
+    """Write or check; 1 when something is not current."""
+    made = files()
+    generated = {*CHART.glob("crds/*"), *CHART.glob("files/*"), *DEPLOY.glob("monitoring/**/*.json")}
+    stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
+    gone = sorted(generated - made.keys())
+    if "--check" in sys.argv[1:]:
+        for path in [*stale, *gone]:
+            print(f"not current: {path.relative_to(DEPLOY.parent)}; run: python scripts/deployment_files.py")
+        return 1 if stale or gone else 0
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made[path])
+    for path in gone:
+        path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

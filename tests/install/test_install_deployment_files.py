@@ -1,0 +1,219 @@
+"""The chart, the manifests and the dashboards say the same as the code, and name only what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+
+from support.plane import REPOSITORY
+from unisono.cli.commands.install import command
+from unisono.cli.main import cli
+from unisono.install.dashboards import DASHBOARDS, dashboard
+from unisono.install.manifests import manifests
+from unisono.install.monitoring import ALERTS
+from unisono.install.options import InstallOptions
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.scheduler.metrics import Metrics
+from unisono.standalone.component import Component
+from unisono.webhook.server import WebhookServer
+
+CHART = REPOSITORY / "deploy" / "chart" / "unisono"
+ANYWHERE = ClusterConfig(server="https://127.0.0.1:1")
+METRIC = re.compile(r"\b(?:volcano|unisono|rest_client|leader_election|process)_[a-z0-9_]+")
+
+
+def key(manifest: dict[str, Any]) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def everything(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    return {key(one): one for one in manifests(InstallOptions(**options))}
+
+
+def test_the_generated_files_are_current() -> None:
+    script = REPOSITORY / "scripts" / "deployment_files.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+# ---- what is installed
+
+
+def test_what_comes_later_needs_only_what_comes_earlier() -> None:
+    kinds = [one["kind"] for one in manifests(InstallOptions())]
+    first = {kind: kinds.index(kind) for kind in kinds}
+    last = {kind: len(kinds) - 1 - kinds[::-1].index(kind) for kind in kinds}
+    for earlier, later in (
+        ("CustomResourceDefinition", "Queue"),
+        ("Namespace", "ServiceAccount"),
+        ("ServiceAccount", "Deployment"),
+        ("ConfigMap", "Deployment"),
+        ("Queue", "ValidatingAdmissionPolicy"),
+        ("Deployment", "MutatingWebhookConfiguration"),
+    ):
+        assert last[earlier] < first[later], (earlier, later)
+
+
+def test_pods_have_no_privileges_and_are_looked_after() -> None:
+    for (kind, name), one in everything().items():
+        if kind != "Deployment":
+            continue
+        assert one["spec"]["replicas"] == 2
+        pod = one["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert ("ServiceAccount", pod["serviceAccountName"]) in everything()
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+        assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_every_command_line_is_one_that_the_program_accepts() -> None:
+    for (kind, _), one in everything().items():
+        if kind != "Deployment":
+            continue
+        name, *arguments = one["spec"]["template"]["spec"]["containers"][0]["args"]
+        found = cli.get_command(click.Context(cli), name)
+        assert found is not None
+        given = [text for text in arguments if not text.startswith("--config=")]
+        context = found.make_context(name, given)
+        assert context.params["listen"].startswith(":")
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [
+        ("crds", "CustomResourceDefinition"),
+        ("policies", "ValidatingAdmissionPolicy"),
+        ("webhook", "ValidatingWebhookConfiguration"),
+        ("monitoring", "PrometheusRule"),
+    ],
+)
+def test_parts_can_be_left_out(option: str, kind: str) -> None:
+    assert any(found == kind for found, _ in everything(**{option: True}))
+    assert not any(found == kind for found, _ in everything(**{option: False}))
+
+
+def test_the_command_prints_what_is_asked_for(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text('actions: "allocate"\ntiers: [{plugins: [{name: gang}]}]\n')
+    arguments = ["--dry-run", "--no-crds", "-n", "batch", "--image", "x:1", "--replicas", "3", "--config", str(config)]
+    done = CliRunner().invoke(command, [*arguments, "--scheduler-name", "mine"])
+    assert done.exit_code == 0, done.output
+    made = {key(one): one for one in yaml.safe_load_all(done.output)}
+    scheduler = made["Deployment", "unisono-scheduler"]
+    assert scheduler["metadata"]["namespace"] == "batch"
+    assert scheduler["spec"]["replicas"] == 3
+    container = scheduler["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == "x:1"
+    assert "--scheduler-name=mine" in container["args"]
+    assert made["ConfigMap", "unisono-scheduler"]["data"]["unisono-scheduler.conf"] == config.read_text()
+
+
+def test_a_configuration_that_the_scheduler_would_refuse_is_not_installed(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text('actions: "fly"\n')
+    done = CliRunner().invoke(command, ["--dry-run", "--config", str(config)])
+    assert done.exit_code != 0
+    assert "fly" in str(done.exception)
+
+
+# ---- the chart
+
+
+@pytest.fixture(scope="module")
+def chart() -> dict[tuple[str, str], dict[str, Any]]:
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("there is no helm here")
+    arguments = ["template", "unisono", str(CHART), "-n", "unisono-system", "--set", "monitoring.enabled=true"]
+    text = subprocess.run([helm, *arguments], check=True, capture_output=True, text=True).stdout
+    return {key(one): one for one in yaml.safe_load_all(text) if one}
+
+
+def plain(value: Any) -> Any:
+    """Without what differs on purpose: labels of the tool that installs."""
+    if isinstance(value, dict):
+        dropped = ("labels", "imagePullPolicy")
+        return {name: plain(each) for name, each in value.items() if name not in dropped}
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def test_the_chart_makes_what_the_command_makes(chart: dict[tuple[str, str], dict[str, Any]]) -> None:
+    ours = everything(crds=False, monitoring=True)
+    elsewhere = {("Namespace", "unisono-system"), ("Queue", "root"), ("Queue", "default")}
+    assert set(chart) == set(ours) - elsewhere
+    for name, one in chart.items():
+        assert plain(one) == plain(ours[name]), name
+
+
+def test_values_are_used() -> None:
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("there is no helm here")
+    sets = (
+        "webhook.enabled=false,policies.enabled=false,schedulerNames={one},scheduler.extraArgs={--bind-concurrency=8}"
+    )
+    arguments = ["template", "x", str(CHART), "--set", sets]
+    text = subprocess.run([helm, *arguments], check=True, capture_output=True, text=True).stdout
+    made = {key(one): one for one in yaml.safe_load_all(text) if one}
+    assert not any("ebhook" in name or "Policy" in kind for kind, name in made)
+    args = made["Deployment", "unisono-scheduler"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[-2:] == ["--scheduler-name=one", "--bind-concurrency=8"]
+
+
+# ---- metrics
+
+
+def exported() -> set[str]:
+    """Names of all series that the processes export, those of histograms too."""
+    component = Component("x", ANYWHERE, make=lambda client, registry: None)
+    registry = CollectorRegistry()
+    Metrics(registry)
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    WebhookServer(HttpClient(ANYWHERE), registry, host="", port=0, namespace="n")
+    text = (generate_latest(registry) + generate_latest(component.registry)).decode()
+    names = set()
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            names |= {name, f"{name}_bucket", f"{name}_sum", f"{name}_count"} if kind == "histogram" else {name}
+    return names
+
+
+def test_every_metric_that_alerts_and_dashboards_name_is_exported() -> None:
+    queries = [alert.expression for alert in ALERTS]
+    queries += [
+        target["expr"] for name in DASHBOARDS for panel in dashboard(name)["panels"] for target in panel["targets"]
+    ]
+    known = exported()
+    named = {name for query in queries for name in METRIC.findall(query)}
+    assert len(named) > 15
+    assert not named - known
+
+
+def test_dashboards_can_be_imported() -> None:
+    for name in DASHBOARDS:
+        made = json.loads((REPOSITORY / "deploy" / "monitoring" / "dashboards" / f"{name}.json").read_text())
+        assert made["uid"] == name
+        places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]]
+        assert len(set(places)) == len(places)
