@@ -132,9 +132,19 @@ def test_pod_level_requests_follow_limits() -> None:
         "resources": {"limits": {"cpu": 4, "memory": "1Gi"}},
     }
     decoded = decode(kinds.PODS, {"spec": spec}).obj
-    default_pod_spec(decoded.spec)
+    default_pod(decoded)
     assert decoded.spec.resources is not None
     assert decoded.spec.resources.requests == {"memory": "1Gi"}
+
+
+def test_templates_leave_requests_and_service_links_to_their_pods() -> None:
+    decoded = decode(
+        kinds.PODS, {"spec": {"serviceAccountName": "a", "containers": [{"resources": {"limits": {"cpu": 1}}}]}}
+    )
+    default_pod_spec(decoded.obj.spec)
+    assert decoded.obj.spec.enable_service_links is None
+    assert decoded.obj.spec.containers[0].resources.requests is None
+    assert decoded.obj.spec.service_account == "a"
 
 
 def task(**more: Any) -> dict[str, Any]:

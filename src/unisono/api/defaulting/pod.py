@@ -20,9 +20,13 @@ def default_pod(pod: Pod) -> None:
     """Defaults of a pod, including those that Kubernetes' default admission plug-ins set without looking around."""
     spec = pod.spec
     default_pod_spec(spec)
-    if not spec.service_account_name:
-        spec.service_account_name = spec.service_account or "default"
-    spec.service_account = spec.service_account_name
+    # Templates leave these to the pods that are made of them.
+    if spec.enable_service_links is None:
+        spec.enable_service_links = True
+    for container in _containers(spec):
+        default_requests(container.resources)
+    _default_pod_resources(spec)
+    spec.service_account = spec.service_account_name = spec.service_account_name or "default"
     _tolerate_node_trouble(spec)
     if pod.status.phase is None:
         pod.status.phase = "Pending"
@@ -37,27 +41,32 @@ def default_pod_spec(spec: PodSpec) -> None:
     spec.scheduler_name = spec.scheduler_name or "default-scheduler"
     if spec.termination_grace_period_seconds is None:
         spec.termination_grace_period_seconds = 30
-    if spec.enable_service_links is None:
-        spec.enable_service_links = True
     if spec.security_context is None:
         spec.security_context = PodSecurityContext()
     for volume in spec.volumes or ():
         default_volume(volume)
-    for container in (*(spec.init_containers or ()), *(spec.containers or ()), *(spec.ephemeral_containers or ())):
+    # Two names of one field.
+    spec.service_account_name = spec.service_account_name or spec.service_account
+    spec.service_account = spec.service_account_name
+    for container in _containers(spec):
         default_container(container)
         if spec.host_network:
             for port in container.ports or ():
                 port.host_port = port.host_port or port.container_port
     canonical_map(spec.overhead)
-    _default_pod_resources(spec)
+    if spec.resources is not None:
+        canonical_map(spec.resources.limits)
+        canonical_map(spec.resources.requests)
+
+
+def _containers(spec: PodSpec) -> list[Container]:
+    return [*(spec.init_containers or ()), *(spec.containers or ()), *(spec.ephemeral_containers or ())]
 
 
 def _default_pod_resources(spec: PodSpec) -> None:
     """Pod-level requests: what the containers request together, else the limit."""
     if spec.resources is None:
         return
-    canonical_map(spec.resources.limits)
-    canonical_map(spec.resources.requests)
     requested = {name for each in spec.containers or () for name in (each.resources.requests or {})}
     missing = {name: each for name, each in (spec.resources.limits or {}).items() if name not in requested}
     if missing:
@@ -84,7 +93,8 @@ def default_container(container: Container) -> None:
     container.termination_message_policy = container.termination_message_policy or "File"
     for port in container.ports or ():
         port.protocol = port.protocol or "TCP"
-    default_requests(container.resources)
+    canonical_map(container.resources.limits)
+    canonical_map(container.resources.requests)
     for variable in container.env or ():
         source = variable.value_from
         if source is None:

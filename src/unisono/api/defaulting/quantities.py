@@ -23,8 +23,6 @@ def canonical_map(resources: ResourceList | None) -> None:
 
 def default_requests(resources: ResourceRequirements) -> None:
     """A limit without a request is its own request."""
-    canonical_map(resources.limits)
-    canonical_map(resources.requests)
     if resources.limits:
         requests = resources.requests or {}
         resources.requests = requests | {

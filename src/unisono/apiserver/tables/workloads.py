@@ -181,8 +181,8 @@ DEPLOYMENTS = Layout(
     (
         NAME,
         Column("Ready"),
-        Column("Up-to-date", "integer"),
-        Column("Available", "integer"),
+        Column("Up-to-date"),
+        Column("Available"),
         AGE,
         *_CONTAINERS,
         _SELECTOR,
