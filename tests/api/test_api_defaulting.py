@@ -8,7 +8,7 @@ import pytest
 from unisono.api import kinds
 from unisono.api.decode import decode, encode
 from unisono.api.defaulting import apply_defaults
-from unisono.api.defaulting.pod import default_pod_spec, pull_policy
+from unisono.api.defaulting.pod import default_pod, default_pod_spec, pull_policy
 from unisono.api.kind import Kind
 
 

@@ -240,7 +240,7 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
             'spec.hard[cpu]: Invalid value: "-1": must be greater',
         ),
         (kinds.RESOURCE_QUOTAS, {"spec": {"hard": {"a b": "1"}}}, 'spec.hard[a b]: Invalid value: "a b"'),
-        (kinds.RESOURCE_QUOTAS, {"spec": {"scopes": ["Some"]}}, 'spec.scopes[0]: Unsupported value: "Some"'),
+        (kinds.RESOURCE_QUOTAS, {"spec": {"scopes": ["Some"]}}, "unsupported scope"),
         (
             kinds.POD_DISRUPTION_BUDGETS,
             {"spec": {"minAvailable": 1, "maxUnavailable": 1}},
