@@ -193,6 +193,10 @@ def fit(world: World, **given: Any) -> list[float]:
         ({"resources": {GPU: {"type": "MostAllocated"}}, "resourceStrategyFitWeight": 1}, [75, 25, 0]),
         ({"resources": {"nvidia.com/*": {"type": "MostAllocated"}}, "resourceStrategyFitWeight": 1}, [75, 25, 0]),
         ({"resources": {"*": {"type": "MostAllocated"}}, "resourceStrategyFitWeight": 1}, [0, 0, 0]),
+        (
+            {"resources": {"pods": {"type": "LeastAllocated"}}, "resourceStrategyFitWeight": 1},
+            [100 * 108 / 110, 100 * 109 / 110, 100 * 109 / 110],
+        ),
         ({"resources": {"cpu": {"type": "Whatever", "weight": -3}}, "resourceStrategyFitWeight": 1}, [25, 75, 75]),
         ({"resourceStrategyFitWeight": -1}, [10 * (25 + 80) / 2, 10 * (75 + 90) / 2, 10 * (75 + 90) / 2]),
     ],

@@ -102,13 +102,14 @@ class ResourceStrategyFitPlugin(Plugin):
         return np.where(over, 0.0, points / max(total, 1) * 100.0 * self.weight)
 
     def _choices(self, pod_class: PodClass) -> Choices:
-        """Strategy of each requested resource that has one; the pod's own where it brings some."""
+        """Strategy of each requested resource, ``pods`` among them, that has one; the pod's own where it brings some."""
+        requested = (*pod_class.requests, "pods")
         own = pod_class.notes.get(SCORING_TYPE)
         if own is None:
-            return self.strategies.of(pod_class.requests)
+            return self.strategies.of(requested)
         kind = own if own in (MOST, "LeastAllocated") else ""
         weights = _weights(pod_class.notes)
-        return {name: Strategy(kind, weights[name]) for name in pod_class.requests if name in weights}
+        return {name: Strategy(kind, weights[name]) for name in requested if name in weights}
 
     def _scarcity(self, pod_class: PodClass, nodes: NodeView) -> FloatArray:
         """100 where a node has none of the scarce resources, 0 where it has all, or lacks what the pod requests."""
