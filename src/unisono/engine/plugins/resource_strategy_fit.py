@@ -102,7 +102,7 @@ class ResourceStrategyFitPlugin(Plugin):
         return np.where(over, 0.0, points / max(total, 1) * 100.0 * self.weight)
 
     def _choices(self, pod_class: PodClass) -> Choices:
-        """Strategy of each requested resource, ``pods`` among them, that has one; the pod's own where it brings some."""
+        """Strategy of each requested resource (``pods`` too) that has one; the pod's own where it brings some."""
         requested = (*pod_class.requests, "pods")
         own = pod_class.notes.get(SCORING_TYPE)
         if own is None:
