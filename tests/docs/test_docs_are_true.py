@@ -79,7 +79,7 @@ def test_every_command_in_the_documentation_exists(where: str, text: str) -> Non
             assert words[1] in command.commands, where
             command = command.commands[words[1]]
         words = words[: words.index("--")] if "--" in words else words
-        known = {option for parameter in command.params for option in parameter.opts}
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known, where
 
 
