@@ -7,7 +7,9 @@ from unisono.sdk.aio import AsyncClient
 from unisono.sdk.builders import Job
 from unisono.sdk.client import Client
 from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
+from unisono.sdk.gang import GangFunction, default_client, gang, map, rank, world_size
 from unisono.sdk.joblogs import LogLine
+from unisono.sdk.launch import GangOptions
 from unisono.sdk.place import Place, Where
 from unisono.sdk.queues import QueueView
 from unisono.sdk.verdict import Holder, Verdict
@@ -21,6 +23,8 @@ __all__ = [
     "CannotShip",
     "Client",
     "Conflict",
+    "GangFunction",
+    "GangOptions",
     "Holder",
     "Invalid",
     "Job",
@@ -39,4 +43,9 @@ __all__ = [
     "Verdict",
     "WaitTimeout",
     "Where",
+    "default_client",
+    "gang",
+    "map",
+    "rank",
+    "world_size",
 ]

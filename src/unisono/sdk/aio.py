@@ -14,7 +14,7 @@ from unisono.api.batch import Job
 from unisono.api.bus import Command
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import COMMANDS, JOBS, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.api.kinds import find as find_kind
 from unisono.errors import Conflict
 from unisono.kube.http import HttpClient
@@ -22,6 +22,7 @@ from unisono.kube.transport import error_of
 from unisono.sdk import joblogs, steering
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
 from unisono.sdk.joblogs import LogLine
+from unisono.sdk.logstream import lines
 from unisono.sdk.observing import group_name, look, observation, observe
 from unisono.sdk.place import Place, Where, find
 from unisono.sdk.queues import QueueView, queue_views
@@ -100,7 +101,7 @@ class AsyncClient:
         if (await self.place()).local:
             mark_folder(job, folder)
         for other in others:
-            await self._apply(other)
+            await self.apply(other)
         created = await self._create(http, JOBS, job)
         return observation(created, [], []).view
 
@@ -244,6 +245,26 @@ class AsyncClient:
         queues, groups = await asyncio.gather(http.list(QUEUES), http.list(POD_GROUPS))
         return queue_views(queues.items, groups.items)
 
+    async def pod_log(self, namespace: str, pod: str, *, tail: int | None = None) -> AsyncGenerator[str, None]:
+        """Lines of one pod's log; none where the pod is gone."""
+        http = await self._connected()
+        query = {} if tail is None else {"tailLines": str(tail)}
+        async with aclosing(lines(http, namespace, pod, query, patient=True)) as source:
+            async for line in source:
+                yield line
+
+    async def adopt_config(self, name: str, owner: JobView) -> None:
+        """Let a ConfigMap go with a job."""
+        http = await self._connected()
+        reference = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": owner.name, "uid": owner.uid}
+        patch = {"metadata": {"ownerReferences": [reference]}}
+        await http.patch(CONFIG_MAPS, name, patch, namespace=owner.namespace)
+
+    async def delete_config(self, name: str) -> None:
+        """Delete a ConfigMap of the client's namespace."""
+        http = await self._connected()
+        await http.delete(CONFIG_MAPS, name, self.namespace)
+
     @property
     def namespace(self) -> str:
         """Namespace for jobs that name none."""
@@ -282,8 +303,14 @@ class AsyncClient:
             raise error_of(status, headers, body)
         return decode(kind, msgspec.json.decode(body)).obj
 
-    async def _apply(self, value: dict[str, Any]) -> None:
-        """Create an object, or bring the live one to what the manifest says."""
+    async def apply(self, value: dict[str, Any]) -> None:
+        """Create an object of any known kind, or bring the live one to what ``value`` says (server-side apply).
+
+        Raises:
+            BadWork: the kind is not known, or the object has no name.
+            ApiError: the server refuses it.
+
+        """
         http = await self._connected()
         kind = find_kind(value["apiVersion"], value["kind"])
         if kind is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from unisono.sdk.aio import AsyncClient, JobRef, Queues, Views
 from unisono.sdk.joblogs import LogLine
@@ -14,6 +15,8 @@ from unisono.sdk.portal import Portal
 from unisono.sdk.verdict import Verdict
 from unisono.sdk.views import JobView
 from unisono.sdk.work import Work
+
+T = TypeVar("T")
 
 
 class Client:
@@ -66,6 +69,14 @@ class Client:
         if self._portal.open:
             self._portal.run(self.aio.close())
             self._portal.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that uses ``aio``, run in the client's own loop."""
+        return self._portal.run(work)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same without waiting for it."""
+        return self._portal.start(work)
 
     def place(self) -> Place:
         """The control plane that the client talks to."""

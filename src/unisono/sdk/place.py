@@ -142,11 +142,14 @@ class PrivatePlane:
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
+        # No thread waits for it: at the end of the program, when clients are closed, none can be started any more.
         try:
-            await asyncio.to_thread(self._process.wait, STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+            async with asyncio.timeout(STOP_SECONDS):
+                while self._process.poll() is None:  # noqa: ASYNC110 - a process tells nobody but who asks
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
             self._process.kill()
-            await asyncio.to_thread(self._process.wait)
+            self._process.wait()
         shutil.rmtree(self.data.root, ignore_errors=True)
 
     async def _ready(self) -> None:

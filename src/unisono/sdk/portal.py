@@ -6,6 +6,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Generator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,12 +29,16 @@ class Portal:
         """Whether the loop still runs."""
         return self._finalizer.alive
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. Ctrl-C cancels it."""
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the background loop."""
         if not self.open:
             work.close()
             raise RuntimeError("The client is closed: make a new one.")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine. Ctrl-C cancels it."""
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:

@@ -1,0 +1,256 @@
+"""Runs a function as a job: a ConfigMap with function and arguments, a gang of pods, results from their logs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import json
+import re
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from unisono.api.annotations import WORKING_DIRECTORY
+from unisono.errors import ApiError, NotFound
+from unisono.sdk import worker
+from unisono.sdk.aio import AsyncClient, failure_text
+from unisono.sdk.builders import DEFAULT_IMAGE, Amount, Job
+from unisono.sdk.errors import CannotShip, JobFailed, RemoteError
+from unisono.sdk.results import Frames
+from unisono.sdk.shipping import describe, dump, search_path
+from unisono.sdk.views import JobView
+
+FOLDER = "/unisono/gang"
+TASK = "worker"
+MAX_PAYLOAD = 900_000
+"""Bytes of a ConfigMap that the function and its arguments may take; etcd allows 1 MiB in all."""
+KEEP_SECONDS = 3600
+"""A job whose caller is gone, or that failed, is deleted so long after its end."""
+READS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class GangOptions:
+    """How the pods of a function look.
+
+    Attributes:
+        workers: number of pods; all of them start together.
+        cpu, memory, gpus, resources: per pod; see `Job.task`.
+        image: with Python and what the function imports; a node that runs pods as processes does not read it.
+        queue: where the job waits.
+        priority_class: name of a PriorityClass.
+        env: further environment variables.
+        name: beginning of the job's name; None for the function's.
+        max_retry: how often the gang starts again after an eviction.
+        timeout: seconds for everything, waiting for a place included.
+        echo: print what the pods print.
+        pod, container: further fields of pod and container.
+
+    """
+
+    workers: int = 1
+    cpu: Amount | None = None
+    memory: Amount | None = None
+    gpus: int | None = None
+    resources: Mapping[str, Amount] | None = None
+    image: str = DEFAULT_IMAGE
+    queue: str = "default"
+    priority_class: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    max_retry: int = 3
+    timeout: float | None = None
+    echo: bool = True
+    pod: Mapping[str, Any] | None = None
+    container: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A function that runs.
+
+    Attributes:
+        view: its job, as submitted.
+        token: how lines begin that carry results.
+        options: as given.
+
+    """
+
+    view: JobView
+    token: str
+    options: GangOptions
+
+    def is_frame(self, line: str) -> bool:
+        """The log line carries a result and is nothing to show."""
+        return not line or line.startswith(f"{self.token} ")
+
+
+async def launch(
+    client: AsyncClient,
+    function: Callable[..., Any],
+    call: object,
+    options: GangOptions,
+    *,
+    mode: Literal["gang", "map"] = "gang",
+) -> Launched:
+    """Submit the job of a function.
+
+    Args:
+        client: where.
+        function: what every pod calls.
+        call: arguments and keyword arguments, or for ``map`` the list of items.
+        options: how the pods look.
+        mode: every pod makes the same call, or each its part of the items.
+
+    Raises:
+        CannotShip: the function or an argument cannot be sent.
+        ApiError: the server refuses the job.
+
+    """
+    local = (await client.place()).local
+    token = f"unisono-result-{secrets.token_hex(8)}"
+    files = {
+        "worker.py": inspect.getsource(worker),
+        "task.json": _payload(function, call, mode, token, local=local),
+    }
+    name = f"{_dns(options.name or str(getattr(function, '__name__', '')))}-{secrets.token_hex(4)}"
+    job = _job(name, options, mode, local=local)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": files}
+    await client.apply(config)
+    try:
+        view = await client.submit(job)
+    except BaseException:
+        with suppress(ApiError):
+            await client.delete_config(name)
+        raise
+    await client.adopt_config(name, view)
+    return Launched(view, token, options)
+
+
+async def collect(client: AsyncClient, launched: Launched) -> list[Any]:
+    """Wait for the end, and answer the results by rank. The job stays, for its logs: `forget` deletes it.
+
+    Raises:
+        RemoteError: the function raised; the lowest rank's error.
+        JobFailed: the job ended otherwise without success.
+        WaitTimeout: ``options.timeout`` is over; the job is deleted.
+        CannotShip: a result did not arrive.
+
+    """
+    try:
+        view = await client.wait(launched.view, timeout=launched.options.timeout)
+    except (TimeoutError, asyncio.CancelledError):
+        with suppress(ApiError):
+            await client.delete(launched.view)
+        raise
+    limit = asyncio.Semaphore(READS)
+    ranks = range(launched.options.workers)
+    frames = await asyncio.gather(*(_read(client, view, rank, launched.token, limit) for rank in ranks))
+    values: list[Any] = []
+    lost: CannotShip | None = None
+    for rank, each in enumerate(frames):
+        try:
+            values.append(each.value(rank))
+        except RemoteError as error:
+            error.add_note(error.traceback)
+            raise
+        except CannotShip as error:
+            lost = lost or error
+    if not view.succeeded:
+        raise JobFailed(failure_text(view), view)
+    if lost is not None:
+        raise lost
+    return values
+
+
+async def forget(client: AsyncClient, launched: Launched) -> None:
+    """Delete the job of a function; one that is gone is fine."""
+    with suppress(NotFound):
+        await client.delete(launched.view)
+
+
+async def _read(client: AsyncClient, view: JobView, rank: int, token: str, limit: asyncio.Semaphore) -> Frames:
+    found = Frames(token)
+    tail = worker.MAX_RESULT * 4 // (3 * worker.CHUNK) * 2 + 100
+    pod = f"{view.name}-{TASK}-{rank}"
+    async with limit, aclosing(client.pod_log(view.namespace, pod, tail=tail)) as lines:
+        async for line in lines:
+            found.feed(line)
+    return found
+
+
+def _payload(function: Callable[..., Any], call: object, mode: str, token: str, *, local: bool) -> str:
+    try:
+        pickled, classes = dump(call)
+    except Exception as error:  # pickling runs code of any class
+        raise CannotShip(f"The arguments cannot be pickled: {error}.") from error
+    task = {
+        "token": token,
+        "mode": mode,
+        "function": describe(function, classes),
+        "path": search_path() if local else [],
+        "call": base64.b64encode(pickled).decode(),
+    }
+    text = json.dumps(task)
+    if len(text) > MAX_PAYLOAD:
+        raise CannotShip(
+            f"The function and its arguments take {len(text)} bytes, and {MAX_PAYLOAD} fit: put large data on shared "
+            "storage and give its path."
+        )
+    return text
+
+
+def _job(name: str, options: GangOptions, mode: str, *, local: bool) -> Job:
+    size = options.workers
+    together = size if mode == "gang" else 1
+    job = Job(
+        name,
+        options.queue,
+        min_available=together,
+        priority_class=options.priority_class,
+        max_retry=options.max_retry,
+        ttl_seconds=KEEP_SECONDS,
+    )
+    environment = {"WORLD_SIZE": str(size), "PYTHONUNBUFFERED": "1", **options.env}
+    if mode == "gang":
+        # A port of its own: where pods share the machine's ports, two gangs must not meet on one.
+        port = str(20_000 + secrets.randbelow(10_000))
+        environment = {"MASTER_ADDR": f"{name}-{TASK}-0.{name}", "MASTER_PORT": port, **environment}
+        job.plugin("svc")
+    container = dict(options.container or {})
+    mounts = [*container.pop("volumeMounts", ()), {"name": "unisono-gang", "mountPath": FOLDER, "readOnly": True}]
+    pod = dict(options.pod or {})
+    volumes = [*pod.pop("volumes", ()), {"name": "unisono-gang", "configMap": {"name": name}}]
+    job.plugin("env").task(
+        TASK,
+        replicas=size,
+        min_available=together,
+        command=[sys.executable if local else "python3", f"{FOLDER}/worker.py", FOLDER],
+        image=options.image,
+        cpu=options.cpu,
+        memory=options.memory,
+        gpus=options.gpus,
+        resources=options.resources,
+        env=environment,
+        annotations={WORKING_DIRECTORY: str(Path.cwd())} if local else None,
+        pod={"volumes": volumes, **pod},
+        container={"volumeMounts": mounts, **container},
+    )
+    # Ranks wait for each other: when one has failed, the others must not wait for ever.
+    return job.policy("TerminateJob", event="PodFailed").policy("RestartJob", event="PodEvicted")
+
+
+def _dns(name: str) -> str:
+    """A name that the names of pods may begin with."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "function"
+
+
+def shares(results: Sequence[Mapping[int, Any]], count: int) -> list[Any]:
+    """The results of ``map`` in the order of the items."""
+    merged = {index: value for share in results for index, value in share.items()}
+    return [merged[index] for index in range(count)]
