@@ -19,6 +19,7 @@ from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
 from unisono.api.scheduling import PodGroup, PodGroupStatus
 from unisono.api.times import rfc3339
 from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.verdict import Cause
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
@@ -32,6 +33,9 @@ _POD_SECONDS = 10.0
 _QUEUE_SECONDS = 1.0
 # Who waits for less than this time gets no reports: most gangs wait a moment, until all their pods are there.
 _SETTLE_SECONDS = 1.0
+# A gang whose pods are being made waits for no place yet; when they do not come for so long, that is news.
+_MAKING_SECONDS = 5.0
+_BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,26 @@ class Reports:
             if update is None and text == known:
                 self._groups.discard(key)
                 continue
+            told = bool(known) or bool(group.status.conditions)
+            settle = self._settle(key)
+            if (
+                settle > _SETTLE_SECONDS
+                and not told
+                and update is not None
+                and update.phase != (group.status.phase or "Pending")
+            ):
+                # That it was admitted is told at once, what it waits for only if it goes on to wait for it.
+                update, text = msgspec.structs.replace(update, conditions=(), events=()), None
             phase_moves = update is not None and update.phase != (group.status.phase or "Pending")
-            settled = bool(known) or bool(group.status.conditions)
             changed = material(text) != material(known) or (update is not None and _is_material(group.status, update))
             # A gang that got its places runs in a moment: both are told in one write.
-            urgent = (phase_moves and update is not None and update.phase != "Running") or (settled and changed)
-            self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=_SETTLE_SECONDS)
+            urgent = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
+            self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=settle)
+
+    def _settle(self, job: str) -> float:
+        """Seconds that something has to last before it is told of the job."""
+        verdict = self._verdicts.get(job)
+        return _MAKING_SECONDS if verdict is not None and verdict.cause in _BEING_MADE else _SETTLE_SECONDS
 
     def _take_pod(self, wish: PodCondition) -> None:
         key = f"{wish.namespace}/{wish.pod}"
@@ -123,7 +141,9 @@ class Reports:
         else:
             self._pods.discard(key)
             return
-        self._pods.put(key, wish, urgent=urgent, settle=_SETTLE_SECONDS)
+        task = self._feed.state.tasks.get(key)
+        settle = self._settle(task.job) if task is not None else _SETTLE_SECONDS
+        self._pods.put(key, wish, urgent=urgent, settle=settle)
 
     async def _write_group(self, key: str, wish: _GroupWish) -> bool:
         group = self._feed.groups.get(key)
