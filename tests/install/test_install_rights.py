@@ -235,7 +235,9 @@ async def _reached(client: HttpClient, path: str, wanted: set[str]) -> bool:
     state = value.get("status") or {}
     told = state.get("phase") or state.get("state") or ""
     names = {told.get("phase", "") if isinstance(told, dict) else str(told), str(state.get("jobStatus", ""))}
-    names |= {one["type"] for one in state.get("conditions") or () if one.get("status") == "True" and "type" in one}
+    conditions = state.get("conditions")
+    if isinstance(conditions, list):
+        names |= {one["type"] for one in conditions if one.get("status") == "True" and "type" in one}
     names |= {"made"} if state.get("jobsStatus") else set()
     names |= {"active"} if state.get("active") or state.get("lastScheduleTime") else set()
     return bool(names & wanted)

@@ -97,7 +97,11 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),
     # A pod group takes over annotations of what owns its pods.
-    *_on("get", REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, BATCH_JOBS),
+    *_on("get", DAEMON_SETS, BATCH_JOBS),
+    *_on("get list watch", REPLICA_SETS, STATEFUL_SETS),
+    *_on("list watch", k.NODES),
+    *_on("get list watch create patch delete", k.HYPER_NODES),
+    *_on("patch", k.HYPER_NODES, sub="status"),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
     # Clusters that check it let nobody block an owner's deletion who may not change the owner's finalizers.
     *_on("update", *_OWNERS, sub="finalizers"),
