@@ -107,6 +107,14 @@ def test_sub_groups(things: list[Any], expected: list[int]) -> None:
         assert len(parts) == len({part for part, _ in parts})
 
 
+def test_sub_groups_without_topology_disturb_others_as_little_as_plain_jobs() -> None:
+    """They fill up the rack that is in use, and leave the empty one to jobs that need it whole."""
+    cluster = [racks({"a": 4, "b": 4}), job("run", 1, running={0: "b-0"})]
+    plain = schedule(world(cluster, job("j", 2)), TOPOLOGY)
+    grouped = schedule(world(cluster, job("j", 2, parts=1, policies=[policy(1)])), TOPOLOGY)
+    assert used_racks(grouped) == used_racks(plain) == {"b": 2}
+
+
 def test_a_policy_without_keys_covers_nobody() -> None:
     alone = policy(2, 1, minimum=0)
     alone.match_label_keys = None

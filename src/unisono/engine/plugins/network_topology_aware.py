@@ -17,7 +17,7 @@ from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.domain_amounts import DomainAmounts
 from unisono.engine.plugins.domain_filling import Filling, FillingOfLines
-from unisono.engine.topology.groups import groups_of, is_grouped
+from unisono.engine.topology.groups import groups_of, wants_topology
 from unisono.engine.view import NodeView
 
 if TYPE_CHECKING:
@@ -214,9 +214,9 @@ class NetworkTopologyAwarePlugin(Plugin):
         return found
 
     def stamp(self, pod_class: PodClass) -> int | None:
-        """Only pods of jobs without topology, where there are HyperNodes."""
+        """Only pods of jobs that ask for no topology, where there are HyperNodes."""
         subject = self.session.subject
-        if not self.normal or len(self.tree) == 1 or (subject is not None and is_grouped(subject, self.tree)):
+        if not self.normal or len(self.tree) == 1 or (subject is not None and wants_topology(self.session, subject)):
             return None
         asked = self._weighed.get(pod_class.id)
         if asked is None:

@@ -141,6 +141,13 @@ def is_grouped(job: JobState, tree: HyperNodeTree) -> bool:
     return bool(record.sub_groups) or (record.topology is not None and effective(record.topology, tree) is not None)
 
 
+def wants_topology(session: Session, job: JobState) -> bool:
+    """Whether any of the job's sub-groups, or the job where it has none, asks for a topology, hard or soft."""
+    return is_grouped(job, session.snapshot.hyper_nodes) and any(
+        group.wants_topology for group in groups_of(session, job)
+    )
+
+
 def is_bounded(session: Session, job: JobState) -> bool:
     """Whether a bound of the job, or of one of its sub-groups, leaves nodes out."""
     tree = session.snapshot.hyper_nodes

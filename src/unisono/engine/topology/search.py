@@ -13,7 +13,7 @@ from unisono.engine.answers import FloatArray
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.tables import Tables
-from unisono.engine.topology.groups import SubGroup, groups_of
+from unisono.engine.topology.groups import SubGroup, groups_of, wants_topology
 from unisono.engine.topology.room import Rooms
 from unisono.engine.topology.taker import DomainTaker
 
@@ -24,7 +24,7 @@ class Search:
     Attributes:
         tree: HyperNodes.
         rooms: bounds of what domains hold.
-        tables: candidates for tasks of jobs with topology or sub-groups; ordinary jobs have their own, because plug-ins
+        tables: candidates for tasks of jobs that ask for a topology; other jobs have their own, because plug-ins
             score their nodes differently.
 
     """
@@ -74,7 +74,8 @@ class Search:
 
     def taker(self, group: SubGroup, domain: int, pod_class: PodClass, *, future: bool) -> DomainTaker:
         """The best nodes of a domain for tasks of a class."""
-        table = self.tables.of(pod_class, future=future)
+        tables = self.tables if wants_topology(self.session, group.job) else self.cycle.tables
+        table = tables.of(pod_class, future=future)
         return DomainTaker(table, self.tree.columns[domain], group, self.hooks)
 
     def job_key(self, group: SubGroup, first: bool) -> tuple[Any, ...]:

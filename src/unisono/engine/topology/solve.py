@@ -203,7 +203,8 @@ class Solver:
                 refuse(cycle, job, first)
                 sheet.done(len(tasks))
                 continue
-            allocated, tried = self._place_run(group, domain, tasks[:room], max(missing, 1))
+            few = room if missing > 0 else min(room, 1)  # surplus pods compete through the orders
+            allocated, tried = self._place_run(group, domain, tasks[:few], max(missing, 1))
             if tried:
                 missing -= allocated
                 sheet.done(tried)
