@@ -8,6 +8,8 @@ from collections.abc import Collection
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.hyperjob.controller import HyperJobController
+from unisono.controllers.hypernode.controller import HyperNodeController
+from unisono.controllers.hypernode.discovery_controller import HyperNodeDiscoveryController
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.job.execute import Offload
 from unisono.controllers.jobflow.controller import JobFlowController
@@ -59,6 +61,8 @@ def all_controllers(
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
         TtlController(),
+        HyperNodeController(),
+        HyperNodeDiscoveryController(),
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber()),
         JobTemplateController(),

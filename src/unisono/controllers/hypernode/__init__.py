@@ -1,0 +1,1 @@
+"""HyperNodes: their status, and those that are made from labels of nodes."""

@@ -1,0 +1,60 @@
+"""Writes into every HyperNode how many of its members exist."""
+
+from __future__ import annotations
+
+from unisono.api.core import Node
+from unisono.api.kinds import HYPER_NODES, NODES
+from unisono.api.topology import HyperNode, HyperNodeStatus
+from unisono.controllers.hypernode.members import count_members
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.errors import NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+# No HyperNode has this name: all of them are to be looked at.
+ALL = "*"
+
+
+class HyperNodeController(Controller):
+    """Keeps ``status.nodeCount``."""
+
+    name = "hyperNode-controller"
+    workers = 4
+
+    def __init__(self) -> None:
+        self._written: LastWritten[HyperNode] = LastWritten()
+
+    def setup(self, context: Context) -> None:
+        """Watch HyperNodes, and names and labels of nodes."""
+        self._client, self._context = context.client, context
+        self._hyper_nodes = context.watch(HYPER_NODES, optional=True)
+        self._hyper_nodes.on_change(self._hyper_node_changed)
+        self._nodes = context.informer(NODES)
+        self._nodes.on_change(self._node_changed)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Count the members of one HyperNode, or have all of them counted."""
+        if key == ALL:
+            for each in self._hyper_nodes.items():
+                self._context.enqueue(each.key)
+            return None
+        hyper_node = self._written.newest(key, self._hyper_nodes.get(key))
+        if hyper_node is None or hyper_node.metadata.deletion_timestamp:
+            return None
+        nodes = {node.metadata.name: node for node in self._nodes.items()}
+        number = count_members(hyper_node, nodes, self._hyper_nodes.keys())
+        status = HyperNodeStatus(conditions=hyper_node.status.conditions, node_count=number)
+        try:
+            self._written.keep(await write_status(self._client, HYPER_NODES, hyper_node, status))
+        except NotFound:
+            return None
+        return None
+
+    def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
+        if event_type == "MODIFIED" and old is not None and old.metadata.labels == new.metadata.labels:
+            return
+        self._context.enqueue(ALL)
+
+    def _hyper_node_changed(self, event_type: EventType, _new: HyperNode, _old: HyperNode | None) -> None:
+        if event_type != "MODIFIED":
+            self._context.enqueue(ALL)

@@ -1,0 +1,69 @@
+"""The configuration of network topology discovery, in Volcano's format (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+KEY = "volcano-controller.conf"
+LABEL_SOURCE = "label"
+# The type becomes a part of object names.
+_LONGEST_TYPE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryConfig:
+    """What is to be discovered.
+
+    Attributes:
+        types: topology types, each with node labels from the narrowest domain to the widest; None when discovery by
+            labels is off.
+        problems: what is wrong with the configuration and was left out.
+
+    """
+
+    types: dict[str, tuple[str, ...]] | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+def parse_config(text: str) -> DiscoveryConfig:
+    """Read ``volcano-controller.conf``; what is wrong is left out and told."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return DiscoveryConfig(problems=[f"{KEY} is no YAML: {error}"])
+    entries = document.get("networkTopologyDiscovery") if isinstance(document, dict) else None
+    problems: list[str] = []
+    types: dict[str, tuple[str, ...]] | None = None
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        at = f"networkTopologyDiscovery[{number}]"
+        if not isinstance(entry, dict) or not entry.get("enabled"):
+            continue
+        if entry.get("source") != LABEL_SOURCE:
+            problems.append(f'{at}.source: "{entry.get("source")}" is not supported; use "{LABEL_SOURCE}"')
+            continue
+        config = entry.get("config")
+        given = config.get("networkTopologyTypes") if isinstance(config, dict) else None
+        if not isinstance(given, dict):
+            problems.append(f"{at}.config.networkTopologyTypes: must map names to lists of nodeLabel")
+            continue
+        types = {**(types or {}), **_types(given, f"{at}.config.networkTopologyTypes", problems)}
+    return DiscoveryConfig(types, problems)
+
+
+def _types(given: dict[Any, Any], path: str, problems: list[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name, levels in given.items():
+        at = f"{path}.{name}"
+        labels = [level.get("nodeLabel") for level in levels if isinstance(level, dict)] if levels else []
+        if not isinstance(name, str) or len(name) > _LONGEST_TYPE:
+            problems.append(f"{at}: the name must be a text of at most {_LONGEST_TYPE} characters")
+        elif not labels or not all(isinstance(label, str) and label for label in labels):
+            problems.append(f"{at}: every level needs a nodeLabel")
+        else:
+            # Widest first in the file, and the node itself last; only domains of several nodes become HyperNodes.
+            domains = labels[:-1] if labels[-1] == "kubernetes.io/hostname" else labels
+            found[name] = tuple(str(label) for label in reversed(domains))
+    return found

@@ -1,0 +1,122 @@
+"""Keeps the HyperNodes that are made from labels of nodes in step with the nodes."""
+
+from __future__ import annotations
+
+import os
+
+import structlog
+
+from unisono.api.core import Node
+from unisono.api.kinds import CONFIG_MAPS, HYPER_NODES, NODES
+from unisono.api.topology import HyperNode
+from unisono.controllers.hypernode.discovery import SOURCE, find_domains, wanted_hyper_nodes
+from unisono.controllers.hypernode.discovery_config import KEY, LABEL_SOURCE, DiscoveryConfig, parse_config
+from unisono.controllers.objects import delete_seen
+from unisono.controllers.patching import to_json
+from unisono.errors import AlreadyExists, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+_log = structlog.get_logger(__name__)
+
+_WORK = "discovery"
+# Seconds after which the configuration is read again.
+_AGAIN = 60.0
+# Many nodes change at once when a cluster starts; they are looked at together.
+_SETTLE = 1.0
+
+
+def config_map_key() -> tuple[str, str]:
+    """Namespace and name of the ConfigMap, found as Volcano finds it: by the environment of its Helm chart."""
+    release = os.environ.get("HELM_RELEASE_NAME") or "volcano"
+    return os.environ.get("KUBE_POD_NAMESPACE") or "volcano-system", f"{release}-controller-configmap"
+
+
+class HyperNodeDiscoveryController(Controller):
+    """Makes, changes and deletes HyperNodes with label ``volcano.sh/network-topology-source=label``, and no others."""
+
+    name = "hyperNode-discovery-controller"
+    workers = 1
+
+    def __init__(self, config_map: tuple[str, str] | None = None) -> None:
+        """``config_map`` is namespace and name of the configuration; by default as ``config_map_key`` says."""
+        self._config_map = config_map or config_map_key()
+        self._told: list[str] = []
+
+    def setup(self, context: Context) -> None:
+        """Watch labels of nodes, and HyperNodes that come or go."""
+        self._client, self._context = context.client, context
+        self._nodes = context.informer(NODES)
+        self._nodes.on_change(self._node_changed)
+        self._hyper_nodes = context.informers.of(HYPER_NODES, optional=True)
+        self._hyper_nodes.on_change(self._hyper_node_changed)
+
+    async def start(self) -> None:
+        """Look once even where there are no nodes."""
+        self._context.enqueue(_WORK)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring the HyperNodes to what the labels say now."""
+        config = await self._read()
+        self._tell(config.problems)
+        if config.types is not None:
+            await self._apply(config.types)
+        return _AGAIN
+
+    async def _read(self) -> DiscoveryConfig:
+        namespace, name = self._config_map
+        try:
+            found = await self._client.get(CONFIG_MAPS, name, namespace)
+        except NotFound:
+            return DiscoveryConfig()
+        return parse_config((found.data or {}).get(KEY, ""))
+
+    async def _apply(self, types: dict[str, tuple[str, ...]]) -> None:
+        present = [each for each in self._hyper_nodes.items() if _is_ours(each)]
+        wanted = wanted_hyper_nodes(find_domains(types, self._nodes.items()), present, LABEL_SOURCE)
+        by_name = {each.metadata.name: each for each in present}
+        # Narrow domains first, so that no HyperNode names one that does not exist yet.
+        for each in sorted(wanted.values(), key=lambda one: (one.spec.tier or 0, one.metadata.name)):
+            before = by_name.get(each.metadata.name)
+            if before is None:
+                await self._create(each)
+            elif before.spec != each.spec:
+                await self._change(each)
+        for name, old in by_name.items():
+            if name not in wanted and not old.metadata.deletion_timestamp:
+                await delete_seen(self._client, HYPER_NODES, old)
+
+    async def _create(self, hyper_node: HyperNode) -> None:
+        try:
+            await self._client.create(HYPER_NODES, hyper_node)
+        except AlreadyExists:
+            found = await self._client.get(HYPER_NODES, hyper_node.metadata.name)
+            if not _is_ours(found):
+                name = hyper_node.metadata.name
+                _log.warning("topology.name_taken", hyper_node=name, problem="it is not made from labels; rename it")
+
+    async def _change(self, hyper_node: HyperNode) -> None:
+        patch = {"spec": to_json(hyper_node.spec)}
+        try:
+            await self._client.patch(HYPER_NODES, hyper_node.metadata.name, patch)
+        except NotFound:
+            self._context.enqueue(_WORK, _SETTLE)
+
+    def _tell(self, problems: list[str]) -> None:
+        if problems != self._told:
+            for problem in problems:
+                _log.warning("topology.config", config_map="/".join(self._config_map), problem=problem)
+        self._told = problems
+
+    def _node_changed(self, event_type: EventType, new: Node, old: Node | None) -> None:
+        if event_type == "MODIFIED" and old is not None and old.metadata.labels == new.metadata.labels:
+            return
+        self._context.enqueue(_WORK, _SETTLE)
+
+    def _hyper_node_changed(self, event_type: EventType, new: HyperNode, old: HyperNode | None) -> None:
+        if _is_ours(new) and (old is None or event_type == "DELETED" or new.spec != old.spec):
+            self._context.enqueue(_WORK, _SETTLE)
+
+
+def _is_ours(hyper_node: HyperNode) -> bool:
+    return (hyper_node.metadata.labels or {}).get(SOURCE) == LABEL_SOURCE
