@@ -1,0 +1,89 @@
+"""How many writes a gang costs the scheduler that comes, gets its pods and places, and runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scheduler_world import SlotEngine, fill, group, world
+
+from support.memory import MemoryClient
+from unisono.api.annotations import VERDICT
+from unisono.api.kinds import POD_GROUPS
+from unisono.cluster.snapshot import Snapshot
+from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
+from unisono.engine.verdict import Cause, Verdict
+
+
+class Story:
+    """What the engine says of the gang ``team/a``; a test changes it as the story goes on."""
+
+    def __init__(self, phase: str, cause: Cause | None = None, running: int = 0) -> None:
+        self.phase, self.cause, self.running = phase, cause, running
+        self.engine = SlotEngine(slots=0)
+        self.engine.extra = self.say
+
+    def say(self, snapshot: Snapshot, decisions: Decisions) -> None:
+        conditions: tuple[Condition, ...] = (Condition("Scheduled", "True", "tasks in gang are ready", ""),)
+        if self.cause is not None:
+            conditions = (Condition("Unschedulable", "True", "NotEnoughTasks", str(self.cause)),)
+            decisions.verdicts["team/a"] = Verdict(job="team/a", cause=self.cause, message="it waits")
+            for task in snapshot.tasks.values():
+                decisions.pod_conditions.append(
+                    PodCondition(task.namespace, task.name, task.uid, "Unschedulable", "it waits")
+                )
+        uid = snapshot.jobs["team/a"].uid
+        decisions.pod_groups.append(PodGroupUpdate("team", "a", uid, self.phase, self.running, 0, 0, conditions))
+
+    async def tell(self, it: Any, seconds: float, **changes: Any) -> list[dict[str, Any]]:
+        for name, value in changes.items():
+            setattr(self, name, value)
+        it.nudge()
+        await it.run(seconds)
+        return [write.body for write in it.writes("patch", "podgroups")]
+
+
+def gang(pods: int, phase: str) -> MemoryClient:
+    client = MemoryClient()
+    fill(client, gangs={"a": pods})
+    client.put(POD_GROUPS, group("a", 2, phase=phase))
+    return client
+
+
+@pytest.mark.parametrize(("pods", "cause"), [(0, Cause.NO_PODS), (1, Cause.TOO_FEW_PODS)])
+async def test_a_gang_whose_pods_are_being_made_is_told_its_admission_and_nothing_else(pods: int, cause: Cause) -> None:
+    client, story = gang(pods, "Pending"), Story("Inqueue", cause)
+    async with world(client, story.engine) as it:
+        (write,) = await story.tell(it, 3.0)
+        assert write["status"]["phase"] == "Inqueue"
+        assert not write["status"]["conditions"] and "annotations" not in write["metadata"]
+        assert it.writes("patch", "pods") == []
+        assert len(await story.tell(it, 10.0)) == 2, "the pods did not come: that is news"
+        raw = client.raw(POD_GROUPS, "team/a")
+        assert VERDICT in raw["metadata"]["annotations"]
+        assert raw["status"]["conditions"][0]["type"] == "Unschedulable"
+        assert len(it.writes("patch", "pods")) == pods
+
+
+async def test_who_waits_for_the_cluster_is_told_after_a_moment() -> None:
+    client, story = gang(2, "Inqueue"), Story("Inqueue", Cause.NODES_FULL)
+    async with world(client, story.engine) as it:
+        assert len(await story.tell(it, 2.0)) == 1
+        assert len(it.writes("patch", "pods")) == 2
+
+
+async def test_a_gang_that_gets_its_places_and_runs_costs_one_write() -> None:
+    client, story = gang(2, "Inqueue"), Story("Running")
+    async with world(client, story.engine) as it:
+        await story.tell(it, 0.3)
+        await story.tell(it, 0.3, running=1)
+        (write,) = await story.tell(it, 2.0, running=2)
+        assert (write["status"]["phase"], write["status"]["running"]) == ("Running", 2)
+
+
+async def test_a_gang_that_was_said_to_wait_is_told_at_once_that_it_does_not_any_more() -> None:
+    client, story = gang(2, "Inqueue"), Story("Inqueue", Cause.NODES_FULL)
+    async with world(client, story.engine) as it:
+        assert len(await story.tell(it, 3.0)) == 1
+        assert len(await story.tell(it, 0.2, phase="Running", cause=None)) == 2
+        assert VERDICT not in (client.raw(POD_GROUPS, "team/a")["metadata"].get("annotations") or {})
