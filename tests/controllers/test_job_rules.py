@@ -163,8 +163,10 @@ def test_when_a_job_is_over(tasks, minimum, wanted):
         replicas = sum(pods.values())
         given_tasks.append(task(f"t{number}", replicas, minAvailable=min(least, replicas)))
     total = sum(each["replicas"] for each in given_tasks)
-    minimum = min(minimum, total)
-    view = view_of(*given_tasks, minAvailable=minimum, **({"minSuccess": wanted} if wanted else {}))
+    # A minimum of 0 counts as none, which means what the tasks need together.
+    given = min(minimum, total)
+    minimum = given or sum(each["minAvailable"] for each in given_tasks)
+    view = view_of(*given_tasks, minAvailable=given, **({"minSuccess": wanted} if wanted else {}))
     sums = {state: sum(pods[state] for pods, _ in tasks) for state in tasks[0][0]}
     by_task = {each["name"]: dict(pods) for each, (pods, _) in zip(given_tasks, tasks, strict=True)}
     tally = Tally(sums["Pending"], sums["Running"], sums["Succeeded"], sums["Failed"], tasks=by_task)
@@ -200,7 +202,7 @@ def expected(tasks: list[Any], by_task: Any, sums: dict[str, int], minimum: int,
     [
         ({"mode": "hard", "highestTierAllowed": 0}, {"mode": "hard", "highestTierAllowed": 0}),
         ({"mode": "soft"}, {"mode": "soft"}),
-        ({"highestTierName": "rack"}, {"highestTierName": "rack"}),
+        ({"highestTierName": "rack"}, {"mode": "hard", "highestTierName": "rack"}),
         (None, None),
     ],
 )

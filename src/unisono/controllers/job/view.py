@@ -8,6 +8,7 @@ from functools import cached_property
 from unisono.api.batch import Job, LifecyclePolicy, TaskSpec
 from unisono.api.core import PodTemplateSpec
 from unisono.controllers.job import phases
+from unisono.controllers.job.defaults import with_defaults
 
 DEFAULT_MAX_RETRY = 3
 DEFAULT_QUEUE = "default"
@@ -103,7 +104,7 @@ class JobView:
     """One job; cheap to make, never changes the job."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.spec, self.status = job, job.spec, job.status
+        self.job, self.spec, self.status = job, with_defaults(job), job.status
         meta = job.metadata
         self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
 
