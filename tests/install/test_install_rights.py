@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import parse_specs
 from unisono.api import kinds
 from unisono.api.kinds import ALL_KINDS, LEASES, find
+from unisono.api.machine import MACHINE_DEPLOYMENTS
 from unisono.api.yaml import load_all
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
@@ -32,7 +35,7 @@ from unisono.scheduler.settings import FixedConfig
 from unisono.standalone.component import Component, ComponentOptions, MakePart
 from unisono.standalone.parts import controllers_part, scheduler_part
 
-OPTIONS = InstallOptions(namespace="rights-test")
+OPTIONS = InstallOptions(namespace=f"rights-test-{secrets.token_hex(3)}")
 PATIENCE = 90.0
 EVICTING = FixedConfig(load_config(DEFAULT_TEXT.replace("allocate, backfill", "allocate, preempt, reclaim, backfill")))
 
@@ -57,7 +60,7 @@ def test_controllers_may_read_everything_that_they_watch() -> None:
     for controller in all_controllers(recorder=None):
         controller.setup(Context(informers, queue=None))
     watched = informers.statistics()
-    by_resource = {kind.resource: kind for kind in ALL_KINDS}
+    by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS)}
     missing = [
         name
         for name in watched
@@ -111,8 +114,6 @@ async def embedded(directory: Path) -> AsyncIterator[HttpClient]:
 @pytest.fixture(params=["embedded", "cluster"])
 async def admin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpClient]:
     if request.param == "cluster":
-        import os
-
         if VARIABLE not in os.environ:
             pytest.skip(f"{VARIABLE} names no cluster")
         async with cluster() as client:
@@ -246,7 +247,7 @@ async def _reached(client: HttpClient, path: str, wanted: set[str]) -> bool:
 async def _clean(client: HttpClient, nodes: list[str]) -> None:
     space = OPTIONS.namespace
     for kind in (kinds.PODS, LEASES):
-        await send(client, "DELETE", kind.path(space))
+        await send(client, "DELETE", kind.path(space), {"gracePeriodSeconds": 0})
     await send(client, "DELETE", f"/api/v1/namespaces/{space}")
     for node in nodes:
         await send(client, "DELETE", kinds.NODES.path(None, node))

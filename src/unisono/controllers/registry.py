@@ -14,6 +14,7 @@ from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.job.execute import Offload
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
+from unisono.controllers.machines.controller import MachinesController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.podgroup.workloads import WorkloadGroupController
 from unisono.controllers.probing import NoProber, Prober
@@ -63,6 +64,7 @@ def all_controllers(
         TtlController(),
         HyperNodeController(),
         HyperNodeDiscoveryController(),
+        MachinesController(recorder),
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber()),
         JobTemplateController(),

@@ -1,0 +1,1 @@
+"""Machines for gangs that wait: more replicas of Cluster API's MachineDeployments."""
