@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.cronjob.family import KUBERNETES
+from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
@@ -30,4 +31,5 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
         DaemonSetController(recorder),
         BatchJobController(recorder),
         CronJobController(recorder, KUBERNETES),
+        NodeLifecycleController(recorder),
     ]

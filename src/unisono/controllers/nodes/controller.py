@@ -1,0 +1,162 @@
+"""Nodes whose heartbeat has stopped, and pods that cannot stay where they are.
+
+On a cluster kube-controller-manager does this. A node without a Lease never promised a heartbeat and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from unisono.api.core import Lease, Node, Pod
+from unisono.api.kinds import LEASES, NODES, PODS
+from unisono.controllers.indexing import index
+from unisono.controllers.nodes.decide import disrupted, eviction_time, lost_conditions, ready, wanted_taints
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten
+from unisono.controllers.workloads.amounts import sooner
+from unisono.controllers.workloads.pod_facts import has_ended
+from unisono.errors import Conflict, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+LEASE_NAMESPACE = "kube-node-lease"
+# A heartbeat may be late by as much as a kubelet's.
+GRACE_SECONDS = 40.0
+# Pods of a node that is no more are removed after so long: it may be registered anew.
+_ORPHAN_SECONDS = 40.0
+_NODE_INDEX = "pods-of-node"
+
+
+class NodeLifecycleController(Controller):
+    """Keeps Ready conditions and taints true, and evicts pods from nodes that they do not tolerate."""
+
+    name = "node-lifecycle-controller"
+    workers = 4
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._written: LastWritten[Node] = LastWritten()
+        # By node: the last heartbeat, and when it was seen here.
+        self._heard: dict[str, tuple[str, float]] = {}
+        # By node: its taints, and since when they are known here.
+        self._tainted: dict[str, tuple[tuple[str, ...], float]] = {}
+        self._missing: dict[str, float] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch nodes, their Leases, and pods that are bound."""
+        self._client, self._clock = context.client, context.clock
+        self._nodes = context.watch(NODES)
+        self._leases = context.watch(LEASES, _node_of_lease)
+        self._pods = context.watch(PODS, _node_of_pod, when=_came_or_went)
+        index(self._pods, _NODE_INDEX, _node_of_pod)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Look at one node and its pods."""
+        node = self._written.newest(key, self._nodes.get(key))
+        pods = [pod for pod in self._pods.by_index(_NODE_INDEX, key) if not has_ended(pod)]
+        if node is None:
+            return await self._remove_orphans(key, pods)
+        self._missing.pop(key, None)
+        try:
+            node, again = await self._listen(node)
+            node = await self._taint(node)
+        except NotFound:
+            return None
+        return sooner(again, await self._evict(node, pods))
+
+    async def _listen(self, node: Node) -> tuple[Node, float | None]:
+        """Mark the node as lost when its heartbeat has stopped; answers when to listen again."""
+        name, now = node.metadata.name, self._clock.monotonic()
+        lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        if lease is None:
+            return node, None
+        beat = lease.spec.renew_time or ""
+        if name not in self._heard or self._heard[name][0] != beat:
+            self._heard[name] = (beat, now)
+        patience = max(GRACE_SECONDS, float(lease.spec.lease_duration_seconds or 0))
+        left = self._heard[name][1] + patience - now
+        if left > 0:
+            return node, left
+        conditions = lost_conditions(node, self._clock.time())
+        if conditions is not None:
+            found = ready(node)
+            status = {"conditions": [msgspec.to_builtins(each) for each in conditions]}
+            patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "status": status}
+            node = await self._client.patch(NODES, name, patch, subresource="status")
+            self._written.keep(node)
+            if found is None or found.status == "True":
+                text = f"Node {name} status is now: NodeNotReady"
+                self._recorder.event(node, "Normal", "NodeNotReady", text)
+        return node, None
+
+    async def _taint(self, node: Node) -> Node:
+        taints = wanted_taints(node, self._clock.time())
+        if taints is None:
+            return node
+        patch = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": [msgspec.to_builtins(each) for each in taints] or None},
+        }
+        node = await self._client.patch(NODES, node.metadata.name, patch)
+        self._written.keep(node)
+        return node
+
+    async def _evict(self, node: Node, pods: Sequence[Pod]) -> float | None:
+        """Delete pods whose time on the node is over; answers when the next one's is."""
+        name, now = node.metadata.name, self._clock.time()
+        taints = [each for each in node.spec.taints or () if each.effect == "NoExecute"]
+        marks = tuple(sorted(f"{each.key}={each.value}" for each in taints))
+        if name not in self._tainted or self._tainted[name][0] != marks:
+            self._tainted[name] = (marks, now)
+        again: float | None = None
+        for pod in pods:
+            due = eviction_time(pod, taints, self._tainted[name][1])
+            if due is None or pod.metadata.deletion_timestamp:
+                continue
+            if due > now:
+                again = sooner(again, due - now)
+            else:
+                await self._evict_one(pod, now)
+        return again
+
+    async def _evict_one(self, pod: Pod, now: float) -> None:
+        meta = pod.metadata
+        self._recorder.event(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {pod.key}")
+        try:
+            patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": disrupted(pod, now)}}
+            await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+        except (NotFound, Conflict):
+            return
+
+    async def _remove_orphans(self, name: str, pods: Sequence[Pod]) -> float | None:
+        """Pods of a node that is gone run nowhere: their objects go without waiting for an agent."""
+        self._heard.pop(name, None)
+        self._tainted.pop(name, None)
+        if not pods:
+            self._missing.pop(name, None)
+            return None
+        left = self._missing.setdefault(name, self._clock.monotonic()) + _ORPHAN_SECONDS - self._clock.monotonic()
+        if left > 0:
+            return left
+        for pod in pods:
+            meta = pod.metadata
+            try:
+                await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+            except (NotFound, Conflict):
+                continue
+        return None
+
+
+def _came_or_went(event_type: EventType, new: Pod, old: Pod | None) -> bool:
+    return event_type != "MODIFIED" or old is None or new.spec.node_name != old.spec.node_name
+
+
+def _node_of_lease(lease: Lease) -> list[str]:
+    return [lease.metadata.name] if lease.metadata.namespace == LEASE_NAMESPACE else []
+
+
+def _node_of_pod(pod: Pod) -> list[str]:
+    return [pod.spec.node_name] if pod.spec.node_name else []

@@ -1,0 +1,97 @@
+"""What a node's heartbeat and taints mean: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from unisono.api.core import Node, NodeCondition, Pod, Taint
+from unisono.api.times import parse_time, rfc3339
+from unisono.controllers.workloads.node_fit import covers
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def ready(node: Node) -> NodeCondition | None:
+    """The node's Ready condition."""
+    return next((each for each in node.status.conditions or () if each.type == "Ready"), None)
+
+
+def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:
+    """Conditions of a node that nobody hears of any more; None when they say so already."""
+    found = ready(node)
+    if found is not None and found.status == "Unknown":
+        return None
+    stamp = rfc3339(now)
+    lost = NodeCondition(
+        type="Ready",
+        status="Unknown",
+        reason="NodeStatusUnknown",
+        message="The node agent stopped posting node status.",
+        last_heartbeat_time=found.last_heartbeat_time if found is not None else None,
+        last_transition_time=stamp,
+    )
+    return [*(each for each in node.status.conditions or () if each.type != "Ready"), lost]
+
+
+def wanted_taints(node: Node, now: float) -> list[Taint] | None:
+    """The node's taints as its Ready condition asks for them; None when they are right.
+
+    Taints of others stay; a taint that is there keeps the time at which it came.
+    """
+    found = ready(node)
+    key = "" if found is None or found.status == "True" else UNREACHABLE if found.status == "Unknown" else NOT_READY
+    present = list(node.spec.taints or ())
+    kept = [each for each in present if each.key not in (NOT_READY, UNREACHABLE) or each.key == key]
+    for effect in _REPELLING if key else ():
+        if not any((each.key, each.effect) == (key, effect) for each in kept):
+            kept.append(Taint(key=key, effect=effect, time_added=rfc3339(now)))
+    return None if kept == present else kept
+
+
+def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | None:
+    """When the pod must leave a node with these taints, seconds since 1970; None when it may stay.
+
+    Args:
+        pod: a pod on the node.
+        taints: the node's taints.
+        seen: since when this process knows of them: after a pause of the control plane nobody is evicted for a time in
+            which no node could be heard.
+
+    """
+    due: list[float] = []
+    for taint in taints:
+        if taint.effect != "NoExecute":
+            continue
+        fitting = [each for each in pod.spec.tolerations or () if covers(each, taint)]
+        since = max(seen, _added(taint, seen))
+        if not fitting:
+            due.append(since)
+            continue
+        limits = [each.toleration_seconds for each in fitting if each.toleration_seconds is not None]
+        if limits:
+            due.append(since + max(0, min(limits)))
+    return min(due) if due else None
+
+
+def disrupted(pod: Pod, now: float) -> list[dict[str, object]]:
+    """The pod's conditions with the one that tells why it is deleted."""
+    others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
+    told = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "lastTransitionTime": rfc3339(now),
+    }
+    return [*others, told]
+
+
+def _added(taint: Taint, default: float) -> float:
+    try:
+        return parse_time(taint.time_added) if taint.time_added else default
+    except ValueError:
+        return default
