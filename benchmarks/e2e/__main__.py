@@ -19,6 +19,9 @@ from benchmarks.e2e.processes import Process, Usage, component, usage_of
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load as read_kubeconfig
 
+# Longest time for an embedded server to start, the making of its nodes and pods included.
+_SERVER_SECONDS = 900.0
+
 
 def main() -> int:
     """Measure, print, and on wish put the tables into docs/performance.md."""
@@ -55,21 +58,40 @@ async def _measure(options: Any, folder: Path) -> tuple[list[report.Run], dict[s
             runs = [
                 await _run(client, kubeconfig, folder, load.parse_shape(shape), options) for shape in options.shapes
             ]
-            restart = await _restart(client, kubeconfig, folder, options) if options.restart else None
         finally:
             await client.close()
-    return runs, restart
+    return runs, await _restart_on_full_cluster(options, folder) if options.restart else None
+
+
+async def _restart_on_full_cluster(options: Any, folder: Path) -> dict[str, float]:
+    """A restart on the server that is named, or on an embedded one of its own."""
+    home = folder / "restart"
+    home.mkdir()
+    holds = () if options.kubeconfig is not None else options.restart_size
+    async with _server(options.kubeconfig, home, *holds) as kubeconfig:
+        client = HttpClient(read_kubeconfig(kubeconfig))
+        try:
+            if holds:
+                return await _restart(client, kubeconfig, home, options)
+            namespace = await load.new_namespace(client, "bench-restart-")
+            try:
+                await load.furnish(client, namespace, *options.restart_size)
+                return await _restart(client, kubeconfig, home, options)
+            finally:
+                await load.remove(client, namespace)
+        finally:
+            await client.close()
 
 
 @asynccontextmanager
-async def _server(kubeconfig: Path | None, folder: Path) -> AsyncIterator[Path]:
-    """The API server that is named, or an embedded one."""
+async def _server(kubeconfig: Path | None, folder: Path, *holds: int) -> AsyncIterator[Path]:
+    """The API server that is named, or an embedded one that ``holds`` so many nodes and pods."""
     if kubeconfig is not None:
         yield kubeconfig
         return
-    process = Process("API server", ["benchmarks.e2e.server", str(folder)], folder / "server.log")
+    process = Process("API server", ["benchmarks.e2e.server", str(folder), *map(str, holds)], folder / "server.log")
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _SERVER_SECONDS
         while not (folder / "kubeconfig").exists():
             if time.monotonic() > deadline:
                 raise SystemExit((folder / "server.log").read_text())
@@ -114,8 +136,6 @@ async def _server_usage(client: HttpClient) -> Usage:
 async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: Any) -> dict[str, float]:
     """Seconds from the scheduler's start to its first bind, in a cluster that is full of nodes and pods."""
     nodes, pods = options.restart_size
-    namespace = await load.new_namespace(client, "bench-restart-")
-    await load.furnish(client, namespace, nodes, pods)
     controllers = component("controllers", kubeconfig, folder)
     scheduler = None
     fresh = await load.new_namespace(client, "bench-restart-new-")
@@ -144,7 +164,6 @@ async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: 
             if part is not None:
                 part.stop()
         if options.kubeconfig is not None:
-            await load.remove(client, namespace)
             await load.remove(client, fresh)
 
 
