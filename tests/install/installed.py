@@ -17,7 +17,7 @@ from unisono.kube.http import HttpClient
 
 VARIABLE = "UNISONO_TEST_KUBECONFIG"
 needs_cluster = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no cluster")
-TRIES = 1200
+TRIES = 2400
 
 
 @asynccontextmanager
