@@ -51,6 +51,9 @@ class _Event(msgspec.Struct):
 class HttpClient:
     """Typed access to the API server of a ``ClusterConfig``."""
 
+    streams_lists = True
+    """A watch from no resourceVersion begins with all objects, and a bookmark that is annotated as their end."""
+
     def __init__(self, config: ClusterConfig, *, transport: Transport | None = None, page: int = _PAGE) -> None:
         self.transport = transport or Transport(config)
         self._page = page
@@ -112,13 +115,16 @@ class HttpClient:
         field_selector: str = "",
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after ``resource_version``; lines of any length."""
+        """Changes after ``resource_version``; where it is empty, all objects and then changes. Lines of any length."""
         params = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
             **_selectors(label_selector, field_selector),
         }
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        else:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         limit = None
         if timeout_seconds is not None:
             params["timeoutSeconds"] = str(max(1, int(timeout_seconds)))

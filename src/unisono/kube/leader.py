@@ -180,6 +180,7 @@ class FencedClient:
 
     def __init__(self, client: Client, elector: LeaderElector) -> None:
         self._client, self._elector = client, elector
+        self.streams_lists: bool = getattr(client, "streams_lists", False)
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""

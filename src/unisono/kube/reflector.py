@@ -5,6 +5,9 @@
     list ──► sink.replace ──► watch from that resourceVersion ──► sink.apply, event by event
       ▲                          │ clean end: watch again from the last resourceVersion
       └── Gone, resync due ◄─────┘ error: the same, after a back-off
+
+Where client and server can, the list is the beginning of the watch: the server then sends object by object from its
+cache and need not hold pages of encoded objects in memory. A server that refuses is asked for lists from then on.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _SHORT_WATCH_SECONDS = 1.0
 # API servers send a bookmark about every minute; one that did and is silent for so long is not there any more, even
 # if the connection still looks open.
 _STALL_SECONDS = 180.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Sink(Protocol[T_contra]):
@@ -107,11 +111,18 @@ class Reflector(Generic[T]):
         self._last_error = ""
         self._absence = 0
         self._guard: _Guard | None = None
+        self._can_stream: bool = getattr(client, "streams_lists", False)
+        self._streams_lists = self._can_stream
+        # Objects of a list that comes as the beginning of a watch; None while none comes.
+        self._coming: dict[str, T] | None = None
 
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""
         while True:
             try:
+                if self._resource_version is None and self._streams_lists:
+                    await self._watch_from_nothing()
+                    continue
                 if self._resource_version is None:
                     await self._list()
                 if self._resource_version is None:
@@ -157,13 +168,40 @@ class Reflector(Generic[T]):
             self.synced.set()
             await self._clock.sleep(self._absent_seconds)
             return
+        self._replace(listing.items, listing.resource_version)
+        self._streams_lists = self._can_stream
+
+    def _replace(self, objects: Sequence[T], resource_version: str) -> None:
         self._lists += 1
         self._absence = 0
         self._listed_at = self._clock.monotonic()
-        self._resource_version = listing.resource_version
-        self._sink.replace(listing.items)
+        self._resource_version = resource_version
+        self._sink.replace(objects)
         self._heard()
         self.synced.set()
+
+    async def _watch_from_nothing(self) -> None:
+        """A watch that begins with all objects; whatever goes wrong before they are there is left to a list."""
+        self._coming = {}
+        try:
+            await self._watch("")
+        except ApiError as error:
+            if self._coming is None:
+                raise
+            self._give_up_streaming(error)
+            if isinstance(error, Unavailable):
+                raise
+        finally:
+            if self._coming is not None:
+                self._resource_version = None
+            self._coming = None
+
+    def _give_up_streaming(self, error: ApiError) -> None:
+        """Once, where the connection broke; else for the life of this process."""
+        self._streams_lists = False
+        if not isinstance(error, (Unavailable, Gone)):
+            self._can_stream = False
+        _log.debug("watch.lists_instead", resource=self.kind.resource, error=str(error))
 
     async def _watch(self, resource_version: str) -> None:
         self._watches += 1
@@ -183,6 +221,8 @@ class Reflector(Generic[T]):
         finally:
             guard.stop()
             await _close(stream)
+        if self._coming is not None:
+            raise Unavailable(f"the watch on {self.kind.resource} ended before all objects were there")
         if self._events == seen and self._clock.monotonic() - started < _SHORT_WATCH_SECONDS:
             raise Unavailable(f"the watch on {self.kind.resource} ended at once")
         self._expiries = 0
@@ -194,14 +234,22 @@ class Reflector(Generic[T]):
 
     async def _read_guarded(self, reader: asyncio.Future[None], guard: _Guard) -> None:
         self._guard = guard
+        if self._coming is not None:
+            # A server that does not know what it is asked for must not be awaited for ever.
+            guard.start()
         try:
             await reader
         except asyncio.CancelledError:
             if not guard.stalled:
                 raise
+            if self._coming is not None:
+                self._can_stream = False
             raise Unavailable(f"the watch on {self.kind.resource} fell silent") from None
 
     def _take(self, event: WatchEvent[T]) -> None:
+        if self._coming is not None:
+            self._take_early(self._coming, event)
+            return
         self._resource_version = event.object.metadata.resource_version or self._resource_version
         self._expiries = 0
         self._heard()
@@ -211,6 +259,21 @@ class Reflector(Generic[T]):
         else:
             self._events += 1
             self._sink.apply(event.type, event.object)
+
+    def _take_early(self, coming: dict[str, T], event: WatchEvent[T]) -> None:
+        """One object of the list that a watch begins with; a marked bookmark is its end."""
+        self._heard()
+        meta = event.object.metadata
+        if event.type == "BOOKMARK":
+            if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                self._coming = None
+                self._replace(list(coming.values()), meta.resource_version or "")
+                if self._guard is not None:
+                    self._guard.start()
+        elif event.type == "DELETED":
+            coming.pop(event.object.key, None)
+        else:
+            coming[event.object.key] = event.object
 
     def _heard(self) -> None:
         self._heard_at = self._clock.monotonic()
