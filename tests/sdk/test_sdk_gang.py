@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,9 @@ from typing import Any
 import gang_functions as functions
 import pytest
 
+from support.plane import wait_until
+from unisono.api.kinds import PODS
+from unisono.kube.http import HttpClient
 from unisono.sdk import CannotShip, Client, JobFailed, RemoteError, WaitTimeout, gang
 from unisono.sdk import map as spread
 
@@ -54,6 +58,22 @@ def test_an_error_of_a_rank_is_raised_here_and_the_job_stays_for_a_while(machine
     (kept,) = [view for view in machine.list() if view.name.startswith("kept-")]
     assert not kept.succeeded
     machine.delete(kept)
+
+
+def test_a_gang_that_loses_a_pod_starts_again_as_a_whole(machine: Client, tmp_path: Path) -> None:
+    again = gang(workers=2, name="evicted", timeout=PATIENCE)(functions.interrupted)
+    future = machine.start(again.aio(machine.aio, str(tmp_path)))
+    wait_until("both ranks are at work", lambda: len(list(tmp_path.iterdir())) == 2)
+
+    async def evict() -> None:
+        client = HttpClient(machine.place().config)
+        pods = await client.list(PODS, "default")
+        victim = next(pod for pod in pods.items if pod.metadata.name.startswith("evicted-"))
+        await client.delete(PODS, victim.metadata.name, "default", grace_seconds=0)
+        await client.close()
+
+    asyncio.run(evict())
+    assert future.result(timeout=PATIENCE) == ["again", "again"]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +130,6 @@ def test_options_that_do_not_exist_are_refused() -> None:
 async def test_the_asynchronous_form(machine: Client) -> None:
     squared = gang(workers=2, client=machine, timeout=PATIENCE)(functions.square)
     future = machine.start(squared.aio(machine.aio, 5))
-    import asyncio
-
     assert await asyncio.wrap_future(future) == [25, 25]
 
 
