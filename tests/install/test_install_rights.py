@@ -19,6 +19,7 @@ from unisono.agent.simulated_specs import parse_specs
 from unisono.api import kinds
 from unisono.api.kinds import ALL_KINDS, LEASES, find
 from unisono.api.machine import MACHINE_DEPLOYMENTS
+from unisono.api.provisioning import PROVISIONING_REQUESTS
 from unisono.api.yaml import load_all
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
@@ -60,7 +61,7 @@ def test_controllers_may_read_everything_that_they_watch() -> None:
     for controller in all_controllers(recorder=None):
         controller.setup(Context(informers, queue=None))
     watched = informers.statistics()
-    by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS)}
+    by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS, PROVISIONING_REQUESTS)}
     missing = [
         name
         for name in watched

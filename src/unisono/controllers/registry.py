@@ -18,6 +18,7 @@ from unisono.controllers.machines.controller import MachinesController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.podgroup.workloads import WorkloadGroupController
 from unisono.controllers.probing import NoProber, Prober
+from unisono.controllers.provisioning.controller import ProvisioningController
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.registry import training_controllers
@@ -65,6 +66,7 @@ def all_controllers(
         HyperNodeController(),
         HyperNodeDiscoveryController(),
         MachinesController(recorder),
+        ProvisioningController(recorder),
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber()),
         JobTemplateController(),

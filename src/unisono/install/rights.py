@@ -13,6 +13,7 @@ from unisono.api import kinds as k
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kind import Kind
 from unisono.api.machine import MACHINE_DEPLOYMENTS
+from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
 from unisono.api.workload_kinds import BATCH_JOBS, DAEMON_SETS, REPLICA_SETS, STATEFUL_SETS
 from unisono.install.options import InstallOptions, labels
@@ -105,6 +106,8 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("patch", k.HYPER_NODES, sub="status"),
     # Machines for gangs that wait, where a cluster is managed by Cluster API.
     *_on("list watch patch", MACHINE_DEPLOYMENTS),
+    *_on("get list watch create", PROVISIONING_REQUESTS),
+    *_on("get create", POD_TEMPLATES),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
     # Clusters that check it let nobody block an owner's deletion who may not change the owner's finalizers.
     *_on("update", *_OWNERS, sub="finalizers"),

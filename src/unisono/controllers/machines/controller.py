@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import structlog
 
-from unisono.api.annotations import VERDICT
 from unisono.api.core import Pod, Taint
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.machine import (
@@ -21,13 +18,14 @@ from unisono.api.machine import (
     TAINTS,
     MachineDeployment,
 )
+from unisono.api.provisioning import CLASS_OF_GROUP
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import pod_requests, resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time, rfc3339
-from unisono.controllers import keys
 from unisono.controllers.indexing import index
 from unisono.controllers.machines.decide import Demand, Pool, wanted
+from unisono.controllers.machines.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
 from unisono.controllers.recorder import Recorder
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller
@@ -36,14 +34,9 @@ _log = structlog.get_logger(__name__)
 
 SCALED_AT = "unisono.io/scaled-at"
 """On a MachineDeployment: when machines were added last."""
-CAUSES = frozenset({"NodesFull", "TooLarge", "Filters", "ClusterOvercommitted", "NoNodes"})
-"""Verdicts that more nodes can change; a queue's limits are not among them."""
-PATIENCE = 20.0
-"""Seconds that a gang waits before machines are made for it."""
 SETTLE = 120.0
 """Seconds between two changes of one MachineDeployment: new nodes must be seen, and taken, before the next count."""
 _KEY = "machines"
-_PODS_OF = "pod-group"
 _LOOK_AGAIN = 10.0
 
 
@@ -63,7 +56,7 @@ class MachinesController(Controller):
         self._deployments = context.watch(MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
         self._groups = context.informer(POD_GROUPS)
         self._pods = context.informer(PODS)
-        index(self._pods, _PODS_OF, _groups_of)
+        index(self._pods, POD_INDEX, groups_of)
 
     async def reconcile(self, key: str) -> float | None:
         """Add machines where gangs wait for them."""
@@ -92,12 +85,15 @@ class MachinesController(Controller):
         return [demands for _, _, demands in sorted(waiting, key=lambda each: each[:2])]
 
     def _demands(self, group: PodGroup, now: float) -> list[Demand]:
-        verdict = _verdict(group)
+        verdict = verdict_of(group)
         created = group.metadata.creation_timestamp
+        if CLASS_OF_GROUP in (group.metadata.annotations or {}):
+            # Somebody else makes its nodes.
+            return []
         if verdict.get("cause") not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
             return []
-        pods = sorted(self._pods.by_index(_PODS_OF, group.key), key=lambda pod: pod.metadata.name)
-        pending = [pod for pod in pods if not pod.spec.node_name and pod.status.phase in (None, "", "Pending")]
+        pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
+        pending = [pod for pod in pods if is_pending(pod)]
         if not pending:
             return [] if pods else _promised(group)
         if any(_is_choosy(pod) for pod in pending):
@@ -154,19 +150,6 @@ def _taints(text: str) -> Iterator[Taint]:
         said, _, effect = part.rpartition(":")
         key, _, value = said.partition("=")
         yield Taint(key=key, value=value, effect=effect)
-
-
-def _groups_of(pod: Pod) -> list[str]:
-    name = (pod.metadata.annotations or {}).get(keys.GROUP_NAME)
-    return [f"{pod.metadata.namespace}/{name}"] if name else []
-
-
-def _verdict(group: PodGroup) -> dict[str, Any]:
-    try:
-        found = json.loads((group.metadata.annotations or {}).get(VERDICT, "{}"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _promised(group: PodGroup) -> list[Demand]:

@@ -1,0 +1,1 @@
+"""Nodes for whole gangs, asked for by ProvisioningRequests of the cluster autoscaler."""
