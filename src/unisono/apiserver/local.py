@@ -12,10 +12,14 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec
 from unisono.apiserver.access.user import MASTERS
 from unisono.apiserver.service import ObjectService
+from unisono.apiserver.turns import Turns
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
 
 T = TypeVar("T", bound=Object)
+
+# Writes of one client per turn of the event loop: each costs about half a millisecond.
+_WRITES = 4
 
 
 class LocalClient:
@@ -29,6 +33,7 @@ class LocalClient:
     def __init__(self, service: ObjectService, *, user: str = "system:admin", field_manager: str = "unisono") -> None:
         self._service = service
         self._user, self._manager = user, field_manager
+        self._turns = Turns(_WRITES)
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
@@ -76,6 +81,7 @@ class LocalClient:
         """Create; ``obj.metadata.namespace`` says where. ``obj`` is not changed."""
         body = msgspec.to_builtins(obj)
         body["apiVersion"], body["kind"] = kind.api_version, kind.kind
+        await self._turns.take()
         written = await self._service.create(kind, obj.metadata.namespace, body, self._options(dry_run=dry_run))
         return codec.read(kind, written.object)
 
@@ -92,6 +98,7 @@ class LocalClient:
         """Patch; a ``metadata.resourceVersion`` in a merge patch makes it compare-and-set."""
         # Through JSON's types: the patch may hold structs and tuples.
         change = msgspec.to_builtins(dict(patch) if isinstance(patch, Mapping) else list(patch))
+        await self._turns.take()
         written = await self._service.patch(
             kind, namespace, name, change, patch_type, self._options(), subresource or ""
         )
@@ -111,6 +118,7 @@ class LocalClient:
         options = DeleteOptions(
             grace_period_seconds=grace_seconds, propagation_policy=propagation, uid=uid, user=self._user
         )
+        await self._turns.take()
         await self._service.delete(kind, namespace, name, options)
 
     async def bind(
@@ -127,6 +135,7 @@ class LocalClient:
         if uid:
             metadata["uid"] = uid
         binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
+        await self._turns.take()
         await self._service.bind(namespace, pod, binding, self._options())
 
     async def evict(
@@ -137,6 +146,7 @@ class LocalClient:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         eviction = {"metadata": {"name": pod, "namespace": namespace}, "deleteOptions": options}
+        await self._turns.take()
         await self._service.evict(namespace, pod, eviction, self._options())
 
     async def close(self) -> None:

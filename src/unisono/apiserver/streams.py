@@ -20,7 +20,8 @@ from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
 
 BOOKMARK_SECONDS = 60.0
-_CHUNK = 256
+# Events between two chances for others to run: readers in this process handle each one at once.
+_CHUNK = 16
 
 
 @dataclass(slots=True)
