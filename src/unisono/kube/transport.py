@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from unisono.kube import tls
 from unisono.kube.auth import credentials
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.flow import Flow
 from unisono.kube.kubeconfig import ClusterConfig
 
 JSON = "application/json"
@@ -33,6 +34,9 @@ Observer = Callable[[str, str, int, float | None], None]
 _CHUNK = 1 << 16
 # Answers that say "not now" and promise that nothing was done.
 _BUSY = frozenset({429, 503})
+# Requests that never wait for others of this client: a leader that cannot renew its lease is none any more.
+_PASS = ("/healthz", "/livez", "/readyz", "/version")
+_LEASES = "/apis/coordination.k8s.io/"
 
 
 class Transport:
@@ -57,6 +61,7 @@ class Transport:
         self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
         self._backoff = backoff or Backoff(base=0.1, cap=5.0)
         self._observe = observer or _ignore
+        self.flow = Flow(clock, connections)
         self._credentials = credentials(config, clock)
         self._tls = tls.context(config)
         self._session: aiohttp.ClientSession | None = None
@@ -78,6 +83,7 @@ class Transport:
     ) -> Answer:
         """One call: status, headers and body of the answer.
 
+        After a 429 fewer requests of this transport are under way at a time (`kube.flow`).
         A busy server (429, 503) is asked again after its ``Retry-After`` or a back-off, for ``max_wait``
         seconds in all (None: the transport's); then its answer is returned. A 401 is tried once more where
         credentials can be renewed.
@@ -93,9 +99,13 @@ class Transport:
             headers = await self._headers(accept, content_type if body is not None else None)
             started, status = self._clock.monotonic(), 0
             try:
-                async with self._send(method, path, params, body, headers, limit) as response:
+                async with (
+                    self._turn(path),
+                    self._send(method, path, params, body, headers, limit) as response,
+                ):
                     data = await response.read()
                     status = response.status
+                    self._note_pressure(path, status)
             finally:
                 self._observe(method, path, status, self._clock.monotonic() - started)
             if response.status == 401 and not renewed and self._credentials.refused():
@@ -109,6 +119,17 @@ class Transport:
                 return response.status, response.headers, data
             waited += pause
             await self._clock.sleep(pause)
+
+    def _turn(self, path: str) -> AbstractAsyncContextManager[None]:
+        urgent = path.startswith(_LEASES) or path in _PASS
+        return nullcontext() if urgent else self.flow.slot()
+
+    def _note_pressure(self, path: str, status: int) -> None:
+        # A refused eviction tells of a disruption budget and not of the server.
+        if status == 429 and not path.endswith("/eviction"):
+            self.flow.refused()
+        else:
+            self.flow.answered()
 
     async def stream(
         self, path: str, params: Params | None = None, *, accept: str = JSON, timeout: float | None = None
