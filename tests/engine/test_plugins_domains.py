@@ -15,6 +15,7 @@ from unisono.api.core import (
     PodAffinityTerm,
     PodAntiAffinity,
     TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
 )
 from unisono.api.kinds import NODES, PODS
 from unisono.api.meta import LabelSelector
@@ -62,6 +63,25 @@ def evenly(when: str = "DoNotSchedule", key: str = ZONE, skew: int = 1, app: str
 def test_a_gang_that_keeps_apart_takes_one_node_each() -> None:
     decisions = schedule(cluster(machines(4), gang("g", 4, labels={"app": "a"}, affinity=away("a"))), SETTINGS)
     assert sorted(placed(decisions).values()) == ["n0", "n1", "n2", "n3"]
+
+
+def test_wishes_of_pods_placed_in_the_same_cycle_count_for_those_that_follow() -> None:
+    """The first would rather be alone; the second has no wish of its own, and leaves it alone."""
+    alone = Affinity(
+        pod_anti_affinity=PodAntiAffinity(
+            preferred_during_scheduling_ignored_during_execution=[
+                WeightedPodAffinityTerm(weight=100, pod_affinity_term=term("a"))
+            ]
+        )
+    )
+    state = cluster(
+        machines(2),
+        gang("first", 1, labels={"app": "a"}, affinity=alone),
+        gang("next", 1, labels={"app": "a"}, created=1),
+    )
+    settings = config(("gang",), ("predicates", "nodeorder"), arguments={"nodeorder": ONLY})
+    decisions = schedule(state, settings)
+    assert placed(decisions) == {"first-w-0": "n0", "next-w-0": "n1"}
 
 
 def test_a_gang_that_keeps_apart_and_is_too_large_says_how_many_fit() -> None:
