@@ -49,7 +49,9 @@ def validate_batch_job(job: BatchJob, old: BatchJob | None) -> Iterator[FieldErr
         yield from _generated(job)
     yield from validate_batch_job_spec(spec, "spec")
     if spec.selector is None:
-        yield required("spec.selector")
+        # The server makes it, from the uid that a manifest does not have yet.
+        if spec.manual_selector or meta.uid:
+            yield required("spec.selector")
     else:
         yield from validate_selector(spec.selector, "spec.selector")
         if not selects(spec.selector, spec.template.metadata.labels):
