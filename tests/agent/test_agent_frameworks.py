@@ -56,6 +56,7 @@ def test_ray_nodes_have_their_sockets_to_themselves_unless_a_volume_says_otherwi
     mounts = ray_mounts(argv, volumes, RunDir(run, 0), folder)
     assert mounts == ([Mount(str(run / "ray"), str(folder))] if private else [])
     assert folder.exists() == private
+    assert not private or folder.stat().st_mode & 0o777 == 0o777
 
 
 def test_whoever_has_keys_logs_in_to_pods_of_the_job_without_questions(tmp_path: Path) -> None:

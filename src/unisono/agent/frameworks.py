@@ -84,7 +84,9 @@ def ray_mounts(argv: Sequence[str], mounts: Sequence[Mount], run: RunDir, folder
     if not any(_RAY.search(word) for word in argv) or any(folder.is_relative_to(mount.target) for mount in mounts):
         return []
     # Made on the machine as Ray would make it: a mount point that is missing would make all of /tmp the container's.
-    folder.mkdir(mode=0o777, exist_ok=True)
+    if not folder.exists():
+        folder.mkdir()
+        folder.chmod(0o777)  # whatever the umask: other users of the machine run Ray as well
     own = run.path / folder.name
     own.mkdir(mode=0o777, exist_ok=True)
     own.chmod(0o777)
