@@ -81,7 +81,8 @@ class CronJobController(Controller):
         try:
             made: AnyJob | None = await create_once(self._client, self._family.jobs, plan.create)
             if made is None:
-                return await self._client.get(self._family.jobs, name, namespace)
+                found: AnyJob = await self._client.get(self._family.jobs, name, namespace)
+                return found
         except Vanishing:
             plan.requeue_after = _VANISHING_RETRY
             return None
