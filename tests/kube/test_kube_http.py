@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from support.things import THINGS, thing
 from support.virtual_clock import VirtualClock
+from unisono.api.kinds import LIMIT_RANGES
 from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
 from unisono.kube.http import HttpClient, split_lines
 from unisono.kube.kubeconfig import ClusterConfig
@@ -212,6 +213,22 @@ async def test_watch_yields_changes_and_bookmarks_and_drops_a_cut_line() -> None
         "allowWatchBookmarks": "true",
         "resourceVersion": "7",
         "timeoutSeconds": "60",
+    }
+
+
+async def test_a_watch_from_nothing_asks_for_all_objects_and_its_bookmark_need_not_be_a_whole_object() -> None:
+    # As a server sends it for a kind whose lists have no default: null where the kind says list.
+    mark = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    end = {"kind": "LimitRange", **mark, "spec": {"limits": None}}
+    script = Script(lines({"type": "BOOKMARK", "object": end}))
+    async with serving(script) as (client, _):
+        (event,) = [event async for event in client.watch(LIMIT_RANGES, "default", resource_version="")]
+    assert event.object.metadata.annotations == {"k8s.io/initial-events-end": "true"}
+    assert script.asked[0][2] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import structlog
 
-from unisono.api.base import Object
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.kind import Kind
 from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
@@ -282,6 +282,9 @@ class HttpClient:
 
     def _decode_event(self, kind: Kind[T], event: _Event) -> WatchEvent[T] | None:
         event_type: EventType = event.type  # type: ignore[assignment]
+        if event_type == "BOOKMARK":
+            # The rest of a bookmark is an empty object, which need not be what the kind says.
+            return WatchEvent(event_type, kind.struct(metadata=self._decode(_Marked, event.object).metadata))
         obj = self._decode_one(kind, event.object)
         return None if obj is None else WatchEvent(event_type, obj)
 
@@ -292,6 +295,10 @@ class HttpClient:
             meta = msgspec.json.decode(data, type=_Named).metadata
             _log.warning("object.undecodable", resource=kind.resource, object=meta, error=str(error))
             return None
+
+
+class _Marked(msgspec.Struct):
+    metadata: ObjectMeta
 
 
 class _Named(msgspec.Struct):
