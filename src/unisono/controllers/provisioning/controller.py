@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.provisioning import CLASS, CLASS_OF_GROUP, CONSUMES, POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
+from unisono.api.provisioning import (
+    CLASS,
+    CLASS_OF_GROUP,
+    CONSUMES,
+    POD_TEMPLATES,
+    PROVISIONING_REQUESTS,
+    ProvisioningRequest,
+)
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
 from unisono.controllers import owners
