@@ -10,6 +10,7 @@ from unisono.api.columns import columns
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_KINDS
 from unisono.api.schema import schema_of
+from unisono.api.shape import prepare
 
 # Strategic merge is for built-in kinds; an API server refuses these extensions in a CRD.
 _PATCH_EXTENSIONS = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")
@@ -17,6 +18,7 @@ _PATCH_EXTENSIONS = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strateg
 
 def crd_manifests() -> list[dict[str, Any]]:
     """One ``apiextensions.k8s.io/v1`` CustomResourceDefinition per custom kind, as JSON values of the caller's own."""
+    prepare(kind.struct for kind in CUSTOM_KINDS)
     return [_manifest(kind) for kind in CUSTOM_KINDS]
 
 

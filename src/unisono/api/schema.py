@@ -32,13 +32,19 @@ def schema_of(kind: Kind[Any]) -> dict[str, Any]:
     """
     struct: type[msgspec.Struct] = kind.struct
     schema = _render(shape_of(struct))
-    schema["properties"]["apiVersion"]["description"] = _API_VERSION
-    schema["properties"]["kind"]["description"] = _KIND
-    return schema
+    told = {"apiVersion": _API_VERSION, "kind": _KIND}
+    properties = {
+        name: {**each, "description": told[name]} if name in told else each
+        for name, each in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
 
 
 def _render(shape: Shape) -> dict[str, Any]:
+    """A dictionary of its own, with shared ones below it: many kinds hold the same structs."""
     match shape.kind:
+        case "object" if shape.struct is not None:
+            schema = _render_struct(shape.struct)
         case "object":
             schema = _render_object(shape)
         case "array":
@@ -56,6 +62,11 @@ def _render(shape: Shape) -> dict[str, Any]:
         case scalar:
             schema = {"type": scalar}
     return schema | shape.rules
+
+
+@cache
+def _render_struct(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return _render_object(shape_of(struct))
 
 
 def _item(shape: Shape) -> Shape:
@@ -84,8 +95,13 @@ def _render_field(struct: str, entry: FieldShape) -> dict[str, Any]:
     merge = list_merge(struct, entry.name)
     if merge is not None:
         schema |= merge.schema()
-        for key, default in merge.defaults:
-            schema["items"]["properties"][key]["default"] = default
+        if merge.defaults:
+            items, defaults = schema["items"], dict(merge.defaults)
+            properties = {
+                name: {**each, "default": defaults[name]} if name in defaults else each
+                for name, each in items["properties"].items()
+            }
+            schema["items"] = {**items, "properties": properties}
     elif (struct, entry.name) in ATOMIC_MAPS:
         schema["x-kubernetes-map-type"] = "atomic"
     elif entry.shape.kind == "array":

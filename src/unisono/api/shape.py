@@ -7,6 +7,7 @@ them, so the three cannot differ.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import cleandoc
@@ -66,6 +67,14 @@ def shape_of(struct: type[msgspec.Struct]) -> Shape:
         assert isinstance(info, inspect.StructType)
         known = _object(info)
     return known
+
+
+def prepare(structs: Iterable[type[msgspec.Struct]]) -> None:
+    """Find the shapes of many structs at once: what several of them hold is inspected once, not for each of them."""
+    unknown = [struct for struct in structs if struct not in _SHAPES]
+    for info in inspect.multi_type_info(unknown):
+        assert isinstance(info, inspect.StructType)
+        _object(info)
 
 
 def _object(info: inspect.StructType) -> Shape:
