@@ -16,8 +16,8 @@ PAGE = ROOT / "docs" / "architecture.md"
 SOURCE = ROOT / "src" / "unisono"
 BEGIN, END = "<!-- files: begin -->", "<!-- files: end -->"
 ROOMS = (
-    "cli", "sdk", "standalone", "dashboard", "fleet", "simulator", "apiserver", "agent", "controllers", "scheduler",
-    "kube", "engine", "cluster", "api",
+    "cli", "sdk", "standalone", "dashboard", "fleet", "simulator", "install", "webhook", "apiserver", "agent",
+    "controllers", "scheduler", "kube", "engine", "cluster", "api",
 )  # fmt: skip
 
 
