@@ -147,3 +147,17 @@ def test_an_empty_cluster_or_nobody_to_evict_is_no_error() -> None:
     everything = settings("enqueue, allocate, preempt, reclaim, shuffle, backfill")
     assert Plane(everything, gang("g", 1)).cycle().evictions == []
     assert Plane(everything, node("n1", cpu=1), gang("g", 2, minimum=2)).cycle().evictions == []
+
+
+def test_topology_aware_preemption_stops_nobody_where_there_are_free_places() -> None:
+    config = settings(
+        "enqueue, preempt, allocate, backfill",
+        gang="\n    enablePreemptable: false",
+        drf="\n    enablePreemptable: false",
+        more="configurations:\n- name: preempt\n  arguments: {enableTopologyAwarePreemption: true}\n",
+    )
+    things = [RANKS, node("n1", cpu=8), node("n2", cpu=8), holder("low", ["n1"] * 5)]
+    plane = Plane(config, *things, gang("g", 8, priority_class="high"))
+    decisions = plane.cycle()
+    assert decisions.evictions == []
+    assert len(decisions.binds) == 8

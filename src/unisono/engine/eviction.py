@@ -102,6 +102,8 @@ class Evictions:
         if self.losses is not None:
             compared = compared or _COMPARED
             points = self.losses.cheapest_first(points, self._lacking(task), freeable.mask)
+        elif compared:
+            points = _free_first(points, self._lacking(task))
         if self._used_up():
             points[self._lacking(task)] = NOWHERE
         tried: list[tuple[Cost, int]] = []
@@ -348,6 +350,14 @@ class Evictions:
 
 
 _EVICTIONS: WeakKeyDictionary[Cycle, Evictions] = WeakKeyDictionary()
+
+
+def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
+    """``[N]`` points that put nodes where nobody has to go before others, and keep the order among each of the two."""
+    possible = points > NOWHERE
+    if not possible.any():
+        return points
+    return points + np.where(lacking, 0.0, float(np.ptp(points[possible])) + 1.0)
 
 
 def evictions_of(cycle: Cycle) -> Evictions:
