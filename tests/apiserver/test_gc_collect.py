@@ -81,7 +81,7 @@ async def test_bound_pods_of_a_lost_owner_get_their_grace_period(backend):
 @pytest.mark.parametrize(
     "reference",
     [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u"},
+        {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "x", "uid": "u"},
         {"apiVersion": "batch.volcano.sh/v1beta1", "kind": "Job", "name": "job", "uid": None},
     ],
 )

@@ -11,9 +11,16 @@ from workload_world import WorkloadWorld
 from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.api.times import rfc3339_micro
+from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.decide import eviction_time
 
 TROUBLE = "node.kubernetes.io/"
+
+
+class NodeWorld(WorkloadWorld):
+    """With the controller of nodes as well."""
+
+    controllers = staticmethod(builtin_controllers)
 
 
 def toleration(key: str, seconds: int | None) -> dict[str, Any]:
@@ -57,7 +64,7 @@ def taints(world: WorkloadWorld) -> list[tuple[str, str]]:
 
 
 async def test_a_silent_node_is_lost_and_its_pods_leave_when_they_must():
-    async with WorkloadWorld() as world:
+    async with NodeWorld() as world:
         await start(world)
         for name, *tolerations in (
             ("short", toleration("unreachable", 60)),
@@ -84,7 +91,7 @@ async def test_a_silent_node_is_lost_and_its_pods_leave_when_they_must():
 
 
 async def test_a_node_that_comes_back_loses_the_taints_and_keeps_its_pods():
-    async with WorkloadWorld() as world:
+    async with NodeWorld() as world:
         await start(world)
         world.client.put(PODS, pod("p", toleration("unreachable", 300)))
         await world.client.patch(NODES, "n", {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})
@@ -101,7 +108,7 @@ async def test_a_node_that_comes_back_loses_the_taints_and_keeps_its_pods():
 
 
 async def test_after_a_pause_of_the_control_plane_a_node_gets_its_time_anew():
-    async with WorkloadWorld() as world:
+    async with NodeWorld() as world:
         await start(world)
         world.client.put(PODS, pod("p"))
         await world.stop()
@@ -116,7 +123,7 @@ async def test_after_a_pause_of_the_control_plane_a_node_gets_its_time_anew():
 
 
 async def test_a_node_without_a_lease_is_left_alone():
-    async with WorkloadWorld() as world:
+    async with NodeWorld() as world:
         await start(world)
         world.client.remove(LEASES, "kube-node-lease/n")
         await world.advance(1000)
@@ -124,7 +131,7 @@ async def test_a_node_without_a_lease_is_left_alone():
 
 
 async def test_pods_of_a_node_that_is_gone_are_removed():
-    async with WorkloadWorld() as world:
+    async with NodeWorld() as world:
         await start(world)
         world.client.put(PODS, pod("p"))
         await world.settle()

@@ -25,8 +25,8 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: c}
 ---
-apiVersion: apps/v1
-kind: Deployment
+apiVersion: example.com/v1
+kind: Gadget
 metadata: {name: d}
 """
 
@@ -66,7 +66,7 @@ def test_a_gang_that_fits_would_start_and_one_that_does_not_would_wait(tmp_path:
     assert answer["binds"] == {"default/small-0": "n1", "default/small-1": "n1"}
     assert answer["podGroups"]["default/large"]["phase"] == "Inqueue"
     assert answer["verdicts"]["default/large"]["cause"] == "TooLarge"
-    assert answer["ignored"] == {"apps/v1/Deployment": 1}
+    assert answer["ignored"] == {"example.com/v1/Gadget": 1}
     assert answer["objects"]["Pod"] == 5
     assert set(answer["seconds"]) >= {"read", "snapshot", "decide", "actions/allocate", "plugins/gang/open"}
 

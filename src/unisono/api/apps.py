@@ -12,14 +12,19 @@ from unisono.api.meta import LabelSelector
 
 
 class WorkloadCondition(Base):
-    """A condition of a Deployment, ReplicaSet, StatefulSet or DaemonSet; only Deployments have an update time."""
+    """A condition of a ReplicaSet, StatefulSet or DaemonSet."""
 
     type: Required = ""
     status: Required = ""
-    last_update_time: Time | None = None
     last_transition_time: Time | None = None
     reason: str | None = None
     message: str | None = None
+
+
+class DeploymentCondition(WorkloadCondition):
+    """A condition of a Deployment: it also tells when it was last looked at."""
+
+    last_update_time: Time | None = None
 
 
 class RollingUpdateDeployment(Base):
@@ -71,7 +76,7 @@ class DeploymentStatus(Base):
     available_replicas: Int32 | None = None
     unavailable_replicas: Int32 | None = None
     terminating_replicas: Int32 | None = None
-    conditions: list[WorkloadCondition] | None = None
+    conditions: list[DeploymentCondition] | None = None
     collision_count: Int32 | None = None
 
 

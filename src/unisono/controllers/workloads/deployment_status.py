@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from unisono.api.apps import Deployment, DeploymentStatus, ReplicaSet, WorkloadCondition
+from unisono.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.deployment_decide import DeploymentPlan, is_complete
 from unisono.controllers.workloads.deployment_sets import limits, wanted
@@ -98,7 +98,7 @@ def _progress(deployment: Deployment, status: DeploymentStatus, plan: Deployment
         _set(status, "Progressing", ("False", _STUCK, f"{subject} has timed out progressing."), now)
 
 
-def _is_late(deployment: Deployment, progress: WorkloadCondition, now: float) -> bool:
+def _is_late(deployment: Deployment, progress: DeploymentCondition, now: float) -> bool:
     since = progress.last_update_time
     return bool(since) and parse_time(since or "") + (deployment.spec.progress_deadline_seconds or 0) < now
 
@@ -117,7 +117,7 @@ def _moved(old: DeploymentStatus, new: DeploymentStatus) -> bool:
     )
 
 
-def _find(status: DeploymentStatus, name: str) -> WorkloadCondition | None:
+def _find(status: DeploymentStatus, name: str) -> DeploymentCondition | None:
     return next((each for each in status.conditions or () if each.type == name), None)
 
 
@@ -128,7 +128,7 @@ def _set(status: DeploymentStatus, name: str, value: tuple[str, str, str], now: 
     if before is not None and (before.status, before.reason) == (state, reason) and not touch:
         return
     since = before.last_transition_time if before is not None and before.status == state else stamp
-    found = WorkloadCondition(
+    found = DeploymentCondition(
         type=name,
         status=state,
         reason=reason,
