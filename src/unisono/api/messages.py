@@ -52,11 +52,6 @@ def queue_has_child_queues(queue: str, children: Iterable[str]) -> str:
     return f"queue {queue} can not be deleted because it has {len(names)} child queues: {', '.join(names)}"
 
 
-def queue_has_pods(queue: str, pods: str) -> str:
+def queue_has_pods(queue: str, pods: int) -> str:
     """A queue with running pods stays, where the server is told so."""
     return f"queue {queue} cannot be deleted because it has allocated Pods: {pods}"
-
-
-def unknown_field(path: str) -> str:
-    """Strict field validation found a field that the kind does not have."""
-    return f'unknown field "{path}"'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api import field_error
+from unisono.api import field_error, messages
 from unisono.api.batch import Job
 from unisono.api.kinds import QUEUES
 from unisono.apiserver.admission.request import Request, View
@@ -30,15 +30,15 @@ def check_queue(request: Request, view: View) -> None:
 
 def _refusal(name: str, view: View) -> str:
     if name == ROOT:
-        return "can not submit job to root queue"
+        return messages.queue_is_root()
     queue = view.find(QUEUES, name)
     if queue is None:
-        return f'unable to find job queue: queue.scheduling.volcano.sh "{name}" not found'
+        return messages.queue_not_found(name)
     # A queue whose state nobody has written yet is open: Volcano refuses jobs in that moment for no reason.
     state = queue.status.state or "Open"
     if state != "Open":
-        return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
+        return messages.queue_not_open(name, state)
     children = sum(1 for other in view.all(QUEUES) if other.spec.parent == name)
     if children:
-        return f"can only submit job to leaf queue, queue `{name}` has {children} child queues"
+        return messages.queue_has_children(name, children)
     return ""

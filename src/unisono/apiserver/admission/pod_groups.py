@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api import field_error
+from unisono.api import field_error, messages
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.scheduling import PodGroup
 from unisono.apiserver.admission.request import Request, View
@@ -37,9 +37,9 @@ def check_queue(request: Request, view: View) -> None:
     name = group.spec.queue or DEFAULT
     queue = view.find(QUEUES, name)
     if queue is None:
-        why = f'unable to find queue: queue.scheduling.volcano.sh "{name}" not found'
+        why = messages.pod_group_queue_not_found(name)
     elif (state := queue.status.state or "Open") != "Open":
-        why = f"can only submit PodGroup to queue with state `Open`, queue `{name}` status is `{state}`"
+        why = messages.queue_not_open(name, state, what="PodGroup")
     else:
         return
     raise invalid(request.kind, request.name, [field_error.invalid("spec.queue", name, why)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unisono.api import field_error
+from unisono.api import field_error, messages
 from unisono.api.core import Pod, PriorityClass
 from unisono.api.kinds import PRIORITY_CLASSES
 from unisono.apiserver.admission.request import Request, View
@@ -43,7 +43,7 @@ def _class_of(request: Request, pod: Pod, view: View) -> PriorityClass | None:
     if name:
         found = view.find(PRIORITY_CLASSES, name)
         if found is None:
-            raise forbidden(request.kind, request.name, f"no PriorityClass with name {name} was found")
+            raise forbidden(request.kind, request.name, messages.priority_class_not_found(name))
         return found
     defaults = [one for one in view.all(PRIORITY_CLASSES) if one.global_default]
     if not defaults:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api import field_error
+from unisono.api import field_error, messages
 from unisono.api.kinds import QUEUES
 from unisono.api.resources import resource_list
 from unisono.api.scheduling import Queue
@@ -37,13 +37,13 @@ def protect(settings: Settings, request: Request, view: View) -> None:
 def _keep(settings: Settings, queue: Queue, view: View) -> str:
     name = queue.metadata.name
     if name in (DEFAULT, ROOT):
-        return f"`{name}` queue can not be deleted"
+        return messages.protected_queue(name)
     children = sorted(one.metadata.name for one in view.all(QUEUES) if one.spec.parent == name)
     if children:
-        return f"queue {name} can not be deleted because it has {len(children)} child queues: {', '.join(children)}"
+        return messages.queue_has_child_queues(name, children)
     pods = _allocated_pods(queue)
     if settings.enable_queue_allocated_pods_check and pods:
-        return f"queue {name} cannot be deleted because it has allocated Pods: {pods}"
+        return messages.queue_has_pods(name, pods)
     return ""
 
 
