@@ -8,6 +8,7 @@ import pytest
 
 from support.build import cluster, config, flatten, gang, group, node, nodes, pod, queue, schedule
 from unisono.api import kinds
+from unisono.cluster.state import ClusterState
 from unisono.engine.config import default_config
 from unisono.engine.decisions import Decisions, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict
@@ -149,9 +150,33 @@ def test_the_condition_has_volcanos_text_and_what_would_help() -> None:
 def test_pod_conditions_say_where_each_pod_stands() -> None:
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2)))
     assert [(c.pod, c.reason, c.message) for c in decisions.pod_conditions] == [
-        ("j-w-0", "Schedulable", "Pod ns/j-w-0 can possibly be assigned to n000, once minAvailable is satisfied"),
+        ("j-w-0", "Unschedulable", "Pod ns/j-w-0 can possibly be assigned to n000, once minAvailable is satisfied"),
         ("j-w-1", "Unschedulable", "0/1 nodes are unavailable: 1 Insufficient cpu."),
     ]
+
+
+def _nodes_that_come(state: ClusterState, decisions: Decisions, cpu: int) -> int:
+    """As a node autoscaler counts: pods that are Unschedulable go to free nodes first, new nodes come for the rest."""
+    wanted = sum(condition.reason == "Unschedulable" for condition in decisions.pod_conditions)
+    free = int((state.nodes.allocatable - state.nodes.used)[state.registry.row("cpu")].sum()) // 1000
+    return -(-max(wanted - free, 0) // cpu)
+
+
+@pytest.mark.parametrize(("members", "busy", "come"), [(2, 0, 0), (6, 1, 5), (4, 2, 4), (3, 0, 1)])
+def test_an_autoscaler_brings_all_nodes_that_a_gang_lacks(members: int, busy: int, come: int) -> None:
+    """There are two nodes with one place each, ``busy`` of them taken; a new node has one place too."""
+    running = [
+        thing for i in range(busy) for thing in (group(f"h{i}", 1), pod(f"h{i}-w", f"h{i}", node=f"n00{i}", cpu=1))
+    ]
+    state = cluster(nodes(2, cpu=1), running, gang("j", members))
+    assert _nodes_that_come(state, schedule(state), 1) == come
+
+
+def test_a_gang_that_waits_for_its_queue_asks_for_no_nodes_where_it_has_places() -> None:
+    """Its first pods have places; the queue's capability refuses the others, and no node changes that."""
+    jobs = gang("j", 4, queue="q")
+    decisions = schedule(cluster(nodes(4, cpu=1), queue("q", capability={"cpu": 2}), jobs), FULL)
+    assert [condition.reason for condition in decisions.pod_conditions][:2] == ["Schedulable", "Schedulable"]
 
 
 def test_what_a_pod_was_told_is_not_said_again() -> None:

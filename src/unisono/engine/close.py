@@ -144,6 +144,9 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Hel
         return
     last = report.last_places() if report is not None else {}
     fit = report.fit.text if report is not None and report.fit is not None else ""
+    # Node autoscalers act on Unschedulable alone, and try those on the free nodes first. Where a gang lacks nodes, all
+    # of it must take part: else the pods without a place seem to fit where the others are to go, and no node comes.
+    waits = "Unschedulable" if fit else "Schedulable"
     general = messages.job_fit_text(job, report if fit == "" else None)
     for _, task in sorted(job.record.pending.items()):
         if task.gated or not task.owned or task.key in job.places:
@@ -158,7 +161,7 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Hel
             _condition(cycle, task, "Unschedulable", text, "")
         else:
             text = messages.pod_waits_for_gang(task.namespace, task.name, names[column])
-            _condition(cycle, task, "Schedulable", text, "")
+            _condition(cycle, task, waits, text, "")
 
 
 def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str) -> None:
