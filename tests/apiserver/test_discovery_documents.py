@@ -14,6 +14,7 @@ from unisono.apiserver.authorization.kinds import REVIEW_KINDS
 from unisono.apiserver.events_v1 import EVENTS_V1
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.path import ResourcePath, parse, split
+from unisono.apiserver.http.protobuf_wire import fields
 from unisono.errors import ApiError
 
 AGGREGATED = (
@@ -146,10 +147,48 @@ def _references(value: Any) -> list[str]:
     return [ref for child in value for ref in _references(child)] if isinstance(value, list) else []
 
 
-async def test_open_api_v2_is_there_for_kubectl_only(web: WebClient) -> None:
-    reply = await web.get("/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-    assert (reply.status, reply.body[:5]) == (200, b"\x0a\x032.0")
-    assert (await web.get("/openapi/v2")).status == 404
+V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+async def test_open_api_v2_defines_every_kind_as_v3_does(web: WebClient) -> None:
+    document = (await web.get("/openapi/v2")).json()
+    assert document["swagger"] == "2.0"
+    for kind in ALL_KINDS:
+        patch = document["paths"][kind.path("{namespace}", "{name}")]["patch"]
+        assert patch["x-kubernetes-group-version-kind"]["kind"] == kind.kind
+        assert {"body", "dryRun", "fieldValidation"} <= {parameter["name"] for parameter in patch["parameters"]}
+    for reference in _references(document):
+        assert reference.removeprefix("#/definitions/") in document["definitions"]
+    container = document["definitions"]["io.k8s.api.core.v1.Pod"]["properties"]["spec"]["properties"]["containers"]
+    assert container["x-kubernetes-patch-merge-key"] == "name"
+    # What v2 cannot say, it must not say.
+    limits = container["items"]["properties"]["resources"]["properties"]["limits"]["additionalProperties"]
+    assert (limits["type"], limits["format"]) == ("string", "int-or-string")
+    assert b'"anyOf"' not in (await web.get("/openapi/v2")).body
+
+
+async def test_open_api_v2_as_protobuf_says_what_its_json_says(web: WebClient) -> None:
+    reply = await web.get("/openapi/v2", accept=V2)
+    assert reply.headers["Content-Type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    document = (await web.get("/openapi/v2")).json()
+    paths, definitions = (dict(_entries(reply.body, 8, 2)), dict(_entries(reply.body, 9, 1)))
+    assert (list(paths), list(definitions)) == (list(document["paths"]), list(document["definitions"]))
+    properties = next(value for number, value in fields(definitions["io.k8s.api.core.v1.Secret"]) if number == 25)
+    named = [name for name, _ in _named(properties, 1)]
+    assert named == list(document["definitions"]["io.k8s.api.core.v1.Secret"]["properties"])
+    again = await web.get("/openapi/v2", accept=V2, headers={"If-None-Match": reply.headers["ETag"]})
+    assert again.status == 304
+
+
+def _entries(data: bytes, part: int, entry: int) -> list[tuple[str, bytes]]:
+    """Names and values of the entries of one part of a document."""
+    return [found for number, value in fields(data) if number == part for found in _named(value, entry)]
+
+
+def _named(data: int | bytes, entry: int) -> list[tuple[str, bytes]]:
+    assert isinstance(data, bytes)
+    pairs = [dict(fields(value)) for number, value in fields(data) if number == entry and isinstance(value, bytes)]
+    return [(pair[1].decode(), pair[2]) for pair in pairs if isinstance(pair[1], bytes) and isinstance(pair[2], bytes)]
 
 
 async def test_readiness_names_what_is_missing(web: WebClient) -> None:

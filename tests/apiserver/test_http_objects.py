@@ -347,7 +347,7 @@ async def test_bad_requests(
         "/apis/none.io/v1/things",
         "/apis/batch.volcano.sh/v9/jobs",
         "/api/v1/namespaces/default/pods/p/status/deeper",
-        "/openapi/v2",
+        "/openapi/v2/api",
         "/openapi/v3/apis/none.io/v1",
         "/healthz/a/b",
     ],

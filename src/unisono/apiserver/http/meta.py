@@ -14,11 +14,11 @@ from aiohttp import web
 from unisono import __version__
 from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.http import discovery
+from unisono.apiserver.http import discovery, openapi_protobuf
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
-from unisono.apiserver.http.openapi import V2_PROTOBUF, OpenApi, v2_without_definitions
+from unisono.apiserver.http.openapi import OpenApi
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
@@ -32,6 +32,7 @@ _ROOTS = (
     "/healthz",
     "/livez",
     "/metrics",
+    "/openapi/v2",
     "/openapi/v3",
     "/openid/v1/jwks",
     "/readyz",
@@ -102,9 +103,8 @@ class MetaHandlers:
                 return await self._backups.send(exchange)
             case ["openapi", "v3", *rest]:
                 return await self._open_api(exchange, rest)
-            case ["openapi", "v2"] if "openapi.spec.v2" in exchange.request.headers.get("Accept", ""):
-                body = v2_without_definitions(__version__)
-                return await exchange.send(200, body, content_type=V2_PROTOBUF)
+            case ["openapi", "v2"]:
+                return await self._open_api_v2(exchange)
             case ["api" | "apis", *_]:
                 return await self._discovery(exchange, parts)
         return None
@@ -158,10 +158,16 @@ class MetaHandlers:
                 found = self._openapi.document(group, version)
             case _:
                 return None
-        if found is None:
-            return None
+        return None if found is None else await self._tagged(exchange, found, JSON)
+
+    async def _open_api_v2(self, exchange: Exchange) -> web.StreamResponse:
+        protobuf = "openapi.spec.v2" in exchange.request.headers.get("Accept", "")
+        found = await self._openapi.v2(protobuf=protobuf)
+        return await self._tagged(exchange, found, openapi_protobuf.MEDIA_TYPE if protobuf else JSON)
+
+    async def _tagged(self, exchange: Exchange, found: tuple[str, bytes], content_type: str) -> web.StreamResponse:
         digest, body = found
-        etag = f'"{digest}"'
-        if exchange.request.headers.get("If-None-Match") == etag:
-            return await exchange.send(304, b"", extra=[("ETag", etag)])
-        return await exchange.send(200, body, content_type=JSON, extra=[("ETag", etag)])
+        extra = [("ETag", f'"{digest}"'), ("Vary", "Accept")]
+        if exchange.request.headers.get("If-None-Match") == f'"{digest}"':
+            return await exchange.send(304, b"", extra=extra)
+        return await exchange.send(200, body, content_type=content_type, extra=extra)

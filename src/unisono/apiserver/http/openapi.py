@@ -1,7 +1,8 @@
-"""OpenAPI v3 documents, one per group and version: what kubectl needs to check, to patch and to explain."""
+"""OpenAPI documents, v3 by group and version, and v2: what clients need to check, to patch and to explain."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Any
 
@@ -10,9 +11,11 @@ import msgspec
 from unisono.api.kind import Kind
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind, schema_for
+from unisono.apiserver.http import openapi_protobuf
+from unisono.apiserver.http.openapi_v2 import v2_document
 
 Document = dict[str, Any]
-V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_TITLE = "Unisono"
 _JSON = "application/json"
 _MERGE_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -38,6 +41,7 @@ class OpenApi:
         self._catalog = catalog
         self._version = version
         self._documents: dict[tuple[str, str], tuple[list[Served], tuple[str, bytes]]] = {}
+        self._v2: tuple[list[str], dict[bool, tuple[str, bytes]]] = ([], {})
 
     def index(self) -> Document:
         """The answer of ``/openapi/v3``; a URL carries its document's hash, so that it may be cached."""
@@ -54,6 +58,19 @@ class OpenApi:
         if not self._catalog.resources(group, version):
             return None
         return self._document(group, version)
+
+    async def v2(self, *, protobuf: bool) -> tuple[str, bytes]:
+        """Hash and encoded document of all groups in OpenAPI v2, as JSON or as gnostic's protobuf."""
+        found = [self._document(group, version) for group, versions in self._catalog.groups() for version in versions]
+        digests = [digest for digest, _ in found]
+        if digests != self._v2[0]:
+            self._v2 = digests, {}
+        made = self._v2[1]
+        if protobuf not in made:
+            documents = [document for _, document in found]
+            # All schemas at once take a while to write.
+            made[protobuf] = await asyncio.to_thread(_make_v2, documents, self._version, protobuf=protobuf)
+        return made[protobuf]
 
     def _document(self, group: str, version: str) -> tuple[str, bytes]:
         served = self._catalog.resources(group, version)
@@ -73,25 +90,16 @@ class OpenApi:
             paths.update(_paths(served))
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Unisono", "version": self._version},
+            "info": {"title": _TITLE, "version": self._version},
             "paths": paths,
             "components": {"schemas": schemas},
         }
 
 
-def v2_without_definitions(version: str) -> bytes:
-    """An OpenAPI v2 document, in its protobuf form, that names no kind.
-
-    kubectl asks for it when it meets a kind that no v3 document names. Finding it named nowhere, kubectl goes on to
-    say that there are no matches for that kind; without the document it would complain about the server instead.
-    """
-    info = _text(1, "Unisono") + _text(2, version)
-    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
-
-
-def _text(number: int, text: str) -> bytes:
-    encoded = text.encode()[:127]
-    return bytes((number << 3 | 2, len(encoded))) + encoded
+def _make_v2(documents: list[bytes], version: str, *, protobuf: bool) -> tuple[str, bytes]:
+    document = v2_document(map(msgspec.json.decode, documents), _TITLE, version)
+    body = openapi_protobuf.encode(document) if protobuf else msgspec.json.encode(document)
+    return hashlib.sha256(body).hexdigest()[:32].upper(), body
 
 
 def schema_name(kind: Kind[Any]) -> str:
