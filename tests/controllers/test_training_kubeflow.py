@@ -320,6 +320,26 @@ async def test_the_deadline_needs_no_event():
         assert world.condition("Failed").message == text
 
 
+@pytest.mark.parametrize(
+    ("policy", "own", "told"),
+    [
+        ({"minReplicas": 1, "maxReplicas": 4}, [], "1"),
+        ({"minReplicas": 1, "maxReplicas": 4}, [{"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": "0"}], "0"),
+        (None, [], None),
+    ],
+)
+async def test_workers_may_join_an_elastic_job_late(policy: object, own: list[object], told: str | None):
+    """torchrun hides the address of its shared store from those who come later; the author of the job has the last word."""
+    workers = roles("pytorch", Worker=2)
+    workers["Worker"]["template"]["spec"]["containers"][0]["env"] = own
+    spec = {"pytorchReplicaSpecs": workers, **({"elasticPolicy": policy} if policy else {})}
+    async with TrainingWorld() as world:
+        await world.submit(manifest("PyTorchJob", **spec))
+        for pod in world.client.objects(PODS):
+            found = [each.value for each in pod.spec.containers[0].env if each.name.startswith("TORCH_")]
+            assert found == ([told] if told else [])
+
+
 async def test_a_running_job_is_scaled():
     elastic = {"minReplicas": 1, "maxReplicas": 4}
     async with TrainingWorld() as world:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unisono.api.core import Container, Pod, ResourceRequirements
+from unisono.api.core import Container, EnvVar, Pod, ResourceRequirements
 from unisono.api.defaulting.kubeflow import AUTO, elastic_limits
 from unisono.api.kubeflow import ElasticPolicy, PyTorchJobSpec
 from unisono.api.training_kinds import PYTORCH_JOBS
@@ -20,6 +20,10 @@ from unisono.controllers.training.kubeflow.view import Role, TrainingView
 
 INIT_IMAGE = "alpine:3.10"
 _INIT_TRIES = 100
+# torchrun shares one store between its rounds and tells its address only in the round in which it was opened: a worker
+# that comes later waits for it until all have timed out and the whole job begins anew. With a store for each round,
+# which this asks for, it is told in every one. Releases before 2.4 do so without being asked.
+_STORE_PER_ROUND = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 
 class PyTorch(Framework):
@@ -44,6 +48,9 @@ class PyTorch(Framework):
     def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
         """Environment of every container; workers wait until the master has a name."""
         append_env(pod.spec.containers or (), self.environment(view, role, index))
+        if _spec(view).elastic_policy is not None:
+            for container in pod.spec.containers or ():
+                _add_unless_given(container, _STORE_PER_ROUND, "1")
         if role.name == "Worker" and leader(view, "Master") is not None:
             pod.spec.init_containers = [*(pod.spec.init_containers or ()), wait_for(f"{view.name}-master-0")]
 
@@ -128,6 +135,13 @@ def _elastic(view: TrainingView, policy: ElasticPolicy) -> Iterator[tuple[str, s
         yield "PET_RDZV_CONF", ",".join(f"{each.key or ''}={each.value or ''}" for each in policy.rdzv_conf)
     if policy.standalone:
         yield "PET_STANDALONE", ""
+
+
+def _add_unless_given(container: Container, name: str, value: str) -> None:
+    """Append a variable that the author of the job may set otherwise."""
+    given = container.env or []
+    if all(variable.name != name for variable in given):
+        container.env = [*given, EnvVar(name=name, value=value)]
 
 
 def _spec(view: TrainingView) -> PyTorchJobSpec:
