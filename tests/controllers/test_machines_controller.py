@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from controller_world import Recorder
 from hypothesis import given
 from hypothesis import strategies as st
-from job_world import Recorder
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from job_world import Recorder
+from controller_world import Recorder
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle

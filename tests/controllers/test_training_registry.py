@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 
 import pytest
-from job_world import Recorder
-from training_world import at_once, pytorch
+from controller_world import Recorder, at_once
+from training_world import pytorch
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle

@@ -1,29 +1,19 @@
-"""A cluster in memory for training controllers: real controllers, a hand-driven scheduler and kubelet, virtual time."""
+"""A cluster in memory for tests of training jobs: the controllers of all frameworks, virtual time."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable
 from typing import Any
 
-from job_world import Recorder
+from controller_world import ControllerWorld, at_once
 
-from support.memory import MemoryClient
-from support.virtual_clock import settle
 from unisono.api.base import Object
-from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition
+from unisono.api.core import Pod, PodCondition
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES, find
 from unisono.api.scheduling import PodGroup
-from unisono.api.times import rfc3339
 from unisono.controllers.training.registry import training_controllers
-from unisono.kube.controller import Manager
-
-
-async def at_once(function: Callable[[], dict[str, str]]) -> dict[str, str]:
-    return function()
+from unisono.kube.controller import Controller
 
 
 def template(container: str = "main", **spec: Any) -> dict[str, Any]:
@@ -50,51 +40,18 @@ def pytorch(workers: Any = 2, master: Any = 1, **spec: Any) -> dict[str, Any]:
     return manifest("PyTorchJob", pytorchReplicaSpecs=roles("pytorch", **counts), **spec)
 
 
-class TrainingWorld:
-    """One API server with the training controllers on it."""
+class TrainingWorld(ControllerWorld):
+    """One API server with the training controllers on it, and one job that most tests are about."""
+
+    namespace = "ns"
 
     def __init__(self, seed: int = 0) -> None:
-        self.client = MemoryClient(seed=seed)
-        self.clock = self.client.clock
-        self.recorder = Recorder()
-        self._running: asyncio.Task[None] | None = None
+        super().__init__(seed)
         self.kind: Kind[Any] | None = None
         self.name = ""
-        self.namespace = "ns"
 
-    async def __aenter__(self) -> TrainingWorld:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        manager = Manager(self.client, clock=self.clock)
-        self._running = asyncio.create_task(manager.run(training_controllers(self.recorder, at_once)))
-        await self.settle()
-
-    async def stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._running
-            self._running = None
-
-    async def restart(self) -> None:
-        await self.stop()
-        await self.start()
-
-    async def settle(self) -> None:
-        """Until nothing is written any more."""
-        writes = -1
-        while writes != len(self.client.writes):
-            writes = len(self.client.writes)
-            await settle(60)
-
-    async def advance(self, seconds: float) -> None:
-        await self.clock.advance(seconds)
-        await self.settle()
+    def make_controllers(self) -> list[Controller]:
+        return training_controllers(self.recorder, at_once)
 
     # --- user -------------------------------------------------------------------------------------------------
 
@@ -123,56 +80,24 @@ class TrainingWorld:
     async def admit(self, name: str = "", phase: str = "Inqueue") -> None:
         group = self.group(name)
         if group is not None:
-            group.status.phase = phase
-            self.client.put(POD_GROUPS, group)
-            await self.settle()
+            await self.set_group_phase(group, phase)
 
     # --- kubelet ----------------------------------------------------------------------------------------------
-
-    def pods(self) -> list[Pod]:
-        return self.client.objects(PODS)
-
-    def names(self) -> list[str]:
-        return [pod.metadata.name for pod in self.pods() if not pod.metadata.deletion_timestamp]
 
     def services(self) -> list[str]:
         return [service.metadata.name for service in self.client.objects(SERVICES)]
 
-    def find_pod(self, name: str) -> Pod:
-        pod = self.client.find(PODS, f"{self.namespace}/{name}")
-        assert pod is not None, f"{name} not among {self.names()}"
-        return pod
+    def conditions(self, phase: str) -> list[PodCondition]:
+        return [PodCondition(type="Ready", status="True" if phase == "Running" else "False")]
 
-    async def pod(self, name: str, phase: str, code: int | None = None, **fields: Any) -> None:
-        """Give a pod a node and a phase."""
-        self.set_pod(self.find_pod(name), phase, code, **fields)
-        await self.settle()
-
-    def set_pod(
-        self,
-        pod: Pod,
-        phase: str,
-        code: int | None = None,
-        restarts: int = 0,
-        reason: str = "",
-        disrupted: bool = False,
-    ) -> None:
-        pod.spec.node_name = "node-0"
-        pod.status.phase = phase
-        pod.status.reason = reason or None
-        ready = "True" if phase == "Running" else "False"
-        pod.status.conditions = [PodCondition(type="Ready", status=ready)]
+    def set_pod(self, pod: Pod, phase: str, code: int | None = None, *, disrupted: bool = False, **fields: Any) -> None:
+        super().set_pod(pod, phase, code, **fields)
         if disrupted:
-            pod.status.conditions.append(PodCondition(type="DisruptionTarget", status="True"))
-        state = ContainerState()
-        if phase in ("Succeeded", "Failed") and not reason:
-            exit_code = code if code is not None else int(phase == "Failed")
-            state.terminated = ContainerStateTerminated(exit_code=exit_code, finished_at=rfc3339(self.clock.time()))
-        name = (pod.spec.containers or [])[0].name
-        pod.status.container_statuses = [
-            ContainerStatus(name=name, state=state, ready=phase == "Running", restart_count=restarts)
-        ]
-        self.client.put(PODS, pod)
+            pod.status.conditions = [
+                *(pod.status.conditions or ()),
+                PodCondition(type="DisruptionTarget", status="True"),
+            ]
+            self.client.put(PODS, pod)
 
     async def all_pods(self, phase: str) -> None:
         """Every pod that has not ended."""
@@ -184,13 +109,6 @@ class TrainingWorld:
     async def evict(self, name: str) -> None:
         """Somebody takes a running pod's place away: it ends within its grace period."""
         await self.client.delete(PODS, name, self.namespace)
-        await self.settle()
-
-    async def finish_deletions(self) -> None:
-        """The kubelet has stopped what was deleted."""
-        for pod in self.pods():
-            if pod.metadata.deletion_timestamp:
-                self.client.remove(PODS, pod.key)
         await self.settle()
 
     # --- reading ----------------------------------------------------------------------------------------------

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Callable
 from typing import Any
 
-from job_world import World
+from controller_world import ControllerWorld
 
 from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
@@ -18,7 +17,7 @@ from unisono.api.kinds import PODS
 from unisono.api.times import rfc3339
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.controller import NodeLifecycleController
-from unisono.kube.controller import Manager
+from unisono.kube.controller import Controller
 
 LABELS = {"app": "web"}
 
@@ -51,15 +50,13 @@ def _workloads(recorder: Any) -> list[Any]:
     return [each for each in builtin_controllers(recorder) if not isinstance(each, NodeLifecycleController)]
 
 
-class WorkloadWorld(World):
-    """As ``World``, with the built-in controllers of workloads instead of Volcano's."""
+class WorkloadWorld(ControllerWorld):
+    """One API server with the built-in controllers of workloads."""
 
     controllers: Callable[..., list[Any]] = staticmethod(_workloads)
 
-    async def start(self) -> None:
-        self.manager = Manager(self.client, clock=self.clock)
-        self._running = asyncio.create_task(self.manager.run(self.controllers(self.recorder)))
-        await self.settle()
+    def make_controllers(self) -> list[Controller]:
+        return self.controllers(self.recorder)
 
     async def make(self, kind: Kind[Any], obj: Object) -> Any:
         made = await self.client.create(kind, obj)

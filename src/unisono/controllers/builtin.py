@@ -9,6 +9,10 @@ from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.cronjob.family import KUBERNETES
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.volumes.binder import ClaimController
+from unisono.controllers.volumes.ephemeral import EphemeralVolumeController
+from unisono.controllers.volumes.phases import VolumeController
+from unisono.controllers.volumes.protection import ClaimProtectionController, VolumeProtectionController
 from unisono.controllers.workloads.daemon_set import DaemonSetController
 from unisono.controllers.workloads.deployment import DeploymentController
 from unisono.controllers.workloads.job import BatchJobController
@@ -32,4 +36,9 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
         BatchJobController(recorder),
         CronJobController(recorder, KUBERNETES),
         NodeLifecycleController(recorder),
+        ClaimController(recorder),
+        VolumeController(recorder),
+        ClaimProtectionController(),
+        VolumeProtectionController(),
+        EphemeralVolumeController(recorder),
     ]

@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.cronjob.controller import CronJobController
+from unisono.controllers.execution import Offload
 from unisono.controllers.hyperjob.controller import HyperJobController
 from unisono.controllers.hypernode.controller import HyperNodeController
 from unisono.controllers.hypernode.discovery_controller import HyperNodeDiscoveryController
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
-from unisono.controllers.job.execute import Offload
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
 from unisono.controllers.machines.controller import MachinesController

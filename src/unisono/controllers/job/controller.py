@@ -10,11 +10,12 @@ from unisono.api.bus import Command
 from unisono.api.core import Pod
 from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS, PRIORITY_CLASSES
 from unisono.controllers import owners
+from unisono.controllers.execution import Offload, expectation
 from unisono.controllers.expectations import Expectations
 from unisono.controllers.indexing import index
 from unisono.controllers.job import phases
 from unisono.controllers.job.decide import decide
-from unisono.controllers.job.execute import Executor, Offload
+from unisono.controllers.job.execute import JobExecutor
 from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.pacing import CountPacing
 from unisono.controllers.job.plan import Plan
@@ -68,7 +69,7 @@ class JobController(Controller):
         self._commands = context.watch(COMMANDS, command_targets)
         index(self._commands, COMMAND_INDEX, command_targets)
         self._priorities = context.informer(PRIORITY_CLASSES)
-        self._executor = Executor(self._client, self._clock, self._expectations, self._notify, self._offload)
+        self._executor = JobExecutor(self._client, self._clock, JOBS, self._expectations, self._notify, self._offload)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one job and carry the plan out."""
@@ -103,12 +104,13 @@ class JobController(Controller):
     async def _observe(self, key: str, job: Job) -> Observed:
         view = JobView(job)
         commands = self._commands.by_index(COMMAND_INDEX, key)
+        expected = self._expectations.pending(view.uid, self._clock.monotonic())
         return Observed(
             job=job,
             pods=self._pods.by_index(POD_INDEX, view.uid),
             pod_group=self._groups.get(f"{view.namespace}/{view.pod_group_name}"),
             commands=sorted(commands, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name)),
-            expected=self._expectations.pending(view.uid, self._clock.monotonic()),
+            expected=frozenset(key.partition("/")[2] for key in expected),
             missing_claims=await self._missing_claims(view),
             priority=self._priority,
         )
@@ -144,7 +146,7 @@ class JobController(Controller):
 
     def _pod_changed(self, event_type: EventType, new: Pod, _old: Pod | None) -> None:
         for uid in owners.job_uids(new):
-            self._expectations.settle(uid, new.metadata.name)
+            self._expectations.settle(uid, expectation(PODS, new))
 
     def _job_changed(self, event_type: EventType, new: Job, _old: Job | None) -> None:
         if event_type == "DELETED":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from unisono.api.batch import Job, JobStatus, TaskState
 from unisono.api.bus import Command
-from unisono.api.core import ContainerStatus, Pod
+from unisono.api.core import Pod
 from unisono.api.scheduling import PodGroup
-from unisono.api.times import parse_time
-from unisono.controllers import keys
+from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
 
@@ -84,7 +83,7 @@ class PodView:
     @property
     def created(self) -> float:
         """Creation time, seconds since 1970; 0 when unknown."""
-        return _seconds(self.pod.metadata.creation_timestamp)
+        return pod_facts.created(self.pod)
 
     @property
     def exit_codes(self) -> frozenset[int]:
@@ -98,23 +97,18 @@ class PodView:
     @property
     def ended(self) -> float:
         """When its last container ended; its creation when no container says."""
-        ends = [
-            _seconds(status.state.terminated.finished_at)
-            for status in self.pod.status.container_statuses or ()
-            if status.state.terminated
-        ]
-        return max(ends, default=0.0) or self.created
+        return pod_facts.last_end(self.pod.status.container_statuses or ()) or self.created
 
     @property
     def deleted(self) -> float:
         """When the deletion was asked for."""
         meta = self.pod.metadata
-        return _seconds(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
+        return pod_facts.seconds(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
 
     @property
     def restarts(self) -> int:
         """Restarts of its containers, init containers included."""
-        return sum(status.restart_count or 0 for status in self._all_statuses())
+        return pod_facts.restarts(self.pod)
 
     @property
     def ready(self) -> bool:
@@ -123,10 +117,6 @@ class PodView:
             return True
         statuses = self.pod.status.container_statuses or ()
         return self.phase == "Running" and all(status.ready for status in statuses)
-
-    def _all_statuses(self) -> Iterator[ContainerStatus]:
-        yield from self.pod.status.init_container_statuses or ()
-        yield from self.pod.status.container_statuses or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +229,3 @@ def _see(view: JobView, pod: Pod) -> PodView:
 
 def _number(text: str | None) -> int:
     return int(text) if text and text.isdigit() else 0
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        return parse_time(text) if text else 0.0
-    except ValueError:
-        return 0.0

@@ -99,7 +99,8 @@ def _plan_group(plan: Plan, view: JobView, seen: Observed) -> tuple[str, str] | 
     wanted = pod_group_for(view, view.version, seen.priority)
     spec, metadata = _group_patch(to_json(group.spec), to_json(wanted.spec)), _notes(group, wanted)
     if spec or metadata:
-        plan.patch_group = ({"spec": spec} if spec else {}) | ({"metadata": metadata} if metadata else {})
+        patch = ({"spec": spec} if spec else {}) | ({"metadata": metadata} if metadata else {})
+        plan.patch_group = view.pod_group_name, patch
     if not is_admitted(view, group):
         _tell_why_pending(plan, view, group)
     return None

@@ -16,9 +16,9 @@ from unisono.api.core import (
     VolumeMount,
 )
 from unisono.api.kinds import JOBS, PERSISTENT_VOLUME_CLAIMS
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.job.view import JobView
 from unisono.controllers.owners import owned_by
+from unisono.controllers.plan import Resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from unisono.api.core import Lease, Node, Pod
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.controllers.indexing import index
 from unisono.controllers.nodes.decide import disrupted, eviction_time, lost_conditions, ready, wanted_taints
+from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.controllers.workloads.amounts import sooner
-from unisono.controllers.workloads.pod_facts import has_ended
 from unisono.errors import Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller

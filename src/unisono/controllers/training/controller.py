@@ -13,11 +13,13 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, SERVICES
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import owners
+from unisono.controllers.execution import Offload, expectation
 from unisono.controllers.expectations import Expectations
 from unisono.controllers.indexing import index
-from unisono.controllers.job.plan import Notice
+from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.training.execute import Executor, Offload, expectation
+from unisono.controllers.statuses import LastWritten
+from unisono.controllers.training.execute import TrainingExecutor
 from unisono.controllers.training.plan import Plan
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
@@ -27,8 +29,6 @@ T = TypeVar("T", bound=Object)
 Priorities = Callable[[str | None], int]
 
 OWNER_INDEX = "controller-uid"
-# Notices that are given once are remembered for so many per job.
-_REMEMBERED = 256
 
 
 @dataclass(slots=True)
@@ -63,11 +63,9 @@ class TrainingController(Controller, Generic[T]):
 
     def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
         """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
-        self._recorder, self._offload = recorder, offload
+        self._announcer, self._offload = Announcer(recorder), offload
         self._expectations = Expectations()
-        # Jobs as this process wrote them last: newer than the cache for a moment.
-        self._written: dict[str, T] = {}
-        self._told: dict[str, dict[str, None]] = {}
+        self._written: LastWritten[T] = LastWritten()
 
     def decide(self, seen: Seen[T], now: float) -> Plan:
         """The next step for the job; ``now`` in seconds since 1970. Must be pure."""
@@ -91,13 +89,13 @@ class TrainingController(Controller, Generic[T]):
             index(self._services, OWNER_INDEX, owners.controller_uids)
         self._groups = context.watch(POD_GROUPS, self._owner_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
-        self._executor: Executor[T] = Executor(
+        self._executor: TrainingExecutor[T] = TrainingExecutor(
             self._client, self._clock, self.kind, self._expectations, self._notify, self._offload
         )
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one job and carry the plan out."""
-        job = self._current(key)
+        job = self._written.newest(key, self._jobs.get(key))
         if job is None or job.metadata.deletion_timestamp:
             return None
         plan = self.decide(self._observe(job), self._clock.time())
@@ -108,7 +106,7 @@ class TrainingController(Controller, Generic[T]):
                 return None
             raise
         if written is not job:
-            self._written[key] = written
+            self._written.keep(written)
         return again
 
     def _observe(self, job: T) -> Seen[T]:
@@ -123,17 +121,6 @@ class TrainingController(Controller, Generic[T]):
             priority=self._priority,
         )
 
-    def _current(self, key: str) -> T | None:
-        """The job from the cache, or as it was written last when the cache is behind."""
-        cached, written = self._jobs.get(key), self._written.get(key)
-        if cached is None or written is None:
-            self._written.pop(key, None)
-            return cached
-        if written.metadata.uid == cached.metadata.uid and _version(written) > _version(cached):
-            return written
-        del self._written[key]
-        return cached
-
     def _owner_keys(self, obj: Object) -> Iterable[str]:
         return owners.keys_of(self.kind, obj)
 
@@ -142,14 +129,7 @@ class TrainingController(Controller, Generic[T]):
         return (found.value or 0) if found else 0
 
     def _notify(self, job: Any, notice: Notice) -> None:
-        if notice.once:
-            told = self._told.setdefault(job.metadata.uid or "", {})
-            if notice.once in told:
-                return
-            told[notice.once] = None
-            if len(told) > _REMEMBERED:
-                del told[next(iter(told))]
-        self._recorder.event(job, notice.type, notice.reason, notice.message)
+        self._announcer.tell(job, [notice])
 
     def _seen(self, kind: Kind[Any]) -> Callable[[EventType, Object, Object | None], None]:
         def settle(event_type: EventType, new: Object, _old: Object | None) -> None:
@@ -162,10 +142,4 @@ class TrainingController(Controller, Generic[T]):
         if event_type == "DELETED":
             uid = new.metadata.uid or ""
             self._executor.forget(uid)
-            self._told.pop(uid, None)
-            self._written.pop(new.key, None)
-
-
-def _version(job: Object) -> int:
-    text = job.metadata.resource_version or ""
-    return int(text) if text.isdigit() else 0
+            self._announcer.forget(new)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
+from unisono.controllers.execution import Offload
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.controller import TrainingController
-from unisono.controllers.training.execute import Offload
 from unisono.controllers.training.jobset.controller import JobSetController
 from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, KubeflowController
 from unisono.controllers.training.ray.controller import RayClusterController, RayJobController

@@ -19,9 +19,7 @@ from unisono.api.core import (
     PodSpec,
     Toleration,
 )
-from unisono.controllers.workloads.amounts import amount, sooner
-from unisono.controllers.workloads.node_fit import blocking, fits
-from unisono.controllers.workloads.pod_facts import (
+from unisono.controllers.pod_facts import (
     created,
     finished_at,
     has_ended,
@@ -29,6 +27,8 @@ from unisono.controllers.workloads.pod_facts import (
     is_ready,
     next_available,
 )
+from unisono.controllers.workloads.amounts import amount, sooner
+from unisono.controllers.workloads.node_fit import blocking, fits
 from unisono.controllers.workloads.revisions import REVISION_LABEL
 from unisono.controllers.workloads.templates import copy_of
 

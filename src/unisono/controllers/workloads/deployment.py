@@ -10,13 +10,13 @@ from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import DEPLOYMENTS, REPLICA_SETS
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
+from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.deployment_decide import Change, DeploymentPlan, decide
 from unisono.controllers.workloads.deployment_sets import REVISION, find_new, size
 from unisono.controllers.workloads.deployment_status import deadline, status_of
-from unisono.controllers.workloads.pod_facts import has_ended
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller

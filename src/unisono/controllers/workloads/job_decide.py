@@ -12,6 +12,7 @@ from unisono.api.core import Pod
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.notices import Notice
+from unisono.controllers.pod_facts import cheapest_first, finished_at, restarts
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.job_tally import (
     Tally,
@@ -21,7 +22,6 @@ from unisono.controllers.workloads.job_tally import (
     index_of,
     is_indexed,
 )
-from unisono.controllers.workloads.pod_facts import cheapest_first, finished_at, restarts
 
 # The pause after a failed pod: it doubles with every one in a row.
 BACKOFF_SECONDS = 10.0

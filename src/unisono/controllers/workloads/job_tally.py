@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from unisono.api.batch_v1 import BatchJob, PodFailurePolicyOnExitCodesRequirement, UncountedTerminatedPods
 from unisono.api.core import Pod
 from unisono.api.index_lists import format_indexes, parse_indexes
-from unisono.controllers.workloads.pod_facts import condition, has_ended, is_active, is_ready
+from unisono.controllers.pod_facts import condition, has_ended, is_active, is_ready
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -14,11 +14,7 @@ from unisono.api.times import rfc3339
 from unisono.api.workload_kinds import REPLICA_SETS
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.notices import Notice
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten, write_status
-from unisono.controllers.workloads.amounts import sooner
-from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.pod_facts import (
+from unisono.controllers.pod_facts import (
     cheapest_first,
     has_ended,
     is_active,
@@ -26,6 +22,10 @@ from unisono.controllers.workloads.pod_facts import (
     is_ready,
     next_available,
 )
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.workloads.amounts import sooner
+from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller

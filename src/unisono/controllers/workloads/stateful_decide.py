@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
+from unisono.controllers.pod_facts import has_ended, is_available, is_ready, next_available
 from unisono.controllers.workloads.amounts import amount
-from unisono.controllers.workloads.pod_facts import has_ended, is_available, is_ready, next_available
 from unisono.controllers.workloads.revisions import REVISION_LABEL
 
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.job.view import JobView, TaskView
+from unisono.controllers.plan import Resource
 
 
 class JobPlugin:

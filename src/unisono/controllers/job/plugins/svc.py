@@ -24,11 +24,11 @@ from unisono.api.core import (
 )
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SERVICES
 from unisono.controllers import keys
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.job.plugins.arguments import flag_bool, read_flags
 from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
 from unisono.controllers.job.view import TaskView
 from unisono.controllers.owners import owned_by
+from unisono.controllers.plan import Resource
 
 MOUNT_PATH = "/etc/volcano"
 _FLAGS = {"publish-not-ready-addresses": "false", "disable-network-policy": "false", "inject-hosts-env": "true"}

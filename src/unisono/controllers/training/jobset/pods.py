@@ -28,8 +28,8 @@ from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
 from unisono.api.meta import LabelSelectorRequirement
 from unisono.api.training_kinds import JOB_SETS
 from unisono.controllers import keys
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.owners import owned_by
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.jobset import labels
 from unisono.controllers.training.jobset.view import DEFAULT_GROUP, ChildJob, JobSetView, completion_index
 

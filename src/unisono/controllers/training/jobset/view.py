@@ -9,7 +9,7 @@ from functools import cached_property
 from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.times import parse_time
-from unisono.controllers import keys
+from unisono.controllers import keys, pod_facts
 from unisono.controllers.training.jobset import labels
 
 _BACKOFF_LIMIT = 6
@@ -64,7 +64,7 @@ class ChildJob:
 
     def living(self) -> list[Pod]:
         """Pods that have not ended."""
-        return [pod for pod in self.pods if pod.status.phase not in ("Succeeded", "Failed")]
+        return [pod for pod in self.pods if not pod_facts.has_ended(pod)]
 
     @property
     def complete(self) -> bool:
@@ -74,7 +74,7 @@ class ChildJob:
     @property
     def ready(self) -> bool:
         """Whether its pods are all ready or have succeeded."""
-        ready = sum(1 for pod in self.living() if _is_ready(pod) and not pod.metadata.deletion_timestamp)
+        ready = sum(1 for pod in self.living() if pod_facts.is_ready(pod) and not pod.metadata.deletion_timestamp)
         return ready + len(self.succeeded()) >= self.expected
 
     @property
@@ -89,7 +89,7 @@ class ChildJob:
         spec = self.replicated.template.spec
         limit = _BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
         crashed = sum(1 for pod in self.failed_pods() if not _is_disrupted(pod))
-        in_place = sum(_restarts(pod) for pod in self.living())
+        in_place = sum(pod_facts.restarts(pod) for pod in self.living())
         if crashed + in_place > limit:
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         left = self.seconds_left(now)
@@ -200,15 +200,5 @@ def completion_index(pod: Pod) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _is_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
-
-
 def _is_disrupted(pod: Pod) -> bool:
-    if pod.metadata.deletion_timestamp:
-        return True
-    return any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions or ())
-
-
-def _restarts(pod: Pod) -> int:
-    return sum(each.restart_count or 0 for each in pod.status.container_statuses or ())
+    return bool(pod.metadata.deletion_timestamp) or pod_facts.is_disrupted(pod)

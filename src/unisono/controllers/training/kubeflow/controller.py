@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from unisono.api.kubeflow import AnyTrainingJob
+from unisono.controllers.execution import Offload
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.controller import Seen, TrainingController
-from unisono.controllers.training.execute import Offload
 from unisono.controllers.training.kubeflow.decide import decide
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.jax import Jax

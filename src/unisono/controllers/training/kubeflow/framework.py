@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from unisono.api.core import Container, EnvVar, Pod
 from unisono.api.kind import Kind
 from unisono.api.validation.kubeflow import TRAINING_OPERATOR
-from unisono.controllers.job.plan import Resource
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.tally import PodView, Tally, is_retryable
 from unisono.controllers.training.kubeflow.view import ALWAYS, EXIT_CODE, NEVER, ON_FAILURE, Role, TrainingView

@@ -27,8 +27,9 @@ from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.api.kubeflow import MPIJobSpec
 from unisono.api.training_kinds import MPI_JOBS
 from unisono.api.validation.kubeflow import MPI_OPERATOR, TRAINING_OPERATOR
-from unisono.controllers.job.plan import Resource
+from unisono.controllers import pod_facts
 from unisono.controllers.owners import owned_by
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, because
 from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_of
@@ -266,8 +267,7 @@ def _mount(view: TrainingView, pod: Pod, container: Container) -> None:
 
 
 def _is_ready(pod: PodView) -> bool:
-    conditions = pod.pod.status.conditions or ()
-    return pod.phase == "Running" and any(each.type == "Ready" and each.status == "True" for each in conditions)
+    return pod.phase == "Running" and pod_facts.is_ready(pod.pod)
 
 
 def _is_v2(view: TrainingView) -> bool:

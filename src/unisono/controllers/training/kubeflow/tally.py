@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from unisono.api.core import ContainerStatus, Pod
+from unisono.api.core import Pod
+from unisono.controllers import pod_facts
 
 # Exit code of a container that ended without one, for instance by an eviction: it counts as worth another try.
 UNKNOWN_EXIT_CODE = 48879
@@ -43,9 +43,7 @@ class PodView:
     @property
     def disrupted(self) -> bool:
         """Whether the cluster took the pod's place away."""
-        return any(
-            each.type == "DisruptionTarget" and each.status == "True" for each in self.pod.status.conditions or ()
-        )
+        return pod_facts.is_disrupted(self.pod)
 
     def exit_code(self, container: str) -> int:
         """Exit code of the container, or of the first one where none has that name."""
@@ -58,7 +56,7 @@ class PodView:
 
     def restarts(self) -> int:
         """Restarts of all containers in place."""
-        return sum(each.restart_count or 0 for each in _statuses(self.pod))
+        return pod_facts.restarts(self.pod)
 
 
 @dataclass(slots=True)
@@ -105,8 +103,3 @@ class Tally:
 def is_retryable(exit_code: int) -> bool:
     """Whether the policy ExitCode tries again after this code."""
     return exit_code >= _RETRYABLE_FROM
-
-
-def _statuses(pod: Pod) -> Iterable[ContainerStatus]:
-    yield from pod.status.init_container_statuses or ()
-    yield from pod.status.container_statuses or ()

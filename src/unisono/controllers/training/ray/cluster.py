@@ -12,7 +12,8 @@ from unisono.api.times import rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
 from unisono.controllers import keys
-from unisono.controllers.job.plan import Resource
+from unisono.controllers.plan import Resource
+from unisono.controllers.pod_facts import has_ended, is_ready
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
@@ -74,7 +75,7 @@ class _Decision:
             return
         self.plan.ensure.append(Resource(SERVICES, head_service(self.view), warning="FailedToCreateService"))
         for pod in self.pods.values():
-            if not pod.metadata.deletion_timestamp and (pod.metadata.name not in self.places or _is_over(pod)):
+            if not pod.metadata.deletion_timestamp and (pod.metadata.name not in self.places or has_ended(pod)):
                 self.plan.delete_pods.append(pod)
         for group in self.view.workers:
             for name in (group.scale_strategy.workers_to_delete if group.scale_strategy else None) or ():
@@ -180,14 +181,8 @@ class _Decision:
         self.status.conditions = set_condition(self.status.conditions, type, value, reason, message, self.time)
 
 
-def _is_over(pod: Pod) -> bool:
-    """A pod that will not start again by itself."""
-    return pod.status.phase in ("Succeeded", "Failed")
-
-
 def _is_ready(pod: Pod) -> bool:
-    conditions = pod.status.conditions or ()
-    return _is_available(pod) and any(each.type == "Ready" and each.status == "True" for each in conditions)
+    return _is_available(pod) and is_ready(pod)
 
 
 def _is_available(pod: Pod) -> bool:

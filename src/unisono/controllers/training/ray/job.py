@@ -24,8 +24,8 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_job
 from unisono.controllers import keys
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.owners import owned_by
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray import labels

@@ -9,9 +9,9 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.api.trainer import TrainingRuntimeSpec, TrainJob, TrainJobReplicatedStatus, TrainJobStatus
 from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import TRAINJOB_CONTROLLER, validate_train_job
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.patching import merge_diff, to_json
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.standard_conditions import is_true, set_condition
 from unisono.controllers.training.trainjob.build import build_job_set

@@ -20,8 +20,8 @@ from unisono.api.job_set import JobSetSpec
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
 from unisono.api.trainer import MpiPolicy, TrainJob
 from unisono.api.training_kinds import TRAIN_JOBS
-from unisono.controllers.job.plan import Resource
 from unisono.controllers.owners import owned_by
+from unisono.controllers.plan import Resource
 from unisono.controllers.training.ssh import new_keys
 
 LAUNCHER, NODE = "launcher", "node"

@@ -1,0 +1,149 @@
+"""What controllers ask about a pod (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from unisono.api.core import ContainerStatus, Pod, PodCondition
+from unisono.api.times import parse_time
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_ENDED = ("Succeeded", "Failed")
+
+
+def has_ended(pod: Pod) -> bool:
+    """Succeeded or failed."""
+    return pod.status.phase in _ENDED
+
+
+def is_active(pod: Pod) -> bool:
+    """Neither ended nor being deleted."""
+    return not has_ended(pod) and not pod.metadata.deletion_timestamp
+
+
+def condition(pod: Pod, name: str) -> PodCondition | None:
+    """The condition of that type."""
+    return next((each for each in pod.status.conditions or () if each.type == name), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod answers."""
+    found = condition(pod, "Ready")
+    return found is not None and found.status == "True"
+
+
+def ready_since(pod: Pod) -> float | None:
+    """Since when the pod is ready, seconds since 1970; None when it is not."""
+    found = condition(pod, "Ready")
+    return seconds(found.last_transition_time) if found is not None and found.status == "True" else None
+
+
+def available_at(pod: Pod, min_ready_seconds: int) -> float | None:
+    """When the pod counts as available, seconds since 1970; None when it is not ready."""
+    since = ready_since(pod)
+    return None if since is None else since + min_ready_seconds
+
+
+def is_available(pod: Pod, min_ready_seconds: int, now: float) -> bool:
+    """Whether the pod has been ready for ``min_ready_seconds``."""
+    due = available_at(pod, min_ready_seconds)
+    return due is not None and (not min_ready_seconds or due <= now)
+
+
+def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
+    """Seconds until the next ready pod counts as available; None when there is none."""
+    times = (available_at(pod, min_ready_seconds) for pod in pods) if min_ready_seconds else ()
+    waits = [due - now for due in times if due is not None and due > now]
+    return min(waits) if waits else None
+
+
+def is_disrupted(pod: Pod) -> bool:
+    """Whether the cluster takes, or took, the pod's place away: its end is not its own failure."""
+    found = condition(pod, "DisruptionTarget")
+    return found is not None and found.status == "True"
+
+
+def container_statuses(pod: Pod) -> Iterator[ContainerStatus]:
+    """What is known of all containers, init containers first."""
+    yield from pod.status.init_container_statuses or ()
+    yield from pod.status.container_statuses or ()
+
+
+def restarts(pod: Pod) -> int:
+    """Restarts of all containers, init containers included."""
+    return sum(each.restart_count or 0 for each in container_statuses(pod))
+
+
+def last_end(statuses: Iterable[ContainerStatus]) -> float:
+    """When the last of these containers ended, seconds since 1970; 0 when none has."""
+    ends = (each.state.terminated.finished_at for each in statuses if each.state.terminated is not None)
+    return max((seconds(end) for end in ends if end), default=0.0)
+
+
+def finished_at(pod: Pod) -> float:
+    """When the last container of an ended pod ended, seconds since 1970; else when the pod stopped being ready."""
+    end = last_end(container_statuses(pod))
+    if end:
+        return end
+    ready = condition(pod, "Ready")
+    times = (ready.last_transition_time if ready else None, pod.metadata.deletion_timestamp, created_text(pod))
+    return next((seconds(each) for each in times if each), 0.0)
+
+
+def created(pod: Pod) -> float:
+    """When the pod was created, seconds since 1970."""
+    return seconds(created_text(pod))
+
+
+def created_text(pod: Pod) -> str | None:
+    """When the pod was created, as it stands in the object."""
+    return pod.metadata.creation_timestamp
+
+
+_PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def cheapest_first(pods: Iterable[Pod], neighbours: Mapping[str, int] | None = None) -> list[Pod]:
+    """Pods in the order in which a scale-down takes them, as Kubernetes orders them.
+
+    Unbound before bound, pending before running, unready before ready, low before high deletion cost, those with many
+    equal pods on their node first, the recently ready, often restarted and young ones before the others.
+
+    Args:
+        pods: active pods.
+        neighbours: how many pods of the same workload stand on a node, by its name.
+
+    """
+
+    def key(pod: Pod) -> tuple[object, ...]:
+        since = ready_since(pod)
+        return (
+            bool(pod.spec.node_name),
+            _PHASE_ORDER.get(pod.status.phase or "Pending", 1),
+            since is not None,
+            deletion_cost(pod),
+            -(neighbours or {}).get(pod.spec.node_name or "", 0),
+            -(since or 0.0),
+            -restarts(pod),
+            -created(pod),
+            pod.metadata.name,
+        )
+
+    return sorted(pods, key=key)
+
+
+def deletion_cost(pod: Pod) -> int:
+    """The annotation of the same name; 0 where it is no number."""
+    text = (pod.metadata.annotations or {}).get(DELETION_COST, "0")
+    try:
+        return int(text)
+    except ValueError:
+        return 0
+
+
+def seconds(text: str | None) -> float:
+    """A time on the wire in seconds since 1970; 0 where there is none or it cannot be read."""
+    try:
+        return parse_time(text) if text else 0.0
+    except ValueError:
+        return 0.0
