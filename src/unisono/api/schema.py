@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.base import ObjectMeta
 from unisono.api.fields import QUANTITY_PATTERN
 from unisono.api.kind import Kind
 from unisono.api.merge_keys import ATOMIC_MAPS, ATOMIC_STRUCTS, list_merge
+from unisono.api.required_fields import REQUIRED
 from unisono.api.shape import FieldShape, Shape, shape_of, summary
 
 _INT_OR_STRING: dict[str, Any] = {
@@ -21,6 +23,29 @@ _API_VERSION = (
     "schemas to the latest internal value, and may reject unrecognized values."
 )
 _KIND = "Kind is a string value representing the REST resource this object represents. In CamelCase."
+# Entries are kept as they come; this is what they hold.
+_MANAGED_FIELDS: dict[str, Any] = {
+    "type": "array",
+    "description": "Which field manager wrote which fields, kept by the server.",
+    "items": {
+        "type": "object",
+        "description": "The fields that one manager wrote through one door.",
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version in which the fields are named."},
+            "fieldsType": {"type": "string", "description": "Format of the fields, always FieldsV1."},
+            "fieldsV1": {"type": "object", "description": "The fields as a tree of names."},
+            "manager": {"type": "string", "description": "Name of the manager."},
+            "operation": {"type": "string", "description": "Apply, or Update for every other write."},
+            "subresource": {"type": "string", "description": "Subresource that was written; empty for the object."},
+            "time": {
+                "type": "string",
+                "format": "date-time",
+                "description": "When the manager last took a field, changed one or gave one up.",
+            },
+        },
+    },
+    "x-kubernetes-list-type": "atomic",
+}
 
 
 @cache
@@ -31,26 +56,36 @@ def schema_of(kind: Kind[Any]) -> dict[str, Any]:
     ``-list-map-keys``; the caller adds ``x-kubernetes-group-version-kind``.
     """
     struct: type[msgspec.Struct] = kind.struct
-    schema = _render(shape_of(struct))
+    schema = _render(shape_of(struct), builtin=is_kubernetes(kind))
     told = {"apiVersion": _API_VERSION, "kind": _KIND}
     properties = {
         name: {**each, "description": told[name]} if name in told else each
         for name, each in schema["properties"].items()
     }
+    # Its metadata is Kubernetes' own in any case.
+    properties["metadata"] = _render_struct(ObjectMeta, builtin=True)
     return {**schema, "properties": properties}
 
 
-def _render(shape: Shape) -> dict[str, Any]:
-    """A dictionary of its own, with shared ones below it: many kinds hold the same structs."""
+def is_kubernetes(kind: Kind[Any]) -> bool:
+    """True for built-in kinds of Kubernetes itself, False for those that others define."""
+    return "." not in kind.group or kind.group.endswith(".k8s.io")
+
+
+def _render(shape: Shape, *, builtin: bool) -> dict[str, Any]:
+    """A dictionary of its own, with shared ones below it: many kinds hold the same structs.
+
+    ``builtin`` marks required fields that only Kubernetes' own kinds mark.
+    """
     match shape.kind:
         case "object" if shape.struct is not None:
-            schema = _render_struct(shape.struct)
+            schema = _render_struct(shape.struct, builtin=builtin)
         case "object":
-            schema = _render_object(shape)
+            schema = _render_object(shape, builtin=builtin)
         case "array":
-            schema = {"type": "array", "items": _render(_item(shape))}
+            schema = {"type": "array", "items": _render(_item(shape), builtin=builtin)}
         case "map":
-            schema = {"type": "object", "additionalProperties": _render(_item(shape))}
+            schema = {"type": "object", "additionalProperties": _render(_item(shape), builtin=builtin)}
         case "quantity":
             schema = {**_INT_OR_STRING, "pattern": QUANTITY_PATTERN}
         case "int-or-string":
@@ -65,15 +100,15 @@ def _render(shape: Shape) -> dict[str, Any]:
 
 
 @cache
-def _render_struct(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    return _render_object(shape_of(struct))
+def _render_struct(struct: type[msgspec.Struct], *, builtin: bool) -> dict[str, Any]:
+    return _render_object(shape_of(struct), builtin=builtin)
 
 
 def _item(shape: Shape) -> Shape:
     return shape.item or Shape("any")
 
 
-def _render_object(shape: Shape) -> dict[str, Any]:
+def _render_object(shape: Shape, *, builtin: bool) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     name = ""
     if shape.struct is not None:
@@ -81,15 +116,18 @@ def _render_object(shape: Shape) -> dict[str, Any]:
         name = shape.struct.__name__
         if name in ATOMIC_STRUCTS:
             schema["x-kubernetes-map-type"] = "atomic"
-    schema["properties"] = {wire: _render_field(name, each) for wire, each in shape.fields.items()}
-    required = sorted(wire for wire, each in shape.fields.items() if each.required)
+    schema["properties"] = {wire: _render_field(name, each, builtin=builtin) for wire, each in shape.fields.items()}
+    required = {wire for wire, each in shape.fields.items() if each.required}
+    required.update(REQUIRED.get(name, ()) if builtin else ())
     if required:
-        schema["required"] = required
+        schema["required"] = sorted(required)
     return schema
 
 
-def _render_field(struct: str, entry: FieldShape) -> dict[str, Any]:
-    schema = _render(entry.shape)
+def _render_field(struct: str, entry: FieldShape, *, builtin: bool) -> dict[str, Any]:
+    if builtin and (struct, entry.name) == ("ObjectMeta", "managedFields"):
+        return dict(_MANAGED_FIELDS)
+    schema = _render(entry.shape, builtin=builtin)
     if entry.description:
         schema["description"] = entry.description
     merge = list_merge(struct, entry.name)

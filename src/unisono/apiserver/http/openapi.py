@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.kind import Kind
+from unisono.api.schema import is_kubernetes
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind, schema_for
 from unisono.apiserver.http import openapi_protobuf
@@ -111,7 +112,7 @@ def schema_name(kind: Kind[Any]) -> str:
 
 def is_core(kind: Kind[Any]) -> bool:
     """True for kinds of Kubernetes itself, which take strategic merge patches; others answer 415 to them."""
-    return not isinstance(kind, CustomKind) and ("." not in kind.group or kind.group.endswith(".k8s.io"))
+    return not isinstance(kind, CustomKind) and is_kubernetes(kind)
 
 
 def _gvk(kind: Kind[Any]) -> Document:
