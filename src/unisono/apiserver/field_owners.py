@@ -12,6 +12,7 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, ownership
 from unisono.apiserver.custom.kinds import schema_for
+from unisono.apiserver.custom.scale import paths_of, steps
 from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.ownership.paths import Path
 from unisono.apiserver.ownership.record import Ignored
@@ -66,6 +67,9 @@ def mentioned(patch: Any) -> bool:
 
 def ignored(kind: Kind[Any], subresource: str) -> Ignored:
     """Which fields this door does not write."""
+    if subresource == "scale":
+        replicas = tuple(f"f:{step}" for step in steps(paths_of(kind).spec_replicas))
+        return lambda path: path != replicas
     if subresource == "status":
         written = {"f:status"} if is_custom(kind) else {"f:status", "f:metadata"}
         return lambda path: path[0] not in written
@@ -84,6 +88,12 @@ def entries_of(managed: Managed) -> list[ownership.Entry]:
         return ownership.read_entries(managed)
     except ValueError:
         return []
+
+
+def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str) -> list[ownership.Entry]:
+    """The owner that an object of which no owners were recorded has when it is applied to."""
+    writer = ownership.Writer(ownership.BEFORE, "Update", kind.api_version)
+    return ownership.record(empty(stored), plain(data), schema(stored), [], writer, now, _nothing)
 
 
 def on_create(
@@ -161,6 +171,9 @@ def on_update(
         new.metadata.managed_fields = base
         return
     writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version, subresource)
+    if subresource == "scale":
+        # Kubernetes records no time there.
+        now = ""
     entries = entries_of(base)
     door = ignored(stored, subresource)
     try:

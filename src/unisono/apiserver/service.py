@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, writes
+from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, scaling, writes
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
@@ -15,7 +15,7 @@ from unisono.apiserver.authorization.committed import Committed
 from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
-from unisono.apiserver.custom import scale as scaling
+from unisono.apiserver.custom import scale
 from unisono.apiserver.events_v1 import selector_for
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
@@ -74,7 +74,7 @@ class ObjectService:
         if entry is None:
             raise failures.not_found(stored, name)
         data = codec.as_version(entry.data, stored, kind)
-        return scaling.encode(scaling.scale_of(kind, codec.json_value(data))) if subresource == "scale" else data
+        return scale.encode(scale.scale_of(kind, codec.json_value(data))) if subresource == "scale" else data
 
     async def list(
         self,
@@ -182,6 +182,8 @@ class ObjectService:
             Conflict: the body's resourceVersion or uid is not the present one.
 
         """
+        if subresource == "scale":
+            return await scaling.change(self.context, kind, namespace, name, lambda _: body, options)
         return await writes.update(self.context, kind, namespace, name, body, options, subresource)
 
     async def patch(
@@ -205,6 +207,8 @@ class ObjectService:
             ApiError: 400 for a malformed patch, 415 for a type that the kind does not take.
 
         """
+        if subresource == "scale":
+            return await scaling.patch(self.context, kind, namespace, name, patch, patch_type, options)
         if patch_type == "apply":
             self._require_create(kind, namespace, name, options)
             return await applying.apply(self.context, kind, namespace, name, patch, options, subresource)

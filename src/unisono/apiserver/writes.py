@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from unisono.api import field_error
@@ -14,10 +13,8 @@ from unisono.api.validation import validate
 from unisono.apiserver import codec, failures, field_owners, metadata, strategy
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
-from unisono.apiserver.custom import scale as scaling
 from unisono.apiserver.custom.checking import check_object
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.custom.scale_kind import SCALES
 from unisono.apiserver.deletion import removable
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.entry import Entry
@@ -73,8 +70,6 @@ async def update(
 ) -> Written:
     """Replace an object or its status; see ``ObjectService.update``."""
     stored = context.stored_kind(kind)
-    if subresource == "scale":
-        return await _scale(context, kind, namespace, name, lambda _: body, options)
     check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
     new, warnings = codec.accept(kind, stored, body, options, name)
@@ -98,9 +93,6 @@ async def patch(
     """Patch an object or its status; see ``ObjectService.patch``."""
     stored = context.stored_kind(kind)
     check_type(stored, patch_type)
-    if subresource == "scale":
-        changed = partial(apply_patch, SCALES, patch=change, patch_type=patch_type)
-        return await _scale(context, kind, namespace, name, changed, options)
     check_subresource(stored, subresource)
     entry, old = context.current(stored, namespace, name)
     data = codec.as_version(entry.data, stored, kind)
@@ -121,24 +113,6 @@ def _without_kept(current: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     """A body for ``status`` without what it leaves as it is: that comes from the old object, and is not read again."""
     kept = {"apiVersion", "kind", "metadata", "status"}
     return {key: value for key, value in body.items() if key in kept or value != current.get(key)}
-
-
-async def _scale(
-    context: Context,
-    kind: Kind[Any],
-    namespace: str | None,
-    name: str,
-    change: Callable[[Any], Any],
-    options: WriteOptions,
-) -> Written:
-    """Give an object the replicas of a changed Scale, through its own kind's rules."""
-    stored = context.stored_kind(kind)
-    entry, _ = context.current(stored, namespace, name)
-    present = scaling.scale_of(kind, codec.json_value(codec.as_version(entry.data, stored, kind)), strict=False)
-    wanted = scaling.patch_of(kind, name, change(present))
-    written = await patch(context, kind, namespace, name, wanted, "merge", options, "")
-    answer = scaling.encode(scaling.scale_of(kind, codec.json_value(written.object)))
-    return Written(answer, False, written.warnings)
 
 
 def _updater(
