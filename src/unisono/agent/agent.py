@@ -21,6 +21,7 @@ from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pod_worker import PodWorker
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource, references
+from unisono.agent.volumes_provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
 from unisono.api.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICES
@@ -29,6 +30,7 @@ from unisono.errors import ApiError
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 
@@ -157,6 +159,7 @@ class Agent:
         await self._register(self._registration)
         self._say_once(node, isolation)
         group.create_task(self._registration.run())
+        group.create_task(self._provision_volumes(self._host.recorder))
         await services.synced.wait()
         pods.on_change(self._pod_changed)
         group.create_task(pods.run())
@@ -175,6 +178,10 @@ class Agent:
                 failures += 1
                 _log.warning("node.register_failed", node=self.node_name, error=str(error))
                 await self._clock.sleep(backoff.delay(failures))
+
+    async def _provision_volumes(self, recorder: EventRecorder) -> None:
+        provisioner = VolumeProvisioner(recorder, self.node_name.__eq__, Folders(self._layout.volumes))
+        await Manager(self._client, clock=self._clock).run([provisioner])
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()

@@ -3,7 +3,8 @@
 ::
 
     DATA/addresses.json            pod uid to address
-    DATA/claims/NAMESPACE/NAME/    volumes of PersistentVolumeClaims, kept when pods go
+    DATA/claims/NAMESPACE/NAME/    folders of claims that have no PersistentVolume, kept when pods go
+    DATA/volumes/NAME/             PersistentVolumes that were made for claims
     DATA/pods/UID/pod.json         names, start time and devices of the pod
     DATA/pods/UID/hosts            the pod's /etc/hosts
     DATA/pods/UID/volumes/NAME/
@@ -188,8 +189,13 @@ class Layout:
         return self.root / "addresses.json"
 
     def claim(self, namespace: str, name: str) -> Path:
-        """Directory of a PersistentVolumeClaim."""
+        """Directory of a PersistentVolumeClaim without a PersistentVolume."""
         return self.root / "claims" / namespace / name
+
+    @property
+    def volumes(self) -> Path:
+        """Folder of the PersistentVolumes that were made here."""
+        return self.root / "volumes"
 
     def pod(self, uid: str) -> PodDir:
         """Directory of a pod, which need not exist."""

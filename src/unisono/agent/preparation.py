@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from unisono.agent import environment as env
 from unisono.agent import volumes
 from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
@@ -25,11 +23,9 @@ from unisono.agent.launch import (
 from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.names import hostname_of, replace_names
 from unisono.agent.volumes import Mount, PodFacts
-from unisono.api.core import Container, PersistentVolumeClaim, Pod
-from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS
-from unisono.errors import AgentError, NotFound
-
-_ANY_ACCESS = ["ReadWriteOnce"]
+from unisono.agent.volumes_claims import claim_folders
+from unisono.api.core import Container, Pod
+from unisono.errors import AgentError
 
 
 def impossible(pod: Pod) -> str | None:
@@ -59,7 +55,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     """
     uid = pod.metadata.uid or ""
     sources = await host.sources.gather(pod)
-    claims = await _claims(host, pod)
+    claims = await claim_folders(host, pod)
     facts = PodFacts(address, host.machine.address, host.allocatable)
     places = volumes.prepare(pod, directory, claims, sources, facts)
     own = env.container_environment(
@@ -124,34 +120,3 @@ def _without_names(
     known = host.names.addresses(pod.metadata.namespace or "")
     replaced = {name: replace_names(value, known) if name in own else value for name, value in variables.items()}
     return [replace_names(part, known) for part in argv], replaced
-
-
-async def _claims(host: Host, pod: Pod) -> dict[str, Path]:
-    """Directories of the claims that exist; a claim is bound when its first pod comes."""
-    found = {}
-    namespace = pod.metadata.namespace or ""
-    for name in {c for v in pod.spec.volumes or () if (c := volumes.claim_name(v)) is not None}:
-        try:
-            claim = await host.client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
-        except NotFound:
-            continue
-        found[name] = host.layout.claim(namespace, name)
-        found[name].mkdir(parents=True, exist_ok=True)
-        if claim.status.phase != "Bound":
-            await _bind_claim(host, claim)
-    return found
-
-
-async def _bind_claim(host: Host, claim: PersistentVolumeClaim) -> None:
-    status = {
-        "phase": "Bound",
-        "accessModes": claim.spec.access_modes or _ANY_ACCESS,
-        "capacity": msgspec.to_builtins(claim.spec.resources.requests or {}),
-    }
-    await host.client.patch(
-        PERSISTENT_VOLUME_CLAIMS,
-        claim.metadata.name,
-        {"status": status},
-        namespace=claim.metadata.namespace,
-        subresource="status",
-    )

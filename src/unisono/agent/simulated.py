@@ -23,6 +23,7 @@ from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
 from unisono.agent.node import ready_condition, renew_lease
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
+from unisono.agent.volumes_provisioner import Imagined, VolumeProvisioner
 from unisono.api import core
 from unisono.api.annotations import EXIT_CODE, RUN_SECONDS
 from unisono.api.base import ObjectMeta
@@ -33,6 +34,8 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+from unisono.kube.controller import Manager
+from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.kube.workqueue import QueueClosed, WorkQueue
@@ -139,6 +142,7 @@ class SimulatedNodes:
         specs: what nodes there are (``parse_specs``).
         clock: times and timers.
         heartbeat: seconds between two renewals of one node's Lease.
+        volumes: make the volumes of claims whose class asks for folders of a node.
     """
 
     def __init__(
@@ -148,8 +152,9 @@ class SimulatedNodes:
         clock: Clock = SYSTEM_CLOCK,
         *,
         heartbeat: float = _HEARTBEAT_SECONDS,
+        volumes: bool = False,
     ) -> None:
-        self._client, self._clock, self._heartbeat = client, clock, heartbeat
+        self._client, self._clock, self._heartbeat, self._volumes = client, clock, heartbeat, volumes
         self._names = {name: spec for spec in specs for name in spec.node_names()}
         self.ready = asyncio.Event()
         self._begin()
@@ -170,6 +175,8 @@ class SimulatedNodes:
                 await self._register()
                 group.create_task(self._pods.run())
                 group.create_task(self._heartbeats())
+                if self._volumes:
+                    group.create_task(self._provision_volumes())
                 await self._pods.synced.wait()
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
@@ -290,6 +297,14 @@ class SimulatedNodes:
             # Put there when the node was created; where no node controller runs, nobody else takes it away.
             taints = [taint for taint in made.spec.taints or () if taint.key != _NOT_READY]
             await self._client.patch(NODES, name, {"spec": {"taints": msgspec.to_builtins(taints) or None}})
+
+    async def _provision_volumes(self) -> None:
+        recorder = EventRecorder(self._client, "unisono-simulated-nodes", clock=self._clock)
+        try:
+            provisioner = VolumeProvisioner(recorder, self._names.__contains__, Imagined())
+            await Manager(self._client, clock=self._clock).run([provisioner])
+        finally:
+            await recorder.close()
 
     async def _heartbeats(self) -> None:
         """Renew the Leases one after the other, spread over the period: thousands of nodes must not cost a thing."""

@@ -14,6 +14,7 @@ from unisono.agent.files import write_whole
 from unisono.agent.layout import PodDir
 from unisono.api.core import Container, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod, Volume
 from unisono.api.quantity import to_int
+from unisono.api.volumes import claim_name
 from unisono.errors import AgentError
 
 _DEFAULT_MODE = 0o644
@@ -51,11 +52,6 @@ def is_written(volume: Volume) -> bool:
     return any((volume.config_map, volume.secret, volume.downward_api, volume.projected))
 
 
-def claim_name(volume: Volume) -> str | None:
-    """The claim that a volume refers to."""
-    return volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim else None
-
-
 def prepare(
     pod: Pod, directory: PodDir, claims: Mapping[str, Path], sources: Sources, facts: PodFacts
 ) -> dict[str, Path]:
@@ -79,19 +75,19 @@ def prepare(
     for volume in pod.spec.volumes or ():
         if is_written(volume):
             places[volume.name] = write_files(pod, volume, directory, sources, facts)
-        elif (claim := claim_name(volume)) is not None:
+        elif (claim := claim_name(pod.metadata.name, volume)) is not None:
             if claim not in claims:
                 raise MissingSource(f'persistentvolumeclaim "{claim}" not found')
             places[volume.name] = claims[claim]
         elif volume.host_path is not None:
-            places[volume.name] = _host_path(volume.name, volume.host_path)
+            places[volume.name] = host_path(volume.name, volume.host_path)
         elif _is_empty_dir(volume):
             places[volume.name] = directory.volume(volume.name)
             places[volume.name].mkdir(parents=True, exist_ok=True)
         else:
             raise AgentError(
                 f"Volume {volume.name} is of a type that this runtime does not have: "
-                "use emptyDir, hostPath, configMap, secret, downwardAPI, projected or persistentVolumeClaim."
+                "use emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim or ephemeral."
             )
     return places
 
@@ -159,7 +155,8 @@ def mounts_of(container: Container, volumes: Mapping[str, Volume], places: Mappi
             raise AgentError(f"Container {container.name} mounts the volume {mount.name}, which the pod does not have.")
         target = str(PurePosixPath("/") / mount.mount_path)
         sub_path = expand(mount.sub_path_expr, environment) if mount.sub_path_expr else mount.sub_path or ""
-        read_only = bool(mount.read_only) or is_written(volume)
+        claim = volume.persistent_volume_claim
+        read_only = bool(mount.read_only) or is_written(volume) or bool(claim is not None and claim.read_only)
         if (options := _memory_options(volume)) is not None and alone and not sub_path:
             mounts.append(Mount(TMPFS + options, target, read_only))
             continue
@@ -181,14 +178,19 @@ def _memory_options(volume: Volume) -> str | None:
 
 
 def _is_empty_dir(volume: Volume) -> bool:
-    """An emptyDir, a volume without source (which means the same) or a claim of the pod's own."""
-    if volume.empty_dir is not None or volume.ephemeral is not None:
+    """An emptyDir, or a volume without source, which means the same."""
+    if volume.empty_dir is not None:
         return True
     sources = (getattr(volume, name) for name in volume.__struct_fields__ if name != "name")
     return all(source is None for source in sources)
 
 
-def _host_path(name: str, source: HostPathVolumeSource) -> Path:
+def host_path(name: str, source: HostPathVolumeSource) -> Path:
+    """The path of the machine that a hostPath names, made where its type asks for that.
+
+    Raises:
+        AgentError: it does not exist, or is something else than its type says.
+    """
     path, kind = Path(source.path), source.type or ""
     if kind == "DirectoryOrCreate":
         path.mkdir(mode=0o755, parents=True, exist_ok=True)

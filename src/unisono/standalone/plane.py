@@ -117,7 +117,8 @@ class Plane:
             self._ready["agent"] = self._agent.ready
             self._keep("agent", self._agent.run)
         if nodes:
-            simulated = SimulatedNodes(backend.client(field_manager="unisono-simulated-nodes"), nodes, SYSTEM_CLOCK)
+            client = backend.client(field_manager="unisono-simulated-nodes")
+            simulated = SimulatedNodes(client, nodes, SYSTEM_CLOCK, volumes=True)
             self._ready["simulated nodes"] = simulated.ready
             self._keep("simulated nodes", simulated.run)
 

@@ -16,6 +16,7 @@ from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.validation.affinity import validate_taints
 from unisono.api.validation.meta import named, one_of, validate_selector
 from unisono.api.validation.quantities import validate_resource_map
+from unisono.api.volumes import stored_bytes
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -73,20 +74,31 @@ def validate_lease(lease: Lease, old: Lease | None) -> Iterator[FieldError]:
 
 
 def validate_claim(claim: PersistentVolumeClaim, old: PersistentVolumeClaim | None) -> Iterator[FieldError]:
-    """Access modes and a positive amount of storage; afterwards only the amount may grow."""
+    """Access modes and a positive amount of storage; afterwards only the amount may grow, once the claim is bound."""
     yield from validate_claim_spec(claim.spec, "spec")
     if old is None:
         return
-    kept = msgspec.structs.replace
     before, after = old.spec, claim.spec
-    same = kept(after, resources=before.resources, volume_name=before.volume_name or after.volume_name)
-    allowed = kept(before, volume_name=before.volume_name or after.volume_name)
-    allowed.volume_attributes_class_name = same.volume_attributes_class_name
-    if same != allowed:
+    allowed = msgspec.structs.replace(before, volume_name=before.volume_name or after.volume_name)
+    if before.storage_class_name is None:
+        # The default class comes later where there was none when the claim was made.
+        allowed.storage_class_name = after.storage_class_name
+    if claim.status.phase == "Bound":
+        amount = (after.resources.requests or {}).get("storage", 0)
+        requests = {**(before.resources.requests or {}), "storage": amount}
+        allowed.resources = msgspec.structs.replace(before.resources, requests=requests)
+        allowed.volume_attributes_class_name = after.volume_attributes_class_name
+    if after != allowed:
         detail = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
         yield forbidden("spec", detail)
+    elif _storage(after) < _storage(before) and _storage(after) <= stored_bytes(old.status.capacity):
+        yield forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+
+
+def _storage(spec: PersistentVolumeClaimSpec) -> int:
+    return stored_bytes(spec.resources.requests)
 
 
 def validate_claim_spec(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[FieldError]:
