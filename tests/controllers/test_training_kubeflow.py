@@ -329,7 +329,7 @@ async def test_the_deadline_needs_no_event():
     ],
 )
 async def test_workers_may_join_an_elastic_job_late(policy: object, own: list[object], told: str | None):
-    """torchrun hides the address of its shared store from those who come later; the author of the job has the last word."""
+    """torchrun hides its shared store from those who come later; the author of the job has the last word."""
     workers = roles("pytorch", Worker=2)
     workers["Worker"]["template"]["spec"]["containers"][0]["env"] = own
     spec = {"pytorchReplicaSpecs": workers, **({"elasticPolicy": policy} if policy else {})}

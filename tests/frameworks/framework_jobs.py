@@ -19,6 +19,7 @@ SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 
 MODULES = {"ray": "make frameworks", "mpi4py": "make frameworks", "xgboost": "make frameworks"}
 PROGRAMS = {"mpirun": "Debian's package openmpi-bin", "ssh": "openssh-client", "sshd": "openssh-server"}
+PATIENCE = 300.0
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 
@@ -75,20 +76,20 @@ class Jobs:
         done = self.plane.try_kubectl("logs", pod, "--all-containers")
         return done.stdout
 
-    def wait_for_log(self, pod: str, words: str, patience: float = 120) -> str:
+    def wait_for_log(self, pod: str, words: str, patience: float = PATIENCE) -> str:
         """The pod's log as soon as it has the words."""
 
         def said() -> str:
             text = self.log(pod)
             return text if words in text else ""
 
-        return str(self._patiently(f"{pod} says {words!r}", said, pod, patience))
+        return str(self.patiently(f"{pod} says {words!r}", said, pod, patience))
 
-    def wait_for_phase(self, pod: str, phase: str, patience: float = 120) -> None:
+    def wait_for_phase(self, pod: str, phase: str, patience: float = PATIENCE) -> None:
         """Until the pod's phase is this one."""
-        self._patiently(f"{pod} is {phase}", lambda: self.phase(pod) == phase, pod, patience)
+        self.patiently(f"{pod} is {phase}", lambda: self.phase(pod) == phase, pod, patience)
 
-    def wait_for_condition(self, resource: str, condition: str, patience: float = 120) -> dict[str, Any]:
+    def wait_for_condition(self, resource: str, condition: str, patience: float = PATIENCE) -> dict[str, Any]:
         """The object as soon as a condition of it is true; a job that failed is told at once."""
 
         def holds() -> dict[str, Any] | None:
@@ -97,19 +98,19 @@ class Jobs:
             assert condition == "Failed" or "Failed" not in true, value["status"]
             return value if condition in true else None
 
-        found: dict[str, Any] = self._patiently(
+        found: dict[str, Any] = self.patiently(
             f"{resource} is {condition}", holds, resource.partition("/")[2], patience
         )
         return found
 
-    def wait_for_state(self, job: str, phase: str, patience: float = 120) -> None:
+    def wait_for_state(self, job: str, phase: str, patience: float = PATIENCE) -> None:
         """Until the Volcano Job's phase is this one."""
 
         def reached() -> bool:
             value = json.loads(self.plane.kubectl("get", f"jobs.batch.volcano.sh/{job}", "-o", "json"))
             return bool(value.get("status", {}).get("state", {}).get("phase") == phase)
 
-        self._patiently(f"job {job} is {phase}", reached, job, patience)
+        self.patiently(f"job {job} is {phase}", reached, job, patience)
 
     def clean(self) -> None:
         """Delete what was submitted, with everything that it owns."""
@@ -120,8 +121,8 @@ class Jobs:
             self.plane.try_kubectl("delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
         wait_until("all pods are gone", lambda: not self.plane.objects("pods"))
 
-    def _patiently(self, what: str, condition: Any, prefix: str, patience: float) -> Any:
-        """Wait; when it is in vain say what the pods said."""
+    def patiently(self, what: str, condition: Any, prefix: str, patience: float = PATIENCE) -> Any:
+        """Wait; when it is in vain say what the pods whose names begin so said."""
         try:
             return wait_until(what, condition, patience)
         except AssertionError as error:

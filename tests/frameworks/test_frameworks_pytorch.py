@@ -1,10 +1,11 @@
-"""Real PyTorch trainings as PyTorchJobs, with workers that are lost and added while they run."""
+"""Real PyTorch trainings as PyTorchJobs, with workers that are lost, added and taken away while they run."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("processes"),
 ]
 DIGITS = REPOSITORY / "examples" / "digits"
+FEWEST = 2
 
 
 def replica(count: int, *command: str) -> dict[str, Any]:
@@ -44,40 +46,50 @@ def training(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def elastic(jobs: Jobs, folder: Path, epochs: int, pause: float) -> None:
-    worker = replica(
-        2,
-        "torchrun",
-        "train_elastic.py",
-        f"--epochs={epochs}",
-        f"--pause={pause}",
-        f"--checkpoint={folder / 'digits.pt'}",
-    )
+def elastic(jobs: Jobs, folder: Path, pause: float) -> None:
+    """A job that trains until it is deleted."""
+    words = ("torchrun", "train_elastic.py", "--epochs=10000", f"--pause={pause}", f"--checkpoint={checkpoint(folder)}")
     policy = {
-        "minReplicas": 1,
+        "minReplicas": FEWEST,
         "maxReplicas": 4,
         "rdzvBackend": "c10d",
         "maxRestarts": 10,
-        "rdzvConf": [{"key": "last_call_timeout", "value": "5"}, {"key": "keep_alive_interval", "value": "1"}],
+        "rdzvConf": [{"key": "last_call_timeout", "value": "2"}, {"key": "keep_alive_interval", "value": "1"}],
     }
-    jobs.submit(training("elastic", elasticPolicy=policy, pytorchReplicaSpecs={"Worker": worker}))
+    jobs.submit(training("elastic", elasticPolicy=policy, pytorchReplicaSpecs={"Worker": replica(2, *words)}))
 
 
-def epochs_by_size(log: str) -> dict[int, int]:
-    """Number of workers by epoch."""
-    return {int(epoch): int(size) for epoch, size in re.findall(r"epoch (\d+) with (\d) workers", log)}
+def checkpoint(folder: Path) -> Path:
+    return folder / "digits.pt"
 
 
-def process_of(host: str, checkpoint: str) -> int:
+def trained(jobs: Jobs, size: int, after: int = 0) -> int:
+    """Wait for an epoch that so many workers train, later than ``after``; its number."""
+    return _latest(jobs, rf"epoch (\d+) with {size} workers", after + 1)
+
+
+def went_on(jobs: Jobs, size: int, learnt: int) -> int:
+    """Wait until so many workers go on with what had been learnt after an epoch, or later; the epoch that they knew."""
+    return _latest(jobs, rf"of {size} begins after epoch (\d+)", learnt)
+
+
+def _latest(jobs: Jobs, words: str, least: int) -> int:
+    def told() -> int:
+        return max((epoch for text in re.findall(words, all_logs(jobs)) if (epoch := int(text)) >= least), default=0)
+
+    return int(jobs.patiently(f"a worker says {words!r} with {least} or more", told, "elastic"))
+
+
+def process_of(host: str, folder: Path) -> int:
     """The process that trains in a pod: the one started by torchrun, which has a rank."""
-    for folder in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            words, variables = (folder / "cmdline").read_text(), (folder / "environ").read_text()
+            words, variables = (process / "cmdline").read_text(), (process / "environ").read_text()
         except OSError:
             continue
         own = f"HOSTNAME={host}" in variables.split("\0") and "LOCAL_RANK=0" in variables.split("\0")
-        if own and f"--checkpoint={checkpoint}" in words.split("\0"):
-            return int(folder.name)
+        if own and f"--checkpoint={checkpoint(folder)}" in words.split("\0"):
+            return int(process.name)
     raise AssertionError(f"no process trains in {host}")
 
 
@@ -96,28 +108,38 @@ def test_a_master_and_a_worker_train_with_ddp(jobs: Jobs) -> None:
     assert float(re.findall(r"test accuracy (\d\.\d+)", log)[0]) > 0.9
 
 
-def test_training_goes_on_when_a_process_is_killed(jobs: Jobs, tmp_path: Path) -> None:
+def test_training_outlives_a_process_and_whole_pods(jobs: Jobs, tmp_path: Path) -> None:
+    """Worker 0 keeps the store of the rendezvous: when it goes, the other's container begins anew too."""
     need("torch", always=False)
-    elastic(jobs, tmp_path, epochs=20, pause=0.3)
-    jobs.wait_for_log("elastic-worker-0", "epoch 2 with 2 workers")
-    os.kill(process_of("elastic-worker-1", str(tmp_path / "digits.pt")), signal.SIGKILL)
-    job = jobs.wait_for_condition("pytorchjobs.kubeflow.org/elastic", "Succeeded", patience=180)
-    log = all_logs(jobs)
-    begins = sorted(int(epoch) for epoch in re.findall(r"of 2 begins after epoch (\d+)", log))
-    assert begins[0] == 0
-    assert begins[-1] >= 2, "what had been learnt was lost"
-    assert max(epochs_by_size(log)) == 20
-    assert float(re.findall(r"test accuracy (\d\.\d+)", log)[0]) > 0.9
-    assert not any(each["type"] == "Failed" for each in job["status"]["conditions"])
+    elastic(jobs, tmp_path, pause=0.1)
+    losses: tuple[Callable[[], object], ...] = (
+        lambda: os.kill(process_of("elastic-worker-1", tmp_path), signal.SIGKILL),
+        lambda: jobs.plane.kubectl("delete", "pod", "elastic-worker-1"),
+        lambda: jobs.plane.kubectl("delete", "pod", "elastic-worker-0"),
+    )
+    first, begun = jobs.pods("elastic"), 0
+    for lose in losses:
+        learnt = trained(jobs, 2, begun)
+        lose()
+        begun = went_on(jobs, 2, learnt)
+    trained(jobs, 2, begun)
+    now = jobs.pods("elastic")
+    assert set(now) == set(first)
+    assert all(now[name]["metadata"]["uid"] != first[name]["metadata"]["uid"] for name in first)
+    job = yaml.safe_load(jobs.plane.kubectl("get", "pytorchjobs.kubeflow.org/elastic", "-o", "yaml"))
+    assert job["status"]["conditions"][-1]["type"] == "Running"
 
 
-def test_workers_are_added_while_the_training_runs(jobs: Jobs, tmp_path: Path) -> None:
+def test_workers_are_added_and_taken_away_while_the_training_runs(jobs: Jobs, tmp_path: Path) -> None:
     need("torch", always=False)
-    elastic(jobs, tmp_path, epochs=400, pause=0.3)
-    jobs.wait_for_log("elastic-worker-0", "epoch 2 with 2 workers")
-    jobs.plane.kubectl("scale", "pytorchjobs.kubeflow.org/elastic", "--replicas=4")
-    log = jobs.wait_for_log("elastic-worker-0", "with 4 workers", patience=180)
-    assert int(re.findall(r"of 4 begins after epoch (\d+)", log)[0]) >= 2, "what had been learnt was lost"
-    assert min(epoch for epoch, size in epochs_by_size(log).items() if size == 4) > 2
+    elastic(jobs, tmp_path, pause=0.1)
+    learnt = trained(jobs, 2, 1)
+    uid = jobs.pods("elastic")["elastic-worker-0"]["metadata"]["uid"]
+    for size in (4, 2):
+        jobs.plane.kubectl("scale", "pytorchjobs.kubeflow.org/elastic", f"--replicas={size}")
+        learnt = trained(jobs, size, went_on(jobs, size, learnt))
+    told = jobs.pods("elastic")["elastic-worker-0"]
+    assert told["metadata"]["uid"] == uid
+    assert told["status"]["containerStatuses"][0]["restartCount"] == 0, "the rendezvous began anew"
     members = yaml.safe_load(jobs.plane.kubectl("get", "podgroup", "elastic", "-o", "yaml"))
-    assert members["spec"]["minMember"] == 1
+    assert members["spec"]["minMember"] == FEWEST
