@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unisono.standalone.paths import AlreadyRunning, DataDir, default_data_dir
+from unisono.standalone.paths import AlreadyRunning, DataDir, UnusableDataDir, default_data_dir
 
 
 def test_one_process_holds_a_directory_and_its_end_frees_it(tmp_path: Path) -> None:
@@ -27,6 +27,31 @@ def test_the_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
     data = DataDir.at(tmp_path / "a" / "b")
     data.create()
     assert data.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_use_too_keeps_its_mode(tmp_path: Path) -> None:
+    """``--data-dir /tmp`` must not take /tmp away from everybody else."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "somebody-elses").write_text("")
+    DataDir.at(tmp_path).acquire().close()
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_an_own_directory_is_closed_to_others_again(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path / "d")
+    data.acquire().close()
+    data.root.chmod(0o755)
+    data.acquire().close()
+    assert data.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_that_cannot_be_made_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableDataDir, match=r"file/d cannot be used \(Not a directory\).*--data-dir"):
+        DataDir.at(tmp_path / "file" / "d").acquire()
+    (tmp_path / "unisono.pid").mkdir()
+    with pytest.raises(UnusableDataDir, match="Is a directory"):
+        DataDir.at(tmp_path).acquire()
 
 
 def test_a_stale_process_id_counts_for_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,16 @@ class AlreadyRunning(UnisonoError):
     """Another process runs a control plane in this data directory."""
 
 
+class UnusableDataDir(UnisonoError):
+    """The data directory cannot be made or written."""
+
+    def __init__(self, root: Path, error: OSError) -> None:
+        super().__init__(
+            f"The data directory {root} cannot be used ({error.strerror or error}): "
+            "choose another with --data-dir or $UNISONO_DATA_DIR."
+        )
+
+
 def default_data_dir() -> Path:
     """``$UNISONO_DATA_DIR``, else ``$XDG_DATA_HOME/unisono``, else ``~/.local/share/unisono``."""
     if named := os.environ.get("UNISONO_DATA_DIR"):
@@ -60,19 +70,32 @@ class DataDir:
         return self.root / "unisono.pid"
 
     def create(self) -> None:
-        """Make the directory, readable by its owner alone."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        self.root.chmod(0o700)
+        """Make the directory, readable by its owner alone; of one that others use too, the mode stays as it is.
+
+        Raises:
+            UnusableDataDir: it cannot be made.
+
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if self.lock.exists() or not any(self.root.iterdir()):
+                self.root.chmod(0o700)
+        except OSError as error:
+            raise UnusableDataDir(self.root, error) from error
 
     def acquire(self) -> IO[str]:
         """Take the directory for this process until the returned file is closed or the process ends.
 
         Raises:
             AlreadyRunning: another process holds it.
+            UnusableDataDir: it cannot be made or written.
 
         """
         self.create()
-        file = self.lock.open("a+")
+        try:
+            file = self.lock.open("a+")
+        except OSError as error:
+            raise UnusableDataDir(self.root, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,9 +105,13 @@ class DataDir:
                 f"A control plane already runs in {self.root} (process {pid or 'unknown'}): "
                 f"stop it with 'unisono down --data-dir {self.root}', or give another --data-dir."
             ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        try:
+            os.ftruncate(file.fileno(), 0)
+            # Not by the file's buffer: what a full disk refuses would be written, and refused, again at its closing.
+            os.write(file.fileno(), f"{os.getpid()}\n".encode())
+        except OSError as error:
+            file.close()
+            raise UnusableDataDir(self.root, error) from error
         return file
 
     def running_pid(self) -> int | None:
