@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
+import threading
 
 import pytest
 
@@ -189,3 +191,31 @@ async def test_an_empty_file_is_a_new_one(path):
     store = await Store.open(path)
     assert store.revision == 0
     await store.close()
+
+
+async def test_who_gives_up_while_the_file_is_read_may_take_its_folder_away(path):
+    """Ctrl-C while a private control plane starts: no thread is left that trips over the missing folder."""
+    reading, go_on = threading.Event(), threading.Event()
+
+    class Slow(Database):
+        closed = False
+
+        def load(self):
+            reading.set()
+            assert go_on.wait(30)
+            return super().load()
+
+        def close(self):
+            super().close()
+            self.closed = True
+
+    disk = Slow(path)
+    opening = asyncio.create_task(Store.open(path, disk=disk))
+    await asyncio.to_thread(reading.wait, 30)
+    opening.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert disk.closed
+    await filled(path)

@@ -88,7 +88,15 @@ class Store:
 
         """
         store = cls(disk or Database(path), clock, retention or Retention())
-        store._adopt(await asyncio.wrap_future(store._writer.start()))
+        loading = asyncio.wrap_future(store._writer.start())
+        try:
+            # Without the shield the thread would find its future cancelled when it has read the file.
+            store._adopt(await asyncio.shield(loading))
+        except asyncio.CancelledError:
+            # Whoever cancels may take the folder away next: the thread has to be out of it.
+            await asyncio.to_thread(store._writer.stop)
+            await asyncio.gather(loading, return_exceptions=True)
+            raise
         return store
 
     @property
