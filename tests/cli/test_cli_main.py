@@ -64,3 +64,19 @@ def test_two_control_planes_at_once_are_refused(capsys: pytest.CaptureFixture[st
         main(["get", "pods", "--data-dir", "a", "--kubeconfig", "b"])
     assert end.value.code == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_what_the_machine_refuses_is_a_sentence_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A data directory inside of a file, which not even root can make."""
+    (tmp_path / "file").write_text("")
+    for words in (["up", "--data-dir"], ["up", "--detach", "--data-dir"]):
+        with pytest.raises(SystemExit) as end:
+            main([*words, str(tmp_path / "file" / "data")])
+        assert end.value.code == 1
+        told = capsys.readouterr().err
+        assert f"The data directory {tmp_path}/file/data cannot be used (Not a directory)" in told
+        assert "choose another with --data-dir" in told
+    with pytest.raises(SystemExit) as end:
+        main(["backup", str(tmp_path / "file" / "copy"), "--data-dir", str(tmp_path / "file")])
+    assert end.value.code == 1
+    assert "Traceback" not in capsys.readouterr().err

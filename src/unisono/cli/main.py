@@ -112,6 +112,10 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
         # The reader of our output (head, less) has gone: that is no error of ours, and flushing again would fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        # The machine says no (disk full, no right, read-only): a sentence helps more than where we were in the code.
+        _complain(f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}.")
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -101,29 +101,37 @@ async def _serve(data: DataDir, options: object) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopped.set)
+    # Standard output of a detached one is its log, which is for programs too.
+    tell = (lambda _: None) if os.environ.get("UNISONO_DETACHED") else click.echo
     await plane.start()
     set_pace()
     try:
-        click.echo(_welcome(data, plane.url))
+        tell(_welcome(data, plane.url))
         await stopped.wait()
-        click.echo("Stopping; running jobs go on and are found again by the next 'unisono up' ...")
+        tell("Stopping; running jobs go on and are found again by the next 'unisono up' ...")
     finally:
         await plane.stop()
 
 
 def _welcome(data: DataDir, url: str) -> str:
-    return (
-        f"Unisono is up at {url}.\n  export KUBECONFIG={data.kubeconfig}\n  kubectl get nodes\n  unisono run job.yaml"
-    )
+    return f"Unisono is up at {url}.\n  export KUBECONFIG={data.kubeconfig}\n  kubectl get nodes\n  unisono run FILE"
 
 
 def _detach(data: DataDir, arguments: list[str]) -> None:
     """Start this command again in the background and wait until its API answers."""
+    from unisono.standalone.paths import UnusableDataDir
+
     if data.running_pid() is not None:
         data.acquire()  # says who runs there
     data.create()
-    data.kubeconfig.unlink(missing_ok=True)
-    with data.log.open("ab") as log:
+    try:
+        data.kubeconfig.unlink(missing_ok=True)
+        data.log.touch(mode=0o600)
+        told = data.log.stat().st_size
+        log = data.log.open("ab")
+    except OSError as error:
+        raise UnusableDataDir(data.root, error) from error
+    with log:
         child = subprocess.Popen(
             [sys.executable, "-m", "unisono", *arguments],
             stdin=subprocess.DEVNULL,
@@ -132,10 +140,20 @@ def _detach(data: DataDir, arguments: list[str]) -> None:
             start_new_session=True,
             env={**os.environ, "UNISONO_DETACHED": "1"},
         )
+    try:
+        _await_ready(data, child, told)
+    except KeyboardInterrupt:
+        child.terminate()
+        raise
+
+
+def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int) -> None:
+    """Wait until the API of the child answers; ``told`` is the length of the log before its start."""
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise StartFailed(f"The control plane ended at once with code {child.returncode}: see {data.log}.")
+            reason = _last_words(data.log, told) or f"it ended at once with code {child.returncode}"
+            raise StartFailed(f"The control plane did not start: {reason.rstrip('.')}. Its log is {data.log}.")
         if data.kubeconfig.exists() and asyncio.run(_ready(data)):
             from unisono.kube.kubeconfig import load
 
@@ -144,6 +162,15 @@ def _detach(data: DataDir, arguments: list[str]) -> None:
         time.sleep(POLL_SECONDS)
     child.terminate()
     raise StartFailed(f"The control plane did not become ready within {READY_SECONDS:g} s: see {data.log}.")
+
+
+def _last_words(log: Path, start: int) -> str:
+    """The error with which a control plane ended, from its part of the log; empty where it left none."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read().decode(errors="replace").splitlines()
+    errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
+    return errors[-1] if errors else ""
 
 
 async def _ready(data: DataDir) -> bool:
