@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -41,6 +41,7 @@ class JobBook:
         self.active: set[str] = set()
         self._shapes = Shapes()
         self._dirty: set[str] = set()
+        self._held: frozenset[str] = frozenset()
         self._share: dict[str, tuple[str, Sums]] = {}
         self._queue_of: dict[str, str] = {}
         self._width = len(registry)
@@ -238,6 +239,15 @@ class JobBook:
             fresh.take_sums(queue.sums)
         return True
 
+    def hold(self, keys: Collection[str]) -> bool:
+        """Exactly these jobs wait after a failed bind; False when that was so already."""
+        moved = [key for key in {*keys, *self._held} if (job := self.jobs.get(key)) and job.held != (key in keys)]
+        for key in moved:
+            self.jobs[key].held = key in keys
+            self._dirty.add(key)
+        self._held = frozenset(keys)
+        return bool(moved)
+
     # ---- sums
 
     def refresh(self) -> None:
@@ -303,7 +313,7 @@ def shares_of(jobs: Sequence[Job], width: int) -> Sums:
     """``[J, 5, R]`` what each job adds to the sums of its queue: allocated, request, inqueue, promised, elastic."""
     shares = np.zeros((len(jobs), len(_SUM_NAMES), width), dtype=np.int64)
     allocated = shares[:, 0] = np.array([job.allocated for job in jobs])
-    shares[:, 1] = [job.request for job in jobs]
+    shares[:, 1] = [job.allocated if job.held else job.request for job in jobs]
     shares[:, 4] = allocated
     stated = [at for at, job in enumerate(jobs) if job.min_resources is not None]
     if not stated:
@@ -313,6 +323,8 @@ def shares_of(jobs: Sequence[Job], width: int) -> Sums:
     counted, promised = [], []
     for row, at in enumerate(stated):
         job = jobs[at]
+        if job.held:
+            continue
         inqueue = job.phase == "Inqueue"
         if inqueue or (job.phase == "Running" and count(job.counts, ALLOCATED_STATES) >= job.min_member):
             counted.append(row)

@@ -123,6 +123,7 @@ class Job:
         allocated: sum of requests of tasks in allocated states, ``[R]``.
         request: ``allocated`` plus the requests of pending tasks, ``[R]``.
         gated_request: requests of pending tasks with scheduling gates, ``[R]``.
+        held: it waits after a failed bind, and asks for nothing meanwhile.
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
@@ -137,6 +138,7 @@ class Job:
         "counts",
         "created",
         "gated_request",
+        "held",
         "key",
         "known",
         "labels",
@@ -193,6 +195,7 @@ class Job:
         self.counts: list[int] = [0] * STATUS_COUNT
         self.role_counts: dict[str, list[int]] = {}
         self.shape = 0
+        self.held = False
         self.allocated: Vector = np.zeros(size, dtype=np.int64)
         self.request: Vector = np.zeros(size, dtype=np.int64)
         self.gated_request: Vector = np.zeros(size, dtype=np.int64)

@@ -16,6 +16,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.runtimes import RunTimes
+from unisono.cluster.setbacks import Setback
 from unisono.cluster.usage import NodeUsage
 
 
@@ -40,6 +41,7 @@ class Snapshot:
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
         evictions: what was evicted lately.
+        setbacks: jobs whose binds failed lately, by key.
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
@@ -68,6 +70,7 @@ class Snapshot:
     node_usage: Mapping[str, NodeUsage] = field(default_factory=dict)
     evictions: EvictionLog = field(default_factory=EvictionLog)
     run_times: RunTimes = field(default_factory=RunTimes)
+    setbacks: Mapping[str, Setback] = field(default_factory=dict)
 
     def priority_of(self, job: Job) -> int:
         """Value of the job's PriorityClass, else of the global default, else 0."""

@@ -26,6 +26,7 @@ from unisono.cluster.quiet import collector_paused
 from unisono.cluster.records import Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.runtimes import RunTimes
+from unisono.cluster.setbacks import Setback
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
@@ -76,6 +77,7 @@ class ClusterState:
         self.node_usage: dict[str, NodeUsage] = {}
         self.evictions = EvictionLog()
         self.run_times = RunTimes()
+        self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
@@ -316,6 +318,11 @@ class ClusterState:
             self._reclass(task)
         return True
 
+    def set_back(self, setbacks: Mapping[str, Setback]) -> None:
+        """Take in which jobs' binds failed lately; those that wait for their next attempt ask for nothing meanwhile."""
+        self.setbacks = dict(setbacks)
+        self.version += self.book.hold({key for key, setback in setbacks.items() if setback.waiting})
+
     def report_usage(self, usage: Mapping[str, NodeUsage]) -> None:
         """Take in the latest load of all nodes; it counts from the next cycle on and starts none by itself."""
         self.node_usage = dict(usage)
@@ -352,6 +359,7 @@ class ClusterState:
             node_usage=self.node_usage,
             evictions=self.evictions,
             run_times=self.run_times,
+            setbacks=self.setbacks,
         )
 
     def _reclass(self, task: Task) -> None:

@@ -86,6 +86,10 @@ class Cycle:
 
     def valid(self, job: JobState) -> bool:
         """Whether the job may be placed at all; asked once per cycle."""
+        setback = self.session.snapshot.setbacks.get(job.key)
+        if setback is not None and setback.waiting:
+            self.report(job).setback = setback
+            return False
         shared = job.shape and not job.places and self.hooks.by_shape("valid")
         key = job.shape if shared else job.key
         known = self._valid.get(key, _UNKNOWN)

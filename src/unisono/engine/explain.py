@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from unisono.api.times import rfc3339
 from unisono.cluster.records import Job, Task
+from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
 from unisono.engine.capacity import CapacityOf
@@ -80,6 +82,11 @@ def _progress(job: JobState, placeable: int) -> str:
     return "no node takes it"
 
 
+def _told(setback: Setback) -> str:
+    times = "once" if setback.failures == 1 else f"{setback.failures} times in a row"
+    return f"binding failed {times}, the last time on {setback.why}; tried again at {rfc3339(setback.until)}"
+
+
 class Explainer:
     """Finds the first cause for one job after the other."""
 
@@ -100,6 +107,8 @@ class Explainer:
         report = self.cycle.reports.get(job.key, _EMPTY)
         if report.dropped:
             return self._simple(job, Cause.INVARIANT, f"the decision was dropped: {report.dropped}")
+        if report.setback is not None:
+            return self._simple(job, Cause.BIND_FAILED, _told(report.setback))
         pending = job.counts[TaskStatus.PENDING]
         waiting = pending + job.counts[TaskStatus.PIPELINED] + job.counts[TaskStatus.ALLOCATED]
         if job.phase != "Pending" and not waiting and (job.size or job.min_member == 0):

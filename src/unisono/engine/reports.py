@@ -10,6 +10,7 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Reason, Refusal, Veto
 from unisono.engine.hooks import Hooks
@@ -59,6 +60,7 @@ class JobReport:
         failed_roles: roles of which a task found no node.
         discarded: placements that were taken back because the gang did not become ready.
         pipelined: refusal of the gate ``pipelined`` (the gang could not even be promised its places).
+        setback: binds that failed lately, for which it is not placed in this cycle.
         dropped: the invariant that the job's placements broke, or ``""``.
 
     """
@@ -72,6 +74,7 @@ class JobReport:
     failed_roles: set[str] = field(default_factory=set)
     discarded: list[Placement] = field(default_factory=list)
     pipelined: Refusal | None = None
+    setback: Setback | None = None
     dropped: str = ""
 
     def schedulable(self) -> int:

@@ -16,10 +16,19 @@ from unisono.engine.topology.groups import is_bounded
 
 
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
-    """Admitted, valid jobs with waiting tasks that are short of what they need, by queue."""
+    """Admitted, valid jobs with waiting tasks that are short of what they need, by queue.
+
+    A job whose binds failed lately is left out: others would be evicted for it again and again, and for nothing.
+    """
+    setbacks = cycle.session.snapshot.setbacks
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
-        if job.phase == "Pending" or not job.counts[TaskStatus.PENDING] or closed(job.queue) is not None:
+        if (
+            job.key in setbacks
+            or job.phase == "Pending"
+            or not job.counts[TaskStatus.PENDING]
+            or closed(job.queue) is not None
+        ):
             continue
         if cycle.valid(job) and cycle.hooks.starving(job):
             by_queue.setdefault(job.queue.name, []).append(job)

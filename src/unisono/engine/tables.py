@@ -8,7 +8,7 @@ tasks costs one pass and then an argmax and a few dictionary look-ups per task, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from unisono.engine.lines import Lines, LineScore
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.single import Single
-from unisono.engine.static import StaticResult, StaticResults
+from unisono.engine.static import RawPoints, StaticResult, StaticResults
 from unisono.engine.view import NodeView, as_slice
 
 NOWHERE = float("-inf")
@@ -31,6 +31,9 @@ FRONT = 8
 """On how many of the best nodes."""
 FEW = 12
 """Up to so many nodes are looked at one by one, where plug-ins can do that."""
+_NOBODY: frozenset[str] = frozenset()
+_OUT_OF_REACH = 1e9
+"""More points than all plug-ins together give."""
 _STEPS = np.arange(CHAIN, dtype=np.int64)
 _REPEATED = np.tile(_STEPS, FRONT + 1)
 
@@ -413,7 +416,7 @@ class Tables:
         self.session = session
         self.hooks = hooks
         self.static = static
-        self._tables: dict[tuple[int, bool, str], CandidateTable] = {}
+        self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
         self._scope = _widest(hooks)
         self._generation = hooks.generation
         self._pipelining = session.pipelining
@@ -425,12 +428,28 @@ class Tables:
             self._scope = _widest(self.hooks)
             self._generation = self.hooks.generation
             self._pipelining = self.session.pipelining
-        key = (pod_class.id, future, self._scope_key())
+        refused = self._refused_by() if self.session.snapshot.setbacks else _NOBODY
+        key = (pod_class.id, future, self._scope_key(), refused)
         table = self._tables.get(key)
         if table is None:
             static = self.static.result(pod_class, self.session, self.hooks)
+            if refused:
+                static = replace(static, scores=[*static.scores, self._last(refused)])
             table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
         return table
+
+    def _refused_by(self) -> frozenset[str]:
+        """Nodes that refused a bind of the job that is being placed."""
+        subject = self.session.subject
+        setback = self.session.snapshot.setbacks.get(subject.key) if subject is not None else None
+        return setback.nodes if setback is not None else _NOBODY
+
+    def _last(self, names: frozenset[str]) -> RawPoints:
+        """Points that leave these nodes for when no other takes the task."""
+        raw = np.zeros(self.session.nodes.size, dtype=np.float64)
+        index = self.session.snapshot.nodes.index
+        raw[[index[name] for name in names if name in index]] = -1.0
+        return RawPoints(raw, _OUT_OF_REACH, Normalise.NONE, constant=False)
 
     @property
     def scope(self) -> Scope:

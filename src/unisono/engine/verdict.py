@@ -53,6 +53,8 @@ class Cause(StrEnum):
     """The cluster has no node."""
     EXTENDER = "Extender"
     """A service that plug-in extender asks says no, or cannot be asked."""
+    BIND_FAILED = "BindFailed"
+    """The API server refused the job's binds again and again; it is placed again after a pause."""
     NOT_TRIED = "NotTried"
     """The cycle ended, or the queue was passed over, before the job's turn."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
@@ -23,6 +23,7 @@ import structlog
 from unisono.api.core import ObjectReference
 from unisono.api.kinds import PODS
 from unisono.api.times import parse_time
+from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.decisions import Bind
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable
@@ -40,6 +41,8 @@ _log = structlog.get_logger(__name__)
 
 # How long the failures of a job are remembered after its waiting time.
 _HOLD_SECONDS = 300.0
+# Nodes that are remembered with them.
+_REFUSING_NODES = 16
 
 
 class Outcome(Enum):
@@ -57,6 +60,10 @@ class _Hold:
 
     failures: int
     until: float
+    resumes: float = 0.0
+    """The same in seconds since the epoch."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """What the latest failure on each node was, the newest last."""
 
 
 class _Healing:
@@ -118,6 +125,7 @@ class Binder:
         self._back_off = Backoff(base=1.0, cap=30.0)
         self._heal = _Healing(heal_seconds)
         self._holds: dict[str, _Hold] = {}
+        self._refused: dict[str, dict[str, str]] = {}
         self._under_way: dict[str, int] = defaultdict(int)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -150,15 +158,33 @@ class Binder:
         hold = self._holds.get(job)
         return hold is not None and hold.until > self._clock.monotonic()
 
-    def hold(self, job: str) -> None:
-        """Let the job wait: not at all after its first failure, then longer each time."""
+    def hold(self, job: str, least: float = 0.0) -> None:
+        """Let the job wait, ``least`` seconds and more: not at all after its first failure, then longer each time."""
         now = self._clock.monotonic()
         # Jobs that did not come back within some time are gone, or start anew.
         self._holds = {key: hold for key, hold in self._holds.items() if hold.until > now - _HOLD_SECONDS}
         hold = self._holds.setdefault(job, _Hold(0, now))
         hold.failures += 1
-        wait = self._back_off.delay(hold.failures - 1) if hold.failures > 1 else 0.0
-        hold.until = now + wait
+        for node, why in self._refused.pop(job, {}).items():
+            hold.refused.pop(node, None)
+            hold.refused[node] = why
+        for node in list(hold.refused)[:-_REFUSING_NODES]:
+            del hold.refused[node]
+        wait = max(self._back_off.delay(hold.failures - 1) if hold.failures > 1 else 0.0, least)
+        hold.until, hold.resumes = now + wait, self._clock.time() + wait
+
+    def setbacks(self) -> dict[str, Setback]:
+        """Jobs whose binds failed lately, for the next decisions."""
+        now = self._clock.monotonic()
+        found: dict[str, Setback] = {}
+        for job, hold in self._holds.items():
+            if hold.until <= now - _HOLD_SECONDS:
+                continue
+            node, why = next(reversed(hold.refused.items()), ("", ""))
+            told = f"node {node}: {why}" if node else "members that did not follow the others in time"
+            over = hold.resumes + _HOLD_SECONDS
+            found[job] = Setback(hold.failures, told, hold.until > now, hold.resumes, over, frozenset(hold.refused))
+        return found
 
     def next_release(self) -> float | None:
         """Monotonic time at which the next waiting job may go on."""
@@ -209,6 +235,7 @@ class Binder:
             _log.warning("bind.failed", job=job, failed=len(failed), of=len(binds))
         else:
             self._holds.pop(job, None)
+            self._refused.pop(job, None)
             self._heal.over(job)
 
     async def _bind_all(self, binds: Sequence[Bind]) -> list[Bind]:
@@ -345,6 +372,7 @@ class Binder:
             self._give_up([bind])
         else:
             self._metrics.failed.inc()
+            self._refused.setdefault(bind.job or key, {})[bind.node] = why
             self._events.event(pod, "Warning", "FailedScheduling", f"failed to bind to node {bind.node}: {why}")
 
     def _observe_ages(self, bind: Bind, key: str) -> None:

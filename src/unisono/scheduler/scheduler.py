@@ -269,6 +269,7 @@ class Scheduler:
         started = self._clock.monotonic()
         now = self._clock.time()
         with self.feed.hold():
+            self.feed.state.set_back(self._binder.setbacks())
             snapshot = self.feed.state.snapshot()
             opened = self._clock.monotonic()
             version = self.feed.state.version
@@ -323,7 +324,7 @@ class Scheduler:
         )
         _log.warning("gang.released", job=release.job, pods=len(release.pods), ready=release.ready)
         self.metrics.gangs_released.inc()
-        self._binder.hold(release.job)
+        self._binder.hold(release.job, least=self._gangs.patience)
         self._evictor.submit([(task.namespace, task.name, task.uid) for task in release.pods], GIVE_UP, why)
         group = self.feed.groups.get(release.job)
         if group is not None:

@@ -136,6 +136,8 @@ def _starved(session: Session, after: float) -> list[tuple[JobState, list[Task]]
     """
     found: list[tuple[tuple[int, float, str], JobState, list[Task]]] = []
     for job in session.active:
+        if job.key in session.snapshot.setbacks:  # it may never start
+            continue
         if job.phase == "Pending" or not job.queue.open or job.is_ready or job.valid_count < job.min_member:
             continue
         tasks = _missing(job)
