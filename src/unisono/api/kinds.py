@@ -7,6 +7,7 @@ from typing import Any
 from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.kind import Kind
+from unisono.api.serving_kinds import SERVING_KINDS
 from unisono.api.training_kinds import TRAINING_KINDS
 from unisono.api.workload_kinds import WORKLOAD_KINDS
 
@@ -95,6 +96,9 @@ VOLUME_ATTACHMENTS: Kind[core.VolumeAttachment] = Kind(
 )
 RESOURCE_CLAIMS: Kind[core.ResourceClaim] = Kind(
     "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", core.ResourceClaim, status_subresource=True
+)
+RESOURCE_CLAIM_TEMPLATES: Kind[core.ResourceClaimTemplate] = Kind(
+    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", core.ResourceClaimTemplate
 )
 RESOURCE_SLICES: Kind[core.ResourceSlice] = Kind(
     "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", core.ResourceSlice, False
@@ -200,10 +204,12 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     CSI_STORAGE_CAPACITIES,
     VOLUME_ATTACHMENTS,
     RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
     DEVICE_CLASSES,
     LEASES,
     *WORKLOAD_KINDS,
+    *SERVING_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
     POD_GROUPS,

@@ -5,6 +5,8 @@ They must never run on a cluster: kube-controller-manager does the same work the
 
 from __future__ import annotations
 
+from unisono.controllers.claims.made import PodClaimController
+from unisono.controllers.claims.users import ClaimUserController
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.cronjob.family import KUBERNETES
 from unisono.controllers.nodes.controller import NodeLifecycleController
@@ -41,4 +43,6 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
         ClaimProtectionController(),
         VolumeProtectionController(),
         EphemeralVolumeController(recorder),
+        PodClaimController(recorder),
+        ClaimUserController(),
     ]

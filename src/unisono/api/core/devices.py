@@ -1,10 +1,10 @@
-"""Dynamic resource allocation (resource.k8s.io/v1): ResourceClaim, ResourceSlice, DeviceClass."""
+"""Dynamic resource allocation (resource.k8s.io/v1): ResourceClaim and its template, ResourceSlice, DeviceClass."""
 
 from __future__ import annotations
 
 import msgspec
 
-from unisono.api.base import Base, Object
+from unisono.api.base import Base, Object, ObjectMeta
 from unisono.api.core.affinity import NodeSelector
 from unisono.api.fields import FreeObject, Quantity, Required, ResourceList, Time
 from unisono.api.meta import Condition
@@ -187,6 +187,19 @@ class ResourceClaim(Object):
 
     spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
     status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
+
+
+class ResourceClaimTemplateSpec(Base):
+    """The claim that is made for each pod that names the template."""
+
+    metadata: ObjectMeta | None = None
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
+
+
+class ResourceClaimTemplate(Object):
+    """How to make a claim of a pod's own."""
+
+    spec: ResourceClaimTemplateSpec = msgspec.field(default_factory=ResourceClaimTemplateSpec)
 
 
 class DeviceClassConfiguration(Base):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, kinds, workload_kinds
+from unisono.api import flow_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling, workloads
+from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling, serving, workloads
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -24,6 +24,7 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     kinds.PERSISTENT_VOLUMES.struct: builtin.default_volume,
     kinds.STORAGE_CLASSES.struct: builtin.default_storage_class,
     kinds.RESOURCE_CLAIMS.struct: builtin.default_resource_claim,
+    kinds.RESOURCE_CLAIM_TEMPLATES.struct: builtin.default_resource_claim_template,
     kinds.RESOURCE_QUOTAS.struct: builtin.default_quota,
     kinds.LIMIT_RANGES.struct: builtin.default_limit_range,
     kinds.ROLE_BINDINGS.struct: rbac.default_binding,
@@ -36,6 +37,9 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     workload_kinds.DAEMON_SETS.struct: workloads.default_daemon_set,
     workload_kinds.BATCH_JOBS.struct: workloads.default_batch_job,
     workload_kinds.BATCH_CRON_JOBS.struct: workloads.default_batch_cron_job,
+    serving_kinds.REPLICATION_CONTROLLERS.struct: serving.default_replication_controller,
+    serving_kinds.HORIZONTAL_POD_AUTOSCALERS.struct: serving.default_autoscaler,
+    serving_kinds.INGRESS_CLASSES.struct: serving.default_ingress_class,
     kinds.JOBS.struct: job.default_job,
     flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,

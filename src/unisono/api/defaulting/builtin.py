@@ -7,7 +7,7 @@ import base64
 from unisono.api.core.cluster import PriorityClass
 from unisono.api.core.config import Secret
 from unisono.api.core.crd import CustomResourceConversion, CustomResourceDefinition
-from unisono.api.core.devices import ResourceClaim
+from unisono.api.core.devices import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from unisono.api.core.limits import LimitRange
 from unisono.api.core.namespace import Namespace
 from unisono.api.core.network import NetworkPolicy
@@ -110,7 +110,16 @@ def default_storage_class(storage_class: StorageClass) -> None:
 
 def default_resource_claim(claim: ResourceClaim) -> None:
     """One device where nothing is said."""
-    for request in claim.spec.devices.requests or ():
+    _default_requests(claim.spec)
+
+
+def default_resource_claim_template(template: ResourceClaimTemplate) -> None:
+    """As the claims that are made from it."""
+    _default_requests(template.spec.spec)
+
+
+def _default_requests(spec: ResourceClaimSpec) -> None:
+    for request in spec.devices.requests or ():
         for part in (request.exactly, *(request.first_available or ())):
             if part is not None:
                 part.allocation_mode = part.allocation_mode or "ExactCount"

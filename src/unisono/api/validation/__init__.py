@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, kinds, workload_kinds
+from unisono.api import flow_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
@@ -20,12 +20,14 @@ from unisono.api.training_kinds import (
     TRAINING_RUNTIMES,
 )
 from unisono.api.validation import (
+    autoscaling,
     batch_v1,
     cluster,
     config,
     crd,
     devices,
     flow,
+    ingress,
     job,
     kubeflow,
     limits,
@@ -33,6 +35,7 @@ from unisono.api.validation import (
     pod,
     policy,
     rbac,
+    replication_controller,
     scheduling,
     service,
     storage,
@@ -61,6 +64,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.PERSISTENT_VOLUMES.struct: storage.validate_volume,
     kinds.STORAGE_CLASSES.struct: storage.validate_storage_class,
     kinds.RESOURCE_CLAIMS.struct: devices.validate_resource_claim,
+    kinds.RESOURCE_CLAIM_TEMPLATES.struct: devices.validate_resource_claim_template,
     kinds.RESOURCE_SLICES.struct: devices.validate_resource_slice,
     kinds.RESOURCE_QUOTAS.struct: policy.validate_quota,
     kinds.POD_DISRUPTION_BUDGETS.struct: policy.validate_budget,
@@ -80,6 +84,10 @@ _RULES: dict[type[Object], Rules] = {
     workload_kinds.CONTROLLER_REVISIONS.struct: workloads.validate_controller_revision,
     workload_kinds.BATCH_JOBS.struct: batch_v1.validate_batch_job,
     workload_kinds.BATCH_CRON_JOBS.struct: batch_v1.validate_batch_cron_job,
+    serving_kinds.REPLICATION_CONTROLLERS.struct: replication_controller.validate_replication_controller,
+    serving_kinds.HORIZONTAL_POD_AUTOSCALERS.struct: autoscaling.validate_autoscaler,
+    serving_kinds.INGRESSES.struct: ingress.validate_ingress,
+    serving_kinds.INGRESS_CLASSES.struct: ingress.validate_ingress_class,
     kinds.JOBS.struct: job.validate_job,
     flow_kinds.CRON_JOBS.struct: flow.validate_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.validate_job_flow,

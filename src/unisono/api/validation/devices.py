@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unisono.api.core.devices import DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceSlice
+from unisono.api.core.devices import (
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from unisono.api.field_error import FieldError, invalid, required
 from unisono.api.validation.meta import at_least, one_of
 
 
 def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> Iterator[FieldError]:
     """Named requests, each for one thing or for one of several; the spec stays as it is."""
+    yield from _requests(claim.spec, "spec")
+    if old is not None and claim.spec != old.spec:
+        yield invalid("spec", claim.spec, "field is immutable")
+
+
+def validate_resource_claim_template(
+    template: ResourceClaimTemplate, old: ResourceClaimTemplate | None
+) -> Iterator[FieldError]:
+    """The rules of the claims that are made from it; it stays as it is."""
+    yield from _requests(template.spec.spec, "spec.spec")
+    if old is not None and template.spec != old.spec:
+        yield invalid("spec", template.spec, "field is immutable")
+
+
+def _requests(spec: ResourceClaimSpec, where: str) -> Iterator[FieldError]:
     seen: set[str] = set()
-    for index, request in enumerate(claim.spec.devices.requests or ()):
-        path = f"spec.devices.requests[{index}]"
+    for index, request in enumerate(spec.devices.requests or ()):
+        path = f"{where}.devices.requests[{index}]"
         if not request.name:
             yield required(f"{path}.name")
         elif request.name in seen:
@@ -25,8 +47,6 @@ def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> 
             yield from _request(request.exactly, f"{path}.exactly")
         for at, alternative in enumerate(request.first_available or ()):
             yield from _request(alternative, f"{path}.firstAvailable[{at}]")
-    if old is not None and claim.spec != old.spec:
-        yield invalid("spec", claim.spec, "field is immutable")
 
 
 def _request(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[FieldError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from unisono.api.autoscaling import HorizontalPodAutoscalerV1
 from unisono.api.kind import Kind
 from unisono.apiserver.tables.columns import Layout, Row
 from unisono.apiserver.tables.core import (
@@ -20,10 +21,19 @@ from unisono.apiserver.tables.core import (
     SERVICES,
 )
 from unisono.apiserver.tables.custom import custom_layout
+from unisono.apiserver.tables.devices import RESOURCE_CLAIMS, RESOURCE_SLICES
 from unisono.apiserver.tables.events import EVENTS
 from unisono.apiserver.tables.nodes import NODES
 from unisono.apiserver.tables.pods import PODS
 from unisono.apiserver.tables.policy import BUDGETS, NETWORK_POLICIES, QUOTAS
+from unisono.apiserver.tables.serving import (
+    AUTOSCALERS,
+    AUTOSCALERS_V1,
+    CSI_NODES,
+    INGRESS_CLASSES,
+    INGRESSES,
+    REPLICATION_CONTROLLERS,
+)
 from unisono.apiserver.tables.workloads import (
     CONTROLLER_REVISIONS,
     CRON_JOBS,
@@ -57,6 +67,11 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("apps", "controllerrevisions"): CONTROLLER_REVISIONS,
     ("batch", "jobs"): JOBS,
     ("batch", "cronjobs"): CRON_JOBS,
+    ("", "replicationcontrollers"): REPLICATION_CONTROLLERS,
+    ("autoscaling", "horizontalpodautoscalers"): AUTOSCALERS,
+    ("networking.k8s.io", "ingresses"): INGRESSES,
+    ("networking.k8s.io", "ingressclasses"): INGRESS_CLASSES,
+    ("storage.k8s.io", "csinodes"): CSI_NODES,
     ("", "resourcequotas"): QUOTAS,
     ("", "limitranges"): CREATED,
     ("rbac.authorization.k8s.io", "roles"): CREATED,
@@ -67,12 +82,18 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("networking.k8s.io", "networkpolicies"): NETWORK_POLICIES,
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("coordination.k8s.io", "leases"): LEASES,
+    ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,
+    ("resource.k8s.io", "resourceclaimtemplates"): CREATED,
+    ("resource.k8s.io", "resourceslices"): RESOURCE_SLICES,
+    ("resource.k8s.io", "deviceclasses"): CREATED,
     ("apiextensions.k8s.io", "customresourcedefinitions"): CRDS,
 }
 
 
 def layout(kind: Kind[Any]) -> Layout:
     """How a kind is shown: as Kubernetes shows its own kinds, else by printer columns."""
+    if kind.struct is HorizontalPodAutoscalerV1:
+        return AUTOSCALERS_V1
     return _BUILT_IN.get((kind.group, kind.plural)) or custom_layout(kind)
 
 

@@ -1,0 +1,1 @@
+"""Resource claims (dynamic resource allocation): claims made for pods, and who may use them."""
