@@ -57,6 +57,7 @@ ATOMIC_STRUCTS = frozenset(
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
+        "ServiceBackendPort",
         "SecretKeySelector",
         "SecretReference",
         "Subject",
@@ -65,7 +66,9 @@ ATOMIC_STRUCTS = frozenset(
     }
 )
 # Maps that are one field (``mapType=atomic``): struct and wire name.
-ATOMIC_MAPS = frozenset({("PodSpec", "nodeSelector"), ("ServiceSpec", "selector")})
+ATOMIC_MAPS = frozenset(
+    {("PodSpec", "nodeSelector"), ("ServiceSpec", "selector"), ("ReplicationControllerSpec", "selector")}
+)
 _TCP = (("protocol", "TCP"),)
 
 _BY_NAME = ListMerge("name")
@@ -125,6 +128,8 @@ LISTS: dict[str, dict[str, ListMerge]] = {
     "ReplicaSetStatus": {"conditions": _STATUS_BY_TYPE},
     "StatefulSetStatus": {"conditions": _STATUS_BY_TYPE},
     "DaemonSetStatus": {"conditions": _STATUS_BY_TYPE},
+    "ReplicationControllerStatus": {"conditions": _STATUS_BY_TYPE},
+    "HorizontalPodAutoscalerStatus": {"conditions": _STATUS_BY_TYPE},
     "BatchJobStatus": {"conditions": _STATUS_BY_TYPE},
 }
 

@@ -54,7 +54,7 @@ async def _create(
     door = field_owners.ignored(stored, "")
     writer = ownership.Writer(options.field_manager, "Apply", kind.api_version)
     start = {**field_owners.empty(stored), "apiVersion": kind.api_version, "kind": kind.kind}
-    applied = ownership.apply(start, config, field_owners.schema(stored), [], writer, context.now(), door)
+    applied = ownership.apply(start, config, field_owners.schema(kind, stored), [], writer, context.now(), door)
     new, _ = codec.accept(kind, stored, applied.object, _lenient(options), name)
     metadata.check_place(new, stored, namespace, name)
 
@@ -82,7 +82,7 @@ async def _change(
     applied = ownership.apply(
         live,
         config,
-        field_owners.schema(stored),
+        field_owners.schema(kind, stored),
         before,
         writer,
         context.now(),

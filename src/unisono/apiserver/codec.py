@@ -15,9 +15,9 @@ from unisono.api.kind import Kind
 from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.reading import decode_definition, notes
-from unisono.apiserver.events_v1 import from_core, is_view, to_core
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
+from unisono.apiserver.views import view_of
 
 T = TypeVar("T", bound=Object)
 
@@ -57,10 +57,11 @@ def decode_body(kind: Kind[T], body: dict[str, Any]) -> Decoded[T]:
 
 def _decode_as(kind: Kind[Any], stored: Kind[T], body: dict[str, Any]) -> Decoded[T]:
     """Decode a body of ``kind`` for storing; ``clean`` stays in the words of ``kind``."""
-    if not is_view(kind):
+    view = view_of(kind)
+    if view is None:
         return decode_body(stored, body)
     seen = decode(kind, body)
-    return Decoded(decode(stored, to_core(seen.clean)).obj, seen.unknown_fields, seen.type_errors, seen.clean)
+    return Decoded(decode(stored, view.to_stored(seen.clean)).obj, seen.unknown_fields, seen.type_errors, seen.clean)
 
 
 def accept(
@@ -148,8 +149,9 @@ def as_version(data: bytes, stored: Kind[Any], asked: Kind[Any]) -> bytes:
     """Stored bytes as the version that was asked for shows them; the fields of all versions of a kind are equal."""
     if isinstance(stored, CustomKind):
         return stored.view(data)
-    if is_view(asked):
-        return from_core(data)
+    view = view_of(asked)
+    if view is not None:
+        return view.show(data)
     if asked.version == stored.version:
         return data
     # The encoder writes apiVersion first, so the first occurrence is the object's own.

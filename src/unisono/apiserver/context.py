@@ -12,17 +12,17 @@ from typing import Any, TypeVar, cast
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.api.kinds import ALL_KINDS, EVENTS
+from unisono.api.kinds import ALL_KINDS
 from unisono.api.times import rfc3339
 from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.registry import Registry
-from unisono.apiserver.events_v1 import is_view
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
+from unisono.apiserver.views import view_of
 from unisono.errors import NotFound
 
 T = TypeVar("T", bound=Object)
@@ -99,7 +99,8 @@ class Context:
             NotFound: the server does not serve the kind.
 
         """
-        found: Kind[Any] | None = self.kinds.get(EVENTS.resource if is_view(kind) else kind.resource)
+        view = view_of(kind)
+        found: Kind[Any] | None = self.kinds.get((view.stored if view else kind).resource)
         if isinstance(found, CustomKind):
             found = cast("Kind[Any] | None", self.custom.current(kind))
         if found is None:

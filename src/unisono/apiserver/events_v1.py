@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from unisono.api.base import Object
 from unisono.api.core.event import EventSeries, EventSource
 from unisono.api.core.refs import ObjectReference
@@ -48,28 +46,20 @@ _TO_CORE = {
 _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
 
 
-def is_view(kind: Kind[Any]) -> bool:
-    """Whether objects of the kind are core events under other names."""
-    return kind.resource == EVENTS_V1.resource
-
-
 def to_core(body: dict[str, Any]) -> dict[str, Any]:
     """An ``events.k8s.io`` event as a core one."""
     renamed = {_TO_CORE.get(name, name): value for name, value in body.items()}
     return {**renamed, "apiVersion": EVENTS.api_version}
 
 
-def from_core(data: bytes) -> bytes:
-    """Stored bytes of a core event as an ``events.k8s.io`` one; parts that hold nothing are left out."""
-    found = msgspec.json.decode(data)
+def from_core(found: dict[str, Any]) -> dict[str, Any]:
+    """A core event as an ``events.k8s.io`` one; parts that hold nothing are left out."""
     renamed = {_FROM_CORE.get(name, name): value for name, value in found.items() if value != {}}
-    return msgspec.json.encode({**renamed, "apiVersion": EVENTS_V1.api_version})
+    return {**renamed, "apiVersion": EVENTS_V1.api_version}
 
 
-def selector_for(kind: Kind[Any], fields: str) -> str:
-    """A field selector in the names that the stored objects have."""
-    if not is_view(kind):
-        return fields
+def core_selector(fields: str) -> str:
+    """A field selector in the names that core events have."""
     return ",".join(_core_part(part) for part in fields.split(","))
 
 

@@ -17,6 +17,7 @@ from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.ownership.paths import Path
 from unisono.apiserver.ownership.record import Ignored
 from unisono.apiserver.types import WriteOptions
+from unisono.apiserver.views import view_of
 from unisono.errors import ApiError
 
 Managed = list[dict[str, Any]] | None
@@ -30,9 +31,9 @@ _GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
 }
 
 
-def schema(kind: Kind[Any]) -> dict[str, Any]:
-    """How the fields of a kind merge."""
-    return schema_for(kind)
+def schema(kind: Kind[Any], stored: Kind[Any] | None = None) -> dict[str, Any]:
+    """How the fields of a kind merge; of one that is ``stored`` as another, in its own words."""
+    return schema_for(kind if stored is None or view_of(kind) is not None else stored)
 
 
 def empty(kind: Kind[Any]) -> dict[str, Any]:
@@ -96,6 +97,12 @@ def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str
     return ownership.record(empty(stored), plain(data), schema(stored), [], writer, now, _nothing)
 
 
+def _seen(kind: Kind[Any], stored: Kind[Any], obj: Object) -> bytes:
+    """An object as its writer sees it."""
+    data = codec.render(obj)
+    return codec.as_version(data, stored, kind) if view_of(kind) is not None else data
+
+
 def on_create(
     kind: Kind[Any], stored: Kind[Any], obj: Object, body: dict[str, Any], options: WriteOptions, now: str
 ) -> None:
@@ -125,7 +132,9 @@ def on_create(
         return status(path) or path[:2] in added
 
     try:
-        entries = ownership.record(empty(stored), plain(codec.render(obj)), schema(stored), [], writer, now, door)
+        entries = ownership.record(
+            empty(stored), plain(_seen(kind, stored, obj)), schema(kind, stored), [], writer, now, door
+        )
     except ApiError:
         # Validation, which comes next, says better what is wrong with such an object.
         return
@@ -177,7 +186,9 @@ def on_update(
     entries = entries_of(base)
     door = ignored(stored, subresource)
     try:
-        changed = ownership.record(plain(old), plain(codec.render(new)), schema(stored), entries, writer, now, door)
+        before = plain(codec.as_version(old, stored, kind) if view_of(kind) else old)
+        after = plain(_seen(kind, stored, new))
+        changed = ownership.record(before, after, schema(kind, stored), entries, writer, now, door)
     except ApiError:
         return
     set_entries(new, base, entries, changed)

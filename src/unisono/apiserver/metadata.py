@@ -28,6 +28,9 @@ _BUILT_IN_WITH_GENERATION = frozenset(
         "cronjobs.batch",
         "poddisruptionbudgets.policy",
         "networkpolicies.networking.k8s.io",
+        "ingresses.networking.k8s.io",
+        "ingressclasses.networking.k8s.io",
+        "replicationcontrollers",
     }
 )
 

@@ -44,6 +44,7 @@ from unisono.errors import ConfigError
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
+from unisono.apiserver.views import VIEWS
 log = structlog.get_logger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
@@ -95,7 +96,7 @@ class ApiServer:
         self._limits = limits or Limits()
         self._readiness: Readiness = readiness or (list)
         self._metrics = RequestMetrics(registry or CollectorRegistry())
-        self.catalog = Catalog((*kinds, EVENTS_V1))
+        self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))
         for kind in REVIEW_KINDS:
             self.catalog.add(kind, ("create",))
         service.follow_kinds(self.catalog.set_custom)

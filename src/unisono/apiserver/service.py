@@ -16,7 +16,6 @@ from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale
-from unisono.apiserver.events_v1 import selector_for
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
 from unisono.apiserver.types import (
@@ -28,6 +27,7 @@ from unisono.apiserver.types import (
     WriteOptions,
     Written,
 )
+from unisono.apiserver.views import selector_for
 
 
 class ObjectService:

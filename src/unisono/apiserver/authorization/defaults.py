@@ -41,7 +41,15 @@ _INTO_PODS = ("pods/attach", "pods/exec", "pods/portforward")
 _WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "",
-        ("pods", "services", "persistentvolumeclaims", "configmaps", "serviceaccounts", "events"),
+        (
+            "pods",
+            "services",
+            "persistentvolumeclaims",
+            "configmaps",
+            "serviceaccounts",
+            "events",
+            "replicationcontrollers",
+        ),
         ("limitranges", "resourcequotas", "namespaces", "endpoints", "bindings"),
     ),
     ("events.k8s.io", ("events",), ()),

@@ -55,7 +55,9 @@ def scale_of(kind: Kind[Any], obj: Document, *, strict: bool = True) -> Document
     status: Document = {"replicas": _number(find_value(obj, paths.status_replicas))}
     selector = find_value(obj, paths.selector) if paths.selector else None
     if isinstance(selector, dict):
-        selector = selector_text(msgspec.convert(selector, LabelSelector))
+        # A ReplicationController has labels where others have a selector.
+        plain = not selector.keys() <= {"matchLabels", "matchExpressions"}
+        selector = selector_text(msgspec.convert({"matchLabels": selector} if plain else selector, LabelSelector))
     if isinstance(selector, str) and selector:
         status["selector"] = selector
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -1,0 +1,213 @@
+"""Rules of HorizontalPodAutoscalers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from unisono.api import names
+from unisono.api.autoscaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HPAScalingPolicy,
+    HPAScalingRules,
+    MetricIdentifier,
+    MetricSpec,
+    MetricTarget,
+)
+from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
+from unisono.api.fields import Quantity
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.validation.meta import at_least, by, one_of, validate_selector
+from unisono.api.validation.quantities import validate_amount
+
+_LONGEST_WINDOW = 3600
+_LONGEST_PERIOD = 1800
+# Field of a metric to the type that names it.
+_SOURCES = {
+    "object": "Object",
+    "external": "External",
+    "pods": "Pods",
+    "resource": "Resource",
+    "containerResource": "ContainerResource",
+}
+_QUANTITY = "must be a quantity such as 500m, 2 or 1Gi"
+
+
+def validate_autoscaler(
+    autoscaler: HorizontalPodAutoscaler, old: HorizontalPodAutoscaler | None
+) -> Iterator[FieldError]:
+    """Bounds, target, metrics and behaviour."""
+    spec = autoscaler.spec
+    yield from at_least("spec.minReplicas", spec.min_replicas, 1)
+    if not spec.max_replicas:
+        yield required("spec.maxReplicas", "must be set and greater than 0")
+    else:
+        yield from at_least("spec.maxReplicas", spec.max_replicas, 1)
+    if spec.min_replicas is not None and spec.max_replicas < spec.min_replicas:
+        yield invalid("spec.maxReplicas", spec.max_replicas, "must be greater than or equal to `minReplicas`")
+    yield from _reference(spec.scale_target_ref, "spec.scaleTargetRef")
+    for index, metric in enumerate(spec.metrics or ()):
+        yield from _metric(metric, f"spec.metrics[{index}]")
+    if spec.behavior is not None:
+        yield from _rules(spec.behavior.scale_up, "spec.behavior.scaleUp")
+        yield from _rules(spec.behavior.scale_down, "spec.behavior.scaleDown")
+    status = autoscaler.status
+    yield from at_least("status.currentReplicas", status.current_replicas, 0)
+    yield from at_least("status.desiredReplicas", status.desired_replicas, 0)
+
+
+def _reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:
+    for name, value in (("kind", reference.kind), ("name", reference.name)):
+        if not value:
+            yield required(f"{path}.{name}")
+        else:
+            yield from by(names.path_segment, f"{path}.{name}", value)
+    version = reference.api_version or ""
+    if version.count("/") > 1:
+        yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+
+
+def _metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    present = [name for name in _SOURCES if _source(metric, name) is not None]
+    if not metric.type:
+        yield required(f"{path}.type", "must specify a metric source type")
+    if metric.type not in _SOURCES.values():
+        yield not_supported(f"{path}.type", metric.type, sorted(_SOURCES.values()))
+    if present:
+        # Of several sources only the first is looked at: the others must go anyway.
+        yield from _CHECKS[present[0]](metric, f"{path}.{present[0]}")
+    wanted = next((name for name, kind in _SOURCES.items() if kind == metric.type), "")
+    if wanted and wanted not in present:
+        yield required(f"{path}.{wanted}", "must populate information for the given metric source")
+    if len(present) != 1:
+        for name in present:
+            if name != wanted:
+                yield forbidden(f"{path}.{name}", "must populate the given metric source only")
+
+
+def _source(metric: MetricSpec, name: str) -> object:
+    return metric.container_resource if name == "containerResource" else getattr(metric, name)
+
+
+def _object(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    source = metric.object
+    if source is None:
+        return
+    yield from _reference(source.described_object, f"{path}.describedObject")
+    yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(source.target, f"{path}.target")
+    if source.target.value is None and source.target.average_value is None:
+        yield required(f"{path}.target.averageValue", "must set either a target value or averageValue")
+
+
+def _external(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    source = metric.external
+    if source is None:
+        return
+    yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(source.target, f"{path}.target")
+    value, average = source.target.value, source.target.average_value
+    if value is None and average is None:
+        detail = "must set either a target value for metric or a per-pod target"
+        yield required(f"{path}.target.averageValue", detail)
+    if value is not None and average is not None:
+        yield forbidden(f"{path}.target.value", "may not set both a target value for metric and a per-pod target")
+
+
+def _pods(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    source = metric.pods
+    if source is None:
+        return
+    yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(source.target, f"{path}.target")
+    if source.target.average_value is None:
+        yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
+
+
+def _resource(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    source = metric.resource if path.endswith(".resource") else metric.container_resource
+    if source is None:
+        return
+    if not source.name:
+        yield required(f"{path}.name", "must specify a resource name")
+    if metric.container_resource is not None and source is metric.container_resource:
+        if not metric.container_resource.container:
+            yield required(f"{path}.container", "must specify a container")
+        else:
+            yield from by(names.dns_label, f"{path}.container", metric.container_resource.container)
+    yield from _target(source.target, f"{path}.target")
+    percent, average = source.target.average_utilization, source.target.average_value
+    if percent is None and average is None:
+        detail = "must set either a target raw value or a target utilization"
+        yield required(f"{path}.target.averageUtilization", detail)
+    if percent is not None and average is not None:
+        detail = "may not set both a target raw value and a target utilization"
+        yield forbidden(f"{path}.target.averageValue", detail)
+
+
+_CHECKS = {
+    "object": _object,
+    "external": _external,
+    "pods": _pods,
+    "resource": _resource,
+    "containerResource": _resource,
+}
+
+
+def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
+    if not metric.name:
+        yield required(f"{path}.name", "must specify a metric name")
+    else:
+        yield from by(names.path_segment, f"{path}.name", metric.name)
+    yield from validate_selector(metric.selector, f"{path}.selector")
+
+
+def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+    if not target.type:
+        yield required(f"{path}.type", "must specify a metric target type")
+    if target.type not in ("Utilization", "Value", "AverageValue"):
+        yield invalid(f"{path}.type", target.type, "must be either Utilization, Value, or AverageValue")
+    yield from _positive(target.value, f"{path}.value")
+    yield from _positive(target.average_value, f"{path}.averageValue")
+    if target.average_utilization is not None and target.average_utilization < 1:
+        yield invalid(f"{path}.averageUtilization", target.average_utilization, "must be greater than 0")
+
+
+def _positive(quantity: Quantity | None, path: str) -> Iterator[FieldError]:
+    if quantity is None:
+        return
+    try:
+        if parse_quantity(quantity) <= 0:
+            yield invalid(path, quantity, "must be positive")
+    except QuantityError:
+        yield invalid(path, quantity, _QUANTITY)
+
+
+def _rules(rules: HPAScalingRules | None, path: str) -> Iterator[FieldError]:
+    if rules is None:
+        return
+    window = rules.stabilization_window_seconds
+    if window is not None and window < 0:
+        yield invalid(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero")
+    if window is not None and window > _LONGEST_WINDOW:
+        detail = f"must be less than or equal to {_LONGEST_WINDOW}"
+        yield invalid(f"{path}.stabilizationWindowSeconds", window, detail)
+    yield from one_of(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min"))
+    if not rules.policies:
+        yield required(f"{path}.policies", "must specify at least one Policy")
+    for index, policy in enumerate(rules.policies or ()):
+        yield from _policy(policy, f"{path}.policies[{index}]")
+    if rules.tolerance is not None:
+        yield from validate_amount(f"{path}.tolerance", rules.tolerance)
+
+
+def _policy(policy: HPAScalingPolicy, path: str) -> Iterator[FieldError]:
+    if policy.type not in ("Pods", "Percent"):
+        yield not_supported(f"{path}.type", policy.type, ("Percent", "Pods"))
+    if policy.value <= 0:
+        yield invalid(f"{path}.value", policy.value, "must be greater than zero")
+    if policy.period_seconds <= 0:
+        yield invalid(f"{path}.periodSeconds", policy.period_seconds, "must be greater than zero")
+    if policy.period_seconds > _LONGEST_PERIOD:
+        detail = f"must be less than or equal to {_LONGEST_PERIOD}"
+        yield invalid(f"{path}.periodSeconds", policy.period_seconds, detail)
