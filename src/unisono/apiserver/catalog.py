@@ -110,9 +110,12 @@ def _subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
     found = []
     if kind.group == "" and kind.plural == "pods":
         found += [
+            Subresource("attach", "", "v1", "PodAttachOptions", ("create", "get")),
             Subresource("binding", "", "v1", "Binding", ("create",)),
             Subresource("eviction", "policy", "v1", "Eviction", ("create",)),
+            Subresource("exec", "", "v1", "PodExecOptions", ("create", "get")),
             Subresource("log", "", "v1", "Pod", ("get",)),
+            Subresource("portforward", "", "v1", "PodPortForwardOptions", ("create", "get")),
         ]
     if kind.group == "" and kind.plural == "serviceaccounts":
         found.append(Subresource("token", "authentication.k8s.io", "v1", "TokenRequest", ("create",)))

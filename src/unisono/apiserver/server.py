@@ -28,7 +28,6 @@ from unisono.apiserver.access.user import ADMIN
 from unisono.apiserver.authorization.kinds import REVIEW_KINDS
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
-from unisono.apiserver.events_v1 import EVENTS_V1
 from unisono.apiserver.http.app import App
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.body import Limits
@@ -36,15 +35,17 @@ from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
+from unisono.apiserver.http.pod_access import PodAccessHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
+from unisono.apiserver.remote import PodAccess
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
-
 from unisono.apiserver.views import VIEWS
+
 log = structlog.get_logger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
@@ -62,6 +63,7 @@ class ApiServer:
         port: port to listen on; 0 takes a free one.
         data_dir: where keys, token and the kubeconfig live.
         log_source: reads container logs; None when no node runs here.
+        pod_access: runs commands in containers and reaches their ports; None when no node runs here.
         kinds: what is served.
         allow_remote: listen on an address that other machines reach.
         limits: bounds on what clients may ask for.
@@ -79,6 +81,7 @@ class ApiServer:
         host: str = "127.0.0.1",
         port: int = 0,
         log_source: LogSource | None = None,
+        pod_access: PodAccess | None = None,
         kinds: Iterable[Kind[Any]] = ALL_KINDS,
         allow_remote: bool = False,
         limits: Limits | None = None,
@@ -92,6 +95,7 @@ class ApiServer:
                 key="host",
             )
         self._service, self._log_source, self._clock = service, log_source, clock
+        self._pod_access = pod_access
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = limits or Limits()
         self._readiness: Readiness = readiness or (list)
@@ -168,6 +172,7 @@ class ApiServer:
             objects=ObjectHandlers(self._service, self._clock),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock),
+            pods=PodAccessHandler(self._service, self._pod_access, authorizer),
             reviews=ReviewHandlers(Reviews(authorizer, authenticator.token_user), accounts, self._clock),
             metrics=self._metrics,
             limits=self._limits,

@@ -28,6 +28,7 @@ from unisono.apiserver.http.meta import MetaHandlers
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.path import ResourcePath, parse, split
+from unisono.apiserver.http.pod_access import ACCESS, PodAccessHandler
 from unisono.apiserver.http.protobuf_encode import encodable
 from unisono.apiserver.http.query import flag
 from unisono.apiserver.http.reviews import ReviewHandlers
@@ -41,8 +42,8 @@ Handler = Callable[[], Coroutine[Any, Any, web.StreamResponse]]
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
-_STREAMS = {"watch", "log"}
-_READS = {"get", "list", "watch", "log"}
+_STREAMS = {"watch", "log", "connect"}
+_READS = {"get", "list", "watch", "log", "connect"}
 
 
 class App:
@@ -56,6 +57,7 @@ class App:
         objects: handlers of object verbs.
         watches: handler of watches.
         logs: handler of pod logs.
+        pods: handler of what reaches into pods.
         reviews: handler of kinds that are answered and not stored.
         metrics: counts every answer.
         limits: bounds on what clients may ask for.
@@ -73,6 +75,7 @@ class App:
         objects: ObjectHandlers,
         watches: WatchHandler,
         logs: LogHandler,
+        pods: PodAccessHandler,
         reviews: ReviewHandlers,
         metrics: RequestMetrics,
         limits: Limits,
@@ -80,7 +83,7 @@ class App:
     ) -> None:
         self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
         self._authorizer, self._reviews = authorizer, reviews
-        self._objects, self._watches, self._logs = objects, watches, logs
+        self._objects, self._watches, self._logs, self._pods = objects, watches, logs, pods
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
         self._in_flight = 0
         self._streams: set[asyncio.Task[Any]] = set()
@@ -167,13 +170,15 @@ class App:
             raise NotFound(UNKNOWN_RESOURCE)
         if path.subresource == "log" and verb == "get":
             verb = "log"
+        elif path.subresource in ACCESS and verb in {"get", "create"}:
+            verb = "connect"
         exchange.verb = verb
         if isinstance(served.kind, CustomKind) and served.kind.details.warning:
             exchange.notes = (served.kind.details.warning,)
         handler = self._handler(exchange, served, path, verb)
         if handler is None:
             raise method_not_allowed()
-        if verb != "log":
+        if verb not in {"log", "connect"}:
             form = negotiate(exchange.request.headers.get("Accept", ""))
             if form.media == "protobuf" and not encodable(served.kind.api_version, served.kind.kind):
                 raise not_acceptable(OFFERED[:2])
@@ -189,13 +194,15 @@ class App:
         kind, objects = served.kind, self._objects
         if path.subresource == "token":
             return partial(self._reviews.token, exchange, path) if verb == "create" else None
-        if verb not in served.verbs and verb != "log":
+        if verb not in served.verbs and verb not in {"log", "connect"}:
             return None
         if path.subresource in {"binding", "eviction"}:
             act = objects.bind if path.subresource == "binding" else objects.evict
             return partial(act, exchange, path) if verb == "create" else None
         if verb == "log":
             return partial(self._logs.log, exchange, path)
+        if verb == "connect":
+            return partial(self._pods.handle, exchange, path)
         if path.subresource and verb not in {"get", "update", "patch"}:
             return None
         if "get" not in served.verbs:

@@ -1,0 +1,243 @@
+"""The subresources ``exec``, ``attach`` and ``portforward`` of pods: what is meant, and in which protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from unisono.api.kinds import PODS
+from unisono.apiserver.authorization.authorizer import Authorizer
+from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.http import channels
+from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.logs import choose_container
+from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.port_forward import ChannelForwarder, SpdyForwarder, port_number
+from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, relay
+from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
+from unisono.apiserver.http.status import bad_request
+from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
+from unisono.apiserver.remote import PodAccess, Session, Target, Wanted
+from unisono.apiserver.tables.values import get
+from unisono.errors import ApiError, UnisonoError
+
+if TYPE_CHECKING:
+    from unisono.apiserver.service import ObjectService
+
+ACCESS = frozenset({"exec", "attach", "portforward"})
+_SPDY = "SPDY/3.1"
+_TUNNEL = "SPDY/3.1+portforward.k8s.io"
+_FORWARD = "portforward.k8s.io"
+_SPDY_COMMANDS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
+# How long a client may take to open its streams.
+_STREAMS_SECONDS = 30.0
+_TRUE = frozenset({"1", "true", "True", "TRUE", "t", "T"})
+
+
+class PodAccessHandler:
+    """Answers the three subresources.
+
+    Args:
+        service: knows the pods.
+        access: reaches into them; None when no node agent runs with this server.
+        authorizer: whoever upgrades a GET needs the right to create, too.
+    """
+
+    def __init__(self, service: ObjectService, access: PodAccess | None, authorizer: Authorizer) -> None:
+        self._service, self._access, self._authorizer = service, access, authorizer
+
+    async def handle(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
+        """Answer one request; returns when its streams have ended."""
+        # Kubernetes asks for it since 1.35: a right to read must not be enough to run commands.
+        action = Action("create", "", "", "pods", path.subresource, path.namespace, str(path.name))
+        self._authorizer.require(exchange.user, action)
+        pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
+        container = "" if path.subresource == "portforward" else self._container(pod, exchange)
+        target = Target(
+            namespace=str(path.namespace),
+            pod=str(path.name),
+            uid=str(get(pod, "metadata", "uid") or ""),
+            node=str(get(pod, "spec", "nodeName") or ""),
+            container=container,
+        )
+        if not target.node:
+            raise bad_request(f"pod {target.pod} does not have a host assigned")
+        if self._access is None:
+            raise ApiError("no node agent runs commands here", code=503, reason="ServiceUnavailable")
+        if not container:
+            return await self._forward(exchange, self._access, target)
+        return await self._command(exchange, self._access, path.subresource, target)
+
+    def _container(self, pod: dict[str, Any], exchange: Exchange) -> str:
+        return choose_container(pod, exchange.query.get("container", ""))
+
+    async def _command(
+        self, exchange: Exchange, access: PodAccess, subresource: str, target: Target
+    ) -> web.StreamResponse:
+        wanted = _wanted(exchange)
+        command = exchange.query.getall("command", [])
+        if subresource == "exec" and not command:
+            raise bad_request("you must specify at least one command for the container")
+
+        async def begin() -> Session:
+            try:
+                if subresource == "exec":
+                    return await access.exec(target, command, wanted)
+                return await access.attach(target, wanted)
+            except ApiError:
+                raise
+            except UnisonoError as error:
+                raise ApiError(f"unable to upgrade connection: {error}", code=500, reason="InternalError") from None
+
+        if _upgrade(exchange) == "websocket":
+            protocol = _channel_protocol(exchange, channels.REMOTE_COMMAND)
+            session = await begin()
+            try:
+                return await _by_web_socket(exchange, protocol, session, wanted)
+            finally:
+                await session.close()
+        version = _spdy_protocol(exchange, _SPDY_COMMANDS)
+        session = await begin()
+        try:
+            return await _by_spdy(exchange, version, session, wanted)
+        finally:
+            await session.close()
+
+    async def _forward(self, exchange: Exchange, access: PodAccess, target: Target) -> web.StreamResponse:
+        if _upgrade(exchange) != "websocket":
+            protocol = _spdy_protocol(exchange, (_FORWARD,))
+            response, wire = await open_raw(exchange, _SPDY, protocol)
+            with contextlib.suppress(ValueError, ConnectionError):
+                await SpdyForwarder(access, target).run(wire)
+            return response
+        if _TUNNEL in _offered(exchange):
+            socket = await open_web_socket(exchange, _TUNNEL)
+            return await _on_socket(socket, SpdyForwarder(access, target).run)
+        protocol_ = _channel_protocol(exchange, channels.PORT_FORWARD)
+        try:
+            named = [part for text in exchange.query.getall("ports", []) for part in text.split(",")]
+            ports = [port_number(part) for part in [*exchange.query.getall("port", []), *named]]
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        if not ports:
+            raise bad_request('query parameter "ports" is required')
+        socket = await open_web_socket(exchange, protocol_.name)
+        return await _on_socket(socket, ChannelForwarder(access, target, ports, protocol_).run)
+
+
+async def _by_web_socket(
+    exchange: Exchange, protocol: channels.Protocol, session: Session, wanted: Wanted
+) -> web.StreamResponse:
+    socket = await open_web_socket(exchange, protocol.name)
+
+    async def run(wire: WebSocketWire) -> None:
+        remote = ChannelRemote(wire, protocol, wanted)
+        await remote.greet()
+        await relay(session, wanted, remote)
+
+    return await _on_socket(socket, run)
+
+
+async def _on_socket(socket: web.WebSocketResponse, run: Callable[[WebSocketWire], Any]) -> web.StreamResponse:
+    try:
+        await run(WebSocketWire(socket))
+    except ValueError as error:
+        await close_web_socket(socket, broken=str(error))
+    except ConnectionError:
+        return socket
+    else:
+        await close_web_socket(socket)
+    return socket
+
+
+async def _by_spdy(exchange: Exchange, version: str, session: Session, wanted: Wanted) -> web.StreamResponse:
+    response, wire = await open_raw(exchange, _SPDY, version)
+    streams: dict[str, SpdyStream] = {}
+    complete, gone = asyncio.Event(), asyncio.Event()
+    expected = {"error"} | {name for name in ("stdin", "stdout", "stderr") if getattr(wanted, name)}
+    if wanted.tty and version in {"v4.channel.k8s.io", "v3.channel.k8s.io"}:
+        expected.add("resize")
+
+    def opened(stream: SpdyStream) -> None:
+        kind = stream.headers.get("streamtype", "")
+        if kind in streams or kind not in {"error", "stdin", "stdout", "stderr", "resize"}:
+            raise ValueError(f'unexpected stream type "{kind}"')
+        streams[kind] = stream
+        if expected <= streams.keys():
+            complete.set()
+
+    async def serve() -> None:
+        try:
+            await connection.run()
+        finally:
+            gone.set()
+            complete.set()
+
+    connection = SpdySession(wire, opened)
+    serving = asyncio.create_task(serve())
+    try:
+        async with asyncio.timeout(_STREAMS_SECONDS):
+            await complete.wait()
+        remote = SpdyRemote(streams, version == "v4.channel.k8s.io", gone)
+        try:
+            await relay(session, wanted, remote)
+            await connection.goodbye()
+        finally:
+            await remote.close()
+    except (ValueError, ConnectionError, TimeoutError):
+        return response
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    return response
+
+
+def _wanted(exchange: Exchange) -> Wanted:
+    asked = {name: exchange.query.get(name, "") in _TRUE for name in ("stdin", "stdout", "stderr", "tty")}
+    # A terminal has one output.
+    wanted = Wanted(asked["stdin"], asked["stdout"], asked["stderr"] and not asked["tty"], asked["tty"])
+    if not (wanted.stdin or wanted.stdout or wanted.stderr):
+        raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
+    return wanted
+
+
+def _upgrade(exchange: Exchange) -> str:
+    headers = exchange.request.headers
+    wants = "upgrade" in headers.get("Connection", "").lower()
+    upgrade = headers.get("Upgrade", "").lower() if wants else ""
+    if upgrade not in {"websocket", _SPDY.lower()}:
+        raise bad_request("Upgrade request required")
+    return upgrade
+
+
+def _offered(exchange: Exchange) -> list[str]:
+    lists = exchange.request.headers.getall("Sec-WebSocket-Protocol", [])
+    return [name for text in lists for part in text.split(",") if (name := part.strip())]
+
+
+def _channel_protocol(exchange: Exchange, served: tuple[str, ...]) -> channels.Protocol:
+    offered = _offered(exchange)
+    chosen = channels.choose(offered, served)
+    if chosen is None:
+        raise bad_request(f"requested protocol(s) are not supported: {offered}; supports {list(served)}")
+    return chosen
+
+
+def _spdy_protocol(exchange: Exchange, served: tuple[str, ...]) -> str:
+    lists = exchange.request.headers.getall("X-Stream-Protocol-Version", [])
+    offered = [name for text in lists for part in text.split(",") if (name := part.strip())]
+    if not offered:
+        raise bad_request("unable to upgrade: header X-Stream-Protocol-Version does not exist in request")
+    for name in offered:
+        if name in served:
+            return name
+    raise ApiError(
+        f"unable to upgrade: unable to negotiate protocol: client supports {offered}, server accepts {list(served)}",
+        code=403,
+        reason="Forbidden",
+    )

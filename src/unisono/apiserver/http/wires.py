@@ -1,0 +1,136 @@
+"""Connections that have left HTTP: bytes in, bytes out, at the pace of whoever reads slower."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from aiohttp import WSCloseCode, WSMsgType, web
+from multidict import CIMultiDict
+
+from unisono.apiserver.http.exchange import Exchange
+
+_READ_AHEAD = 256 * 1024
+_PIECE = 64 * 1024
+
+
+class Wire(Protocol):
+    """Bytes in both directions."""
+
+    async def receive(self) -> bytes:
+        """The next bytes; empty when the client is gone."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes; returns when the connection takes more.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        ...
+
+
+class WebSocketWire:
+    """The messages of a WebSocket, one after the other."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes:
+        """The next message."""
+        while True:
+            message = await self._socket.receive()
+            if message.type is WSMsgType.BINARY:
+                data = bytes(message.data)
+            elif message.type is WSMsgType.TEXT:
+                data = str(message.data).encode()
+            else:
+                return b""
+            if data:
+                return data
+
+    async def send(self, data: bytes) -> None:
+        """Send a message."""
+        await self._socket.send_bytes(data)
+
+
+class RawWire:
+    """The connection itself, after ``101 Switching Protocols``.
+
+    aiohttp hands what comes to a parser; this one keeps the bytes for ``receive`` and stops the transport while nobody
+    takes them.
+    """
+
+    def __init__(self, exchange: Exchange, response: web.StreamResponse) -> None:
+        self._response = response
+        transport = exchange.request.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
+        self._transport = transport
+        self._buffer = bytearray()
+        self._ended = False
+        self._news = asyncio.Event()
+        exchange.request.protocol.keep_alive(False)
+        exchange.request.protocol.set_parser(self)  # type: ignore[arg-type]  # anything that is fed will do
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Called by aiohttp with what came."""
+        self._buffer += data
+        if len(self._buffer) >= _READ_AHEAD:
+            self._transport.pause_reading()
+        self._news.set()
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """Called by aiohttp at the end of the connection."""
+        self._ended = True
+        self._news.set()
+
+    async def receive(self) -> bytes:
+        """What came since the last call."""
+        while not self._buffer and not self._ended:
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        if len(data) >= _READ_AHEAD and not self._transport.is_closing():
+            self._transport.resume_reading()
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes."""
+        if self._ended or self._transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        for start in range(0, len(data), _PIECE):
+            await self._response.write(data[start : start + _PIECE])
+
+
+async def open_web_socket(exchange: Exchange, protocol: str) -> web.WebSocketResponse:
+    """Answer a WebSocket's handshake; every message is given as bytes."""
+    socket = web.WebSocketResponse(protocols=[protocol] if protocol else [], compress=False, max_msg_size=8 << 20)
+    socket.headers.update(CIMultiDict([("Audit-Id", exchange.audit_id)]))
+    await socket.prepare(exchange.request)
+    exchange.code, exchange.streaming = 101, socket
+    return socket
+
+
+async def close_web_socket(socket: web.WebSocketResponse, *, broken: str = "") -> None:
+    """Say goodbye; ``broken`` tells a client what it did wrong."""
+    if broken:
+        await socket.close(code=WSCloseCode.PROTOCOL_ERROR, message=broken.encode()[:120])
+    else:
+        await socket.close()
+
+
+async def open_raw(exchange: Exchange, upgrade: str, protocol: str) -> tuple[web.StreamResponse, RawWire]:
+    """Answer ``101`` and take the connection over for ``upgrade``."""
+    response = web.StreamResponse(status=101)
+    response.headers["Connection"] = "Upgrade"
+    response.headers["Upgrade"] = upgrade
+    response.headers["Audit-Id"] = exchange.audit_id
+    if protocol:
+        response.headers["X-Stream-Protocol-Version"] = protocol
+    wire = RawWire(exchange, response)
+    await response.prepare(exchange.request)
+    exchange.code, exchange.streaming = 101, response
+    return response, wire
