@@ -12,6 +12,7 @@ import structlog
 
 from unisono.agent.addresses import AddressBook
 from unisono.agent.cleanup import end_pod, remove_cgroup
+from unisono.agent.devices_slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespaces
 from unisono.agent.launch import python_folder
@@ -21,6 +22,7 @@ from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pod_worker import PodWorker
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource, references
+from unisono.agent.spawner.client import Spawner
 from unisono.agent.volumes_provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
 from unisono.api.core import Node, Pod
@@ -57,6 +59,7 @@ class Agent:
         working_dir: where containers start that name no directory; None takes the present one.
         isolation: the most that is tried to keep pods apart: "none" forgoes namespaces.
         machine: what there is; None looks.
+        spawner: starts processes; None makes one for this agent alone.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Agent:
         working_dir: Path | None = None,
         isolation: Level = "root",
         machine: Machine | None = None,
+        spawner: Spawner | None = None,
     ) -> None:
         self._client, self._clock = client, clock
         self._layout = Layout(data_dir.absolute())
@@ -79,6 +83,7 @@ class Agent:
         self.node_name = (node_name or self._machine.hostname).lower()
         self._cpus, self._memory, self._labels = cpus, memory, dict(labels or {})
         self._working_dir, self._allowed = working_dir or Path.cwd(), isolation
+        self._spawner, self._shares_spawner = spawner or Spawner(), spawner is not None
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
@@ -148,6 +153,7 @@ class Agent:
             python_folder=python_folder(self._layout.root, Path(sys.executable)),
             devices=Devices(self._machine),
             ports=PortBook(self._clock, own_ports=isolation.own_ports),
+            spawner=self._spawner,
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
@@ -159,7 +165,7 @@ class Agent:
         await self._register(self._registration)
         self._say_once(node, isolation)
         group.create_task(self._registration.run())
-        group.create_task(self._provision_volumes(self._host.recorder))
+        group.create_task(self._serve_claims(self._host.recorder))
         await services.synced.wait()
         pods.on_change(self._pod_changed)
         group.create_task(pods.run())
@@ -179,9 +185,14 @@ class Agent:
                 _log.warning("node.register_failed", node=self.node_name, error=str(error))
                 await self._clock.sleep(backoff.delay(failures))
 
-    async def _provision_volumes(self, recorder: EventRecorder) -> None:
-        provisioner = VolumeProvisioner(recorder, self.node_name.__eq__, Folders(self._layout.volumes))
-        await Manager(self._client, clock=self._clock).run([provisioner])
+    async def _serve_claims(self, recorder: EventRecorder) -> None:
+        """Make volumes for claims, and offer the machine's cards to resource claims."""
+        offer = {NVIDIA: card_devices(self._machine.gpus)} if self._machine.gpus else {}
+        controllers = [
+            VolumeProvisioner(recorder, self.node_name.__eq__, Folders(self._layout.volumes)),
+            DevicePublisher(offer, lambda node: offer if node == self.node_name else None),
+        ]
+        await Manager(self._client, clock=self._clock).run(controllers)
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
@@ -282,8 +293,8 @@ class Agent:
 
     def _restore_devices(self, host: Host) -> None:
         for directory in host.layout.pods():
-            if (record := directory.record()) is not None and record.devices:
-                host.devices.restore(record.uid, record.devices)
+            if (record := directory.record()) is not None:
+                host.devices.restore(record.uid, record.devices, record.claimed)
 
     async def _close(self) -> None:
         tasks = list(self._tasks.values())
@@ -301,4 +312,6 @@ class Agent:
                 # Stays while pods go on running in it.
                 self._host.isolation.cgroups.remove_root()
             await self._host.recorder.close()
+        if not self._shares_spawner:
+            await self._spawner.close()
         self._ended.set()

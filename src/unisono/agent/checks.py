@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import marshal
 import os
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from unisono.agent.isolation import shim_command
+from unisono.agent.entering import enter
 from unisono.agent.layout import RunDir
+from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction
+from unisono.errors import AgentError
 
 _HEAD_BYTES = 4096
 
@@ -36,10 +35,14 @@ class Checks:
         address: the pod's address.
         run: the container's present run; exec enters its namespaces.
         spec: what its shim was told.
+        spawner: starts processes.
     """
 
-    def __init__(self, container: Container, address: str, run: RunDir, spec: Mapping[str, Any]) -> None:
+    def __init__(
+        self, container: Container, address: str, run: RunDir, spec: Mapping[str, Any], spawner: Spawner
+    ) -> None:
         self._container, self._address, self._run, self._spec = container, address, run, spec
+        self._spawner = spawner
 
     async def probe(self, probe: Probe, timeout: float) -> Outcome:
         """Try a probe once; taking longer than ``timeout`` seconds is a failure."""
@@ -98,35 +101,30 @@ class Checks:
         return Outcome(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
 
     async def _exec(self, action: ExecAction) -> Outcome:
-        started = self._run.started()
-        if started is None:
-            return Outcome(False, "the container has not started")
-        spec = {
-            **self._spec,
-            "argv": action.command or ["true"],
-            "init": int(started["init"]),
-            "namespaces": self._namespaces(),
-        }
-        descriptor, path = tempfile.mkstemp(prefix="exec-", dir=self._run.path)
-        os.close(descriptor)
-        Path(path).write_bytes(marshal.dumps(spec))  # noqa: ASYNC240  a few hundred bytes
-        process = await asyncio.create_subprocess_exec(
-            *shim_command("--enter", path),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(writer, True)
         try:
-            output, _ = await process.communicate()
+            entered = await enter(
+                self._spawner, self._run, self._spec, action.command or ["true"], (null, writer, writer)
+            )
+        except AgentError as error:
+            os.close(reader)
+            return Outcome(False, str(error))
+        except BaseException:
+            os.close(reader)
+            raise
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            Path(path).unlink(missing_ok=True)  # noqa: ASYNC240
-        return Outcome(process.returncode == 0, output[-_HEAD_BYTES:].decode("utf-8", "replace").strip())
-
-    def _namespaces(self) -> list[str]:
-        return {"root": ["pid", "mnt", "uts"], "user": ["user", "pid", "mnt", "uts"]}.get(self._spec["isolation"], [])
+            os.close(null)
+            os.close(writer)
+        output = _Tail(reader)
+        try:
+            finished = await entered.finished
+        finally:
+            await entered.kill()
+            said = output.close()
+        message = finished.problem or said
+        return Outcome(finished.exit_code == 0 and not finished.problem, message)
 
     def _port(self, port: int | str | None) -> int:
         if isinstance(port, str) and not port.isdigit():
@@ -135,6 +133,33 @@ class Checks:
                     return named.container_port
             raise OSError(f"the container has no port named {port}")
         return int(port or 0)
+
+
+class _Tail:
+    """Keeps the last bytes of what comes out of a pipe, and takes everything, so that nobody waits for room in it."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._kept = fd, b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(fd, self._take)
+
+    def _take(self) -> bool:
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except BlockingIOError:
+            return False
+        self._kept = (self._kept + data)[-_HEAD_BYTES:]
+        if not data:
+            self._loop.remove_reader(self._fd)
+        return bool(data)
+
+    def close(self) -> str:
+        """What was said last."""
+        while self._take():
+            continue
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        return self._kept.decode("utf-8", "replace").strip()
 
 
 def _unverified() -> ssl.SSLContext:

@@ -13,6 +13,7 @@ from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_crashes
 from unisono.agent.probing import Probing
 from unisono.agent.processes import Process, Watch
+from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Container
 from unisono.kube.clock import Clock
 
@@ -29,6 +30,7 @@ class PodContainer:
         address: the pod's address, which probes go to.
         clock: times and timers.
         changed: called after every change.
+        spawner: starts processes.
         cgroup: directory of the pod's cgroup, if it has one.
     """
 
@@ -41,6 +43,7 @@ class PodContainer:
         address: str,
         clock: Clock,
         changed: Callable[[], None],
+        spawner: Spawner,
         cgroup: Callable[[], Path | None],
     ) -> None:
         self.spec, self.role = spec, role
@@ -49,7 +52,7 @@ class PodContainer:
         self.prepared: RunDir | None = None
         self.crashes = 0
         self._directory, self._address, self._clock = directory, address, clock
-        self._changed, self._cgroup = changed, cgroup
+        self._changed, self._spawner, self._cgroup = changed, spawner, cgroup
         self._run: RunDir | None = None
         self._process: Process | None = None
         self._watch: Watch | None = None
@@ -112,13 +115,13 @@ class PodContainer:
         else:
             self._end(run, end or exits.lost(run, started, self._clock.time()))
 
-    def start(self, run: RunDir, spec: Mapping[str, Any]) -> None:
+    async def start(self, run: RunDir, spec: Mapping[str, Any]) -> None:
         """Start a run that ``prepare`` filled.
 
         Raises:
             AgentError: the process cannot be started.
         """
-        process = processes.spawn(run, spec)
+        process = await processes.spawn(self._spawner, run, spec)
         if self._run is not None:
             self._previous = self._last
         self._run, self._last, self.prepared = run, None, None
@@ -147,7 +150,7 @@ class PodContainer:
 
     def _adopt(self, run: RunDir, process: Process, started_at: float, spec: Mapping[str, Any]) -> None:
         """Watch a process, of this agent or an earlier one."""
-        checks = Checks(self.spec, self._address, run, spec)
+        checks = Checks(self.spec, self._address, run, spec, self._spawner)
         hook = self.spec.lifecycle.pre_stop if self.spec.lifecycle else None
         before = (lambda seconds: checks.hook(hook, seconds)) if hook is not None else None
         self._process, self._started_at = process, started_at

@@ -18,6 +18,7 @@ from unisono.agent.machine import Machine
 from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource
+from unisono.agent.spawner.client import Spawner
 from unisono.api.core import Pod, Service
 from unisono.api.resources import resource_list
 from unisono.kube.client import Client
@@ -38,6 +39,7 @@ class Host:
         allocatable: what the node offers, in engine units.
         working_dir: where containers start that name no directory.
         python_folder: where containers find ``python``.
+        spawner: starts processes.
     """
 
     client: Client
@@ -54,6 +56,7 @@ class Host:
     python_folder: Path
     devices: Devices
     ports: PortBook
+    spawner: Spawner
 
 
 class NameRegistry:

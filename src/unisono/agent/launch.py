@@ -118,6 +118,7 @@ def shim_spec(
     cgroup: Path | None,
     who: Identity,
     read_only_root: bool,
+    container: Container,
 ) -> dict[str, Any]:
     """The shim's spec: only values that ``marshal`` knows."""
     return {
@@ -136,6 +137,9 @@ def shim_spec(
         "gid": who.gid,
         "groups": who.groups,
         "read_only_root": read_only_root,
+        "stdin": bool(container.stdin),
+        "stdin_once": bool(container.stdin_once),
+        "tty": bool(container.tty),
     }
 
 

@@ -31,6 +31,7 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         devices: allocated card ids by container name.
+        own_ports: it has the ports of its own address, and does not share the machine's.
     """
 
     namespace: str
@@ -38,6 +39,7 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
     uid: str
     start_time: float
     devices: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    own_ports: bool = False
 
 
 @dataclass(frozen=True, slots=True)

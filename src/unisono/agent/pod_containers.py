@@ -83,7 +83,7 @@ class PodContainers:
         try:
             cgroup = self._resources.make_cgroup()
             spec = await prepare(self._host, pod, container.spec, self._directory, run, self._address, cgroup)
-            container.start(run, spec)
+            await container.start(run, spec)
         except MissingSource as error:
             self._block(pod, container, "CreateContainerConfigError", str(error))
         except (ApiError, OSError) as error:
@@ -138,6 +138,7 @@ class PodContainers:
             address=self._address,
             clock=self._host.clock,
             changed=self._changed,
+            spawner=self._host.spawner,
             cgroup=self._resources.cgroup,
         )
 

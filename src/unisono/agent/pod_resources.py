@@ -58,6 +58,7 @@ class PodResources:
                     uid=self._uid,
                     start_time=start_time,
                     devices=self._host.devices.held.get(self._uid, {}),
+                    own_ports=self._host.isolation.own_ports and not self._pod.spec.host_network,
                 )
             )
 

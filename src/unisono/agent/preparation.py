@@ -100,6 +100,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         cgroup=cgroup,
         who=identity(pod, container, os.geteuid()),
         read_only_root=bool(security and security.read_only_root_filesystem),
+        container=container,
     )
 
 

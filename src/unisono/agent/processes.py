@@ -10,14 +10,16 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from unisono.agent.isolation import shim_command
 from unisono.agent.layout import RunDir
-from unisono.agent.procfs import is_running, start_time
+from unisono.agent.procfs import is_running
+from unisono.agent.spawner.client import Spawner, SpawnerLost
 from unisono.errors import AgentError
 
-_LOCK_FD = 3
+_TRIES = 3
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Process:
         return True
 
 
-def spawn(run: RunDir, spec: Mapping[str, Any]) -> Process:
+async def spawn(spawner: Spawner, run: RunDir, spec: Mapping[str, Any]) -> Process:
     """Start the shim of a run; it holds the run's lock for as long as it lives.
 
     Raises:
@@ -47,25 +49,39 @@ def spawn(run: RunDir, spec: Mapping[str, Any]) -> Process:
     path = run.path / "spec"
     path.write_bytes(marshal.dumps(dict(spec)))
     path.chmod(0o600)
-    lock = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    errors = os.open(run.path / "shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    for _ in range(_TRIES):
+        try:
+            return await _spawn_once(spawner, run, path)
+        except SpawnerLost:
+            # It may have died before the start of the shim, or behind it: then the shim holds the lock.
+            if (process := await _started_nevertheless(run)) is not None:
+                return process
+    raise AgentError("The container's process cannot be started: the process that starts them was killed repeatedly.")
+
+
+async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Process:
+    opened: list[int] = []
     try:
+        for name, flags in ((os.devnull, os.O_RDWR), ("shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)):
+            opened.append(os.open(run.path / name, flags | os.O_CLOEXEC, 0o600))
+        lock = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        opened.append(lock)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        command = shim_command(str(path))
-        actions: list[tuple[Any, ...]] = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_DUP2, errors, 2),
-            (os.POSIX_SPAWN_DUP2, lock, _LOCK_FD),
-        ]
-        pid = os.posix_spawn(command[0], command, {"PATH": os.defpath}, file_actions=actions)
+        null, errors, _ = opened
+        return Process(*await spawner.start("run", path, (null, null, errors, lock)))
     except OSError as error:
         raise AgentError(f"The container's process cannot be started: {error.strerror}.") from error
     finally:
-        os.close(lock)
-        os.close(errors)
-    # Our child stays a zombie until we reap it, so its start time can be read whatever it does meanwhile.
-    return Process(pid, start_time(pid) or 0)
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+async def _started_nevertheless(run: RunDir) -> Process | None:
+    """The shim of a start whose answer was lost; None when there is none."""
+    while run.is_held() and run.started() is None:  # noqa: ASYNC110  the shim tells by a file
+        await asyncio.sleep(_POLL_SECONDS)
+    record = run.started()
+    return None if record is None else Process(int(record["pid"]), int(record["start_time"]))
 
 
 def find(run: RunDir) -> Process | None:
@@ -94,11 +110,16 @@ class Watch:
         except ProcessLookupError:
             self._loop.call_soon(ended)
             return
+        if not is_running(process.pid, process.start_time):
+            # Gone, or another process has its number by now.
+            self.close()
+            self._loop.call_soon(ended)
+            return
         self._loop.add_reader(self._descriptor, self._readable)
 
     def _readable(self) -> None:
         self.close()
-        # Only our own children can be reaped; those of an earlier agent belong to process 1.
+        # The spawner reaps its own; where that one was killed and we are process 1, they are our children.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, os.WNOHANG)
         self._ended()

@@ -16,10 +16,12 @@ from typing import IO, Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from unisono.agent.access import FilePodAccess
 from unisono.agent.agent import Agent
 from unisono.agent.logs import FileLogSource
 from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
+from unisono.agent.spawner.client import Spawner
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.controllers.builtin import builtin_controllers
@@ -69,6 +71,7 @@ class Plane:
         self._lock: IO[str] | None = None
         self._stack = AsyncExitStack()
         self._agent: Agent | None = None
+        self._spawner = Spawner()
         self._stopping = False
         self._ready: dict[str, asyncio.Event] = {}
         self.metrics = CollectorRegistry()
@@ -107,13 +110,15 @@ class Plane:
             self._lock = None
 
     async def _start(self, source: ConfigSource, nodes: Sequence[NodeSpec]) -> None:
+        self._stack.push_async_callback(self._spawner.close)
         backend = await Backend.open(self._data.database)
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
         self._keep("controllers", lambda: self._run_controllers(backend))
         self._keep("scheduler", lambda: self._run_scheduler(backend, source))
         if self._options.local_node:
-            self._agent = Agent(backend.client(field_manager="unisono-agent"), None, self._data.agent)
+            client = backend.client(field_manager="unisono-agent")
+            self._agent = Agent(client, None, self._data.agent, spawner=self._spawner)
             self._ready["agent"] = self._agent.ready
             self._keep("agent", self._agent.run)
         if nodes:
@@ -145,6 +150,7 @@ class Plane:
             # Who names an address of another machine's reach means it.
             allow_remote=True,
             log_source=FileLogSource(self._data.agent),
+            pod_access=FilePodAccess(self._data.agent, self._spawner),
             registry=self.metrics,
             readiness=self._reasons,
         )

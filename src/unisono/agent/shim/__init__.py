@@ -1,7 +1,7 @@
 """Runs one container and outlives the agent: sets up its namespaces, writes its log, keeps its exit code.
 
-Started as ``python -I -S .../shim/__main__.py SPEC`` and therefore free of every import that costs time: modules of
-this package import the standard library and each other, nothing else. One process tree per container::
+Forked from the spawner (``agent/spawner/``), or started as ``python -I -S .../shim/__main__.py SPEC``: modules of this
+package import the standard library and each other, nothing else. One process tree per container::
 
     shim (session leader; pumps the log, forwards SIGTERM, writes the exit file)
       └── init (process 1 of the container's PID namespace: reaps, passes the exit status on)
@@ -12,6 +12,6 @@ The spec is a ``marshal`` dict (see ``agent/launch.py``, which writes it). Files
 
 Signals to the shim: SIGTERM asks the command to end, SIGUSR1 ends it at once.
 
-Modes: ``SPEC`` as above, ``--enter SPEC`` runs a command inside a running container (exec probes), ``--probe DIR``
-tries the namespaces out and prints what this machine allows.
+Modes: ``SPEC`` as above, ``--probe DIR`` tries the namespaces out and prints what this machine allows. ``enter`` runs
+a command inside a running container (exec probes, ``kubectl exec``).
 """

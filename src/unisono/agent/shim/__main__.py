@@ -20,10 +20,6 @@ def main() -> int:
         return 0
     with open(path, "rb") as file:
         spec = marshal.load(file)
-    if mode == "--enter":
-        from unisono.agent.shim.enter import enter
-
-        return enter(spec)
     from unisono.agent.shim.run import supervise
 
     return supervise(spec)

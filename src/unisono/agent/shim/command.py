@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Spec = dict[str, Any]
 
 
-def run_init(spec: Spec, out: int, err: int, status_fd: int, failed_fd: int) -> NoReturn:
+def run_init(spec: Spec, stdio: tuple[int, int, int], status_fd: int, failed_fd: int) -> NoReturn:
     """Process 1 of the container: set up what it sees, start its command, reap, pass its status on; never returns."""
     early: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: early.append(True))
@@ -39,11 +39,11 @@ def run_init(spec: Spec, out: int, err: int, status_fd: int, failed_fd: int) -> 
             prepare(spec)
         child = os.fork()
         if child == 0:
-            run_command(spec, out, err, failed_fd)
+            run_command(spec, stdio, failed_fd)
     except BaseException as error:  # whatever it is, the agent must learn of it
         write_all(failed_fd, describe(error))
         os._exit(1)
-    for fd in (out, err, failed_fd, executed):
+    for fd in {*stdio, failed_fd, executed}:
         os.close(fd)
     # Until the command has replaced our own code, a SIGTERM would meet our handlers: it is kept back.
     read_all(ready)
@@ -79,13 +79,14 @@ def prepare(spec: Spec) -> None:
     libc().sethostname(name, len(name))
 
 
-def run_command(spec: Spec, out: int, err: int, failed_fd: int) -> NoReturn:
+def run_command(spec: Spec, stdio: tuple[int, int, int], failed_fd: int) -> NoReturn:
     """Become the container's command."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    null = os.open("/dev/null", os.O_RDONLY)
-    for source, target in ((null, 0), (out, 1), (err, 2)):
+    for target, source in enumerate(stdio):
         os.dup2(source, target)
+    if spec.get("tty"):
+        take_terminal()
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if spec["oom_score"]:
@@ -100,6 +101,14 @@ def run_command(spec: Spec, out: int, err: int, failed_fd: int) -> NoReturn:
     except OSError as error:
         fail(failed_fd, f"the process cannot become user {spec['uid']}, group {spec['gid']}: {error.strerror}")
     execute(spec["argv"], spec["env"], failed_fd)
+
+
+def take_terminal() -> None:
+    """Make the terminal on descriptor 0 the session's own, so that Ctrl-C reaches the command."""
+    import fcntl
+
+    tiocsctty = 0x540E  # the same on every architecture that Python runs on here, but MIPS and SPARC
+    fcntl.ioctl(0, tiocsctty, 0)
 
 
 def become(spec: Spec) -> None:

@@ -10,6 +10,7 @@ import os
 import select
 import time
 
+from unisono.agent.shim.attach import STDERR, STDOUT, Attach
 from unisono.agent.shim.command import run_init
 from unisono.agent.shim.kernel import (
     CLONE_NEWPID,
@@ -56,7 +57,8 @@ def run(spec: Spec) -> None:
             file.write("0")
     log = Log(spec["log"], spec["log_bytes"], spec["log_files"])
     signals = Signals()
-    out, err, status, failed = (os.pipe() for _ in range(4))
+    status, failed = os.pipe(), os.pipe()
+    stdio = Stdio(spec)
     if spec["isolation"] == "user":
         enter_user_namespace()
     if spec["isolation"] == "none":
@@ -65,12 +67,12 @@ def run(spec: Spec) -> None:
         unshare(CLONE_NEWPID)
     init = os.fork()
     if init == 0:
-        for pair in (out, err, status, failed):
-            os.close(pair[0])
+        for fd in {*stdio.own_side, status[0], failed[0]}:
+            os.close(fd)
         signals.close()
-        run_init(spec, out[1], err[1], status[1], failed[1])
-    for pair in (out, err, status, failed):
-        os.close(pair[1])
+        run_init(spec, stdio.command_side, status[1], failed[1])
+    for fd in {*stdio.command_side, status[1], failed[1]}:
+        os.close(fd)
     signals.target = init
     started = time.time()
     problem = read_all(failed[0])
@@ -86,11 +88,48 @@ def run(spec: Spec) -> None:
                 "started_at": started,
             },
         )
-    pump(log, {out[0]: "stdout", err[0]: "stderr"}, status[0], signals, spec["isolation"] == "none")
+    poll = select.poll()
+    attach = Attach(spec["dir"], poll, stdio.stdin, spec.get("stdin_once", False), stdio.terminal)
+    pump(log, stdio.outputs, status[0], signals, spec["isolation"] == "none", poll, attach)
     result = read_all(status[0])
+    attach.finish()
     end_everything(init, spec["isolation"] == "none")
     log.finish()
     write_record(spec["dir"] + "/exit", outcome(result, problem, started))
+
+
+class Stdio:
+    """Pipes or a terminal between the shim and the command.
+
+    Attributes:
+        command_side: the command's descriptors 0, 1 and 2.
+        own_side: all of ours.
+        outputs: ours that the command writes to, with the number of the stream.
+        stdin: ours that the command reads from; None without stdin.
+        terminal: ours of its terminal, if it has one.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.stdin: int | None = None
+        self.terminal: int | None = None
+        if spec.get("tty"):
+            self.terminal, other = os.openpty()
+            if spec["uid"] is not None and spec["isolation"] != "user":
+                os.fchown(other, spec["uid"], -1)
+            os.set_blocking(self.terminal, False)
+            self.command_side, self.own_side = (other, other, other), (self.terminal,)
+            self.outputs = {self.terminal: STDOUT}
+            self.stdin = self.terminal if spec.get("stdin") else None
+            return
+        if spec.get("stdin"):
+            command_in, self.stdin = os.pipe()
+            os.set_blocking(self.stdin, False)
+        else:
+            command_in = os.open("/dev/null", os.O_RDONLY)
+        out, err = os.pipe(), os.pipe()
+        self.command_side = (command_in, out[1], err[1])
+        self.own_side = (out[0], err[0], *(() if self.stdin is None else (self.stdin,)))
+        self.outputs = {out[0]: STDOUT, err[0]: STDERR}
 
 
 def spare_from_oom() -> str:
@@ -158,41 +197,70 @@ class Signals:
                 return
 
 
-def pump(log: Log, streams: dict[int, str], status_fd: int, signals: Signals, may_linger: bool) -> None:
-    """Copy output to the log until the command ended and its output is drained.
+def pump(
+    log: Log,
+    streams: dict[int, int],
+    status_fd: int,
+    signals: Signals,
+    may_linger: bool,
+    poll: select.poll,
+    attach: Attach,
+) -> None:
+    """Copy output to the log, and to whoever is attached, until the command ended and its output is drained.
 
     Without a PID namespace descendants may hold the pipes open for ever: then the end of the command ends the log.
     """
-    poll = select.poll()
     for fd in (*streams, status_fd, signals.reader):
         poll.register(fd, select.POLLIN)
     open_streams, ended = dict(streams), False
     while open_streams and not (ended and may_linger):
-        for fd, _ in poll.poll():
+        for fd, event in poll.poll():
             if fd == signals.reader:
                 signals.forward()
+            elif attach.handles(fd, event):
+                continue
             elif fd == status_fd:
                 # Only one side writes, once: data or the end of the pipe both mean that the command ended.
                 ended = True
                 poll.unregister(status_fd)
-            elif data := os.read(fd, 65536):
-                log.feed(streams[fd], data)
+            elif fd not in open_streams:
+                continue  # closed by what came before it in this round
+            elif data := read_output(fd):
+                copy(log, attach, streams[fd], data)
             else:
+                if fd == attach.terminal:
+                    attach.stdin = None
                 poll.unregister(fd)
                 del open_streams[fd]
     while not ended:
-        for fd, _ in poll.poll():
+        for fd, event in poll.poll():
             if fd == signals.reader:
                 signals.forward()
-            else:
+            elif not attach.handles(fd, event) and fd == status_fd:
                 ended = True
     for fd in open_streams:
         os.set_blocking(fd, False)
         try:
-            while data := os.read(fd, 65536):
-                log.feed(streams[fd], data)
+            while data := read_output(fd):
+                copy(log, attach, streams[fd], data)
         except BlockingIOError:
             continue
+
+
+def copy(log: Log, attach: Attach, stream: int, data: bytes) -> None:
+    """What the container wrote, to its log and its clients."""
+    log.feed("stdout" if stream == STDOUT else "stderr", data)
+    attach.output(stream, data)
+
+
+def read_output(fd: int) -> bytes:
+    """What is there; empty when nobody has the other side open any more, which a terminal tells by an error."""
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return b""
 
 
 def end_everything(init: int, hunt: bool) -> None:
