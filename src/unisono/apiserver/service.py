@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from unisono.api.kind import Kind
+from unisono.api.kinds import SERVICES
 from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, scaling, writes
 from unisono.apiserver.access.user import User
+from unisono.apiserver.addresses import Addresses
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
@@ -53,7 +55,9 @@ class ObjectService:
         self.view = Committed(store)
         self.authorizer = Authorizer(self.view, version_of(store))
         admission = admission or Admission()
-        admission.extend(checking=rules_of(Escalation(self.authorizer)))
+        admission.extend(
+            checking=rules_of(Escalation(self.authorizer)), mutating={SERVICES.resource: (Addresses(store).assign,)}
+        )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
         self._snapshots = reads.Snapshots()
 

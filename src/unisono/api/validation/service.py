@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from unisono.api import names
 from unisono.api.core.service import Service, ServicePort, ServiceSpec
-from unisono.api.field_error import FieldError, duplicate, invalid, not_supported, required
+from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.validation.container import PROTOCOLS
 from unisono.api.validation.meta import by, one_of, validate_labels
 
@@ -34,11 +34,15 @@ def validate_service(service: Service, old: Service | None) -> Iterator[FieldErr
     if old is not None and spec.type != "ExternalName":
         before = old.spec.cluster_ip
         if before and old.spec.type != "ExternalName" and spec.cluster_ip != before:
-            yield invalid("spec.clusterIPs[0]", spec.cluster_ip, "may not change once set")
+            yield invalid("spec.clusterIPs[0]", [spec.cluster_ip], "may not change once set")
 
 
 def _addresses(spec: ServiceSpec) -> Iterator[FieldError]:
     address = spec.cluster_ip
+    if spec.cluster_ips and not address:
+        yield invalid("spec.clusterIPs", spec.cluster_ips, "must be empty when `clusterIP` is not specified")
+    elif spec.cluster_ips and spec.cluster_ips[0] != address:
+        yield invalid("spec.clusterIPs", spec.cluster_ips, "first value must match `clusterIP`")
     if address and address != "None":
         for problem in names.ip_address(address):
             yield invalid("spec.clusterIPs[0]", address, problem)
@@ -70,14 +74,14 @@ def _ports(spec: ServiceSpec) -> Iterator[FieldError]:
             if port.name in named:
                 yield duplicate(f"{path}.name", port.name)
             named.add(port.name)
-        yield from _port(port, path)
+        yield from _port(port, path, spec.type)
         key = (port.protocol or "TCP", port.port)
         if key in taken:
             yield duplicate(path, {"port": port.port, "protocol": key[0]})
         taken.add(key)
 
 
-def _port(port: ServicePort, path: str) -> Iterator[FieldError]:
+def _port(port: ServicePort, path: str, spec_type: str | None) -> Iterator[FieldError]:
     for problem in names.port_number(port.port):
         yield invalid(f"{path}.port", port.port, problem)
     if port.protocol is not None and port.protocol not in PROTOCOLS:
@@ -88,6 +92,8 @@ def _port(port: ServicePort, path: str) -> Iterator[FieldError]:
     elif target is not None:
         for problem in names.port_number(target):
             yield invalid(f"{path}.targetPort", target, problem)
-    if port.node_port:
+    if port.node_port and spec_type == "ClusterIP":
+        yield forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'")
+    elif port.node_port:
         for problem in names.port_number(port.node_port):
             yield invalid(f"{path}.nodePort", port.node_port, problem)
