@@ -89,6 +89,21 @@ def test_a_gang_that_never_fits_says_why_and_times_out(tmp_path: Path) -> None:
     done = unisono("run", str(file), "--timeout", "8", check=False)
     assert done.returncode == 124
     assert re.search(r"waiting: .*cpu", done.stdout)
+    assert re.search(r"job/broken has not ended, it is pending: .*cpu", done.stdout)
+
+
+def test_a_file_for_a_cluster_runs_in_its_namespace_and_queue(tmp_path: Path) -> None:
+    """A private control plane has neither; both are made, and told."""
+    file = tmp_path / "elsewhere.yaml"
+    there = FAILING.replace("name: broken", "name: broken, namespace: team").replace(
+        "spec:\n  min", "spec:\n  queue: gpu\n  min"
+    )
+    file.write_text(there.replace("SystemExit(3)", "SystemExit(0)"))
+    done = unisono("run", str(file), "--output", "json", patience=120)
+    assert "namespace/team: created, because the files name it" in done.stderr
+    assert "queue/gpu: created, because the files name it" in done.stderr
+    found = json.loads(done.stdout)["jobs"][0]
+    assert (found["namespace"], found["queue"], found["phase"]) == ("team", "gpu", "Completed")
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])

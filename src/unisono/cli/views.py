@@ -35,7 +35,8 @@ def changes(old: JobView | None, new: JobView) -> list[str]:
     lines = []
     if old is None:
         size = sum(task.wanted for task in new.tasks)
-        lines.append(f"submitted to queue {new.queue}: {size} pods, {new.gang} of them start together or not at all")
+        pods = "1 pod" if size == 1 else f"{size} pods, {new.gang} of them start together or not at all"
+        lines.append(f"submitted to queue {new.queue}: {pods}")
     if new.admitted and not (old and old.admitted) and new.kind != "Pod":
         lines.append(f"admitted by queue {new.queue}")
     if new.waiting and new.waiting != (old.waiting if old else ""):

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,8 +48,14 @@ def command(
     afterwards. The exit code is 0 only if every job completed, 124 after --timeout.
     """
     from unisono.cli.manifests import read
+    from unisono.cli.workloads import is_workload
+    from unisono.errors import UnisonoError
 
-    raise SystemExit(asyncio.run(_interruptible(_run(where, read(files), logs, timeout, nodes_file, output))))
+    manifests = read(files)
+    if not any(is_workload(manifest) for manifest in manifests):
+        kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
+        raise UnisonoError(f"There is nothing to run in these files, only {kinds}: use 'unisono apply' for those.")
+    raise SystemExit(asyncio.run(_interruptible(_run(where, manifests, logs, timeout, nodes_file, output))))
 
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
@@ -88,13 +95,17 @@ async def _run(
     views: list[JobView] = []
     timed_out = False
     try:
-        async with _control_plane(where, report, nodes_file) as (place, local):
+        async with _control_plane(where, report, nodes_file) as place:
+            rest = "their processes are ended" if place.private else "the jobs go on"
             try:
                 async with asyncio.timeout(timeout):
-                    views = await _submit_and_follow(place, manifests, report, logs, local)
+                    await _submit_and_follow(place, manifests, report, logs, views)
             except TimeoutError:
                 timed_out = True
-                report.line("run", f"gave up after {timeout:g} s" + ("" if local else "; the jobs go on"))
+                report.line("run", f"gave up after {timeout:g} s; {rest}")
+            except asyncio.CancelledError:
+                report.line("run", f"interrupted; {rest}")
+                raise
     finally:
         report.close()
     seconds = time.monotonic() - started
@@ -116,8 +127,9 @@ async def _run(
 
 
 async def _submit_and_follow(
-    where: Where, manifests: list[Manifest], report: Reporter, logs: bool, local: bool
-) -> list[JobView]:
+    place: _Place, manifests: list[Manifest], report: Reporter, logs: bool, views: list[JobView]
+) -> None:
+    """Create everything and follow the jobs; ``views`` holds what is known of them, also after an interruption."""
     from unisono.cli import applying
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.following import Follower
@@ -125,20 +137,21 @@ async def _submit_and_follow(
     from unisono.cli.workloads import is_workload, mark_working_directory, target_kind
     from unisono.errors import AlreadyExists, UnisonoError
 
-    if not any(is_workload(manifest) for manifest in manifests):
-        kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
-        raise UnisonoError(f"There is nothing to run in these files, only {kinds}: use 'unisono apply' for those.")
     targets = []
-    async with connect(where) as client:
+    async with connect(place.where) as client:
         resources = await discover(client)
-        namespace = namespace_of(where)
+        namespace = namespace_of(place.where)
+        if place.private:
+            for extra in _surroundings(manifests, place.where.namespace):
+                result = await applying.create(client, resources, extra, namespace)
+                report.line(f"{result.resource.singular}/{result.name}", "created, because the files name it")
         for manifest in manifests:
             if not is_workload(manifest):
                 result = await applying.apply(client, resources, manifest, namespace)
                 report.line(f"{result.resource.singular}/{result.name}", result.action)
                 continue
             kind = target_kind(manifest)
-            if local:
+            if place.local:
                 mark_working_directory(manifest)
             try:
                 result = await applying.create(client, resources, manifest, namespace)
@@ -150,12 +163,39 @@ async def _submit_and_follow(
                     f"'unisono delete {typed}/{manifest.name}', or give this one another name or a generateName."
                 ) from None
             targets.append((kind, result.object["metadata"]["namespace"], result.name))
-        return await Follower(client, targets, report, logs=logs).run()
+        follower = Follower(client, targets, report, logs=logs)
+        try:
+            await follower.run()
+        finally:
+            views += [follower.views[target] for target in targets if target in follower.views]
+
+
+def _surroundings(manifests: list[Manifest], namespace: str | None) -> list[Manifest]:
+    from pathlib import Path
+
+    from unisono.cli.manifests import Manifest
+    from unisono.cli.surroundings import lacking
+
+    return [Manifest(value, manifests[0].file, 1, Path()) for value in lacking(manifests, namespace)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The control plane to use: the one that is named or runs, else a private one.
+
+    Attributes:
+        where: how to reach it.
+        local: its pods are processes of this machine.
+        private: it ends with this command.
+    """
+
+    where: Where
+    local: bool = True
+    private: bool = False
 
 
 @asynccontextmanager
-async def _control_plane(where: Where, report: Reporter, nodes_file: str | None) -> AsyncIterator[tuple[Where, bool]]:
-    """The control plane to use and whether it is this machine's: the one that is named or runs, else a private one."""
+async def _control_plane(where: Where, report: Reporter, nodes_file: str | None) -> AsyncIterator[_Place]:
     from unisono.cli.connection import find
     from unisono.standalone.paths import DataDir
 
@@ -164,11 +204,11 @@ async def _control_plane(where: Where, report: Reporter, nodes_file: str | None)
         find(where)  # complains now, before anything is started
         if nodes_file:
             raise click.UsageError("--nodes adds nodes to a private control plane, and here one is named or running.")
-        yield where, where.kubeconfig is None and not where.kubectl
+        yield _Place(where, local=where.kubeconfig is None and not where.kubectl)
         return
     async with _private(nodes_file) as folder:
         report.line("control plane", "private, for this command alone")
-        yield Where(data_dir=folder, namespace=where.namespace), True
+        yield _Place(Where(data_dir=folder, namespace=where.namespace), private=True)
 
 
 @asynccontextmanager
@@ -197,10 +237,15 @@ def _verdict(view: JobView, seconds: float) -> str:
     from unisono.cli.views import SUCCEEDED, end_text
 
     good = view.phase == SUCCEEDED
-    text = f"{view.title} {view.phase.lower()}" + (f" in {seconds:.1f} s" if good else "")
+    if good:
+        text = f"{view.title} {view.phase.lower()} in {seconds:.1f} s"
+    elif view.ended:
+        text = f"{view.title} {view.phase.lower()}"
+    else:
+        text = f"{view.title} has not ended, it is {view.phase.lower()}"
     if not good:
         failed = [end for end in view.ends if end.phase == "Failed"]
-        reasons = [view.message] if view.message else []
+        reasons = [message] if (message := view.message or view.waiting) else []
         reasons += [f"{end.name}: {end_text(end)}" for end in failed[:3]]
         text += f": {'; '.join(reasons)}" if reasons else ""
     return click.style(text, fg="green" if good else "red", bold=True)
