@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from unisono.agent.addresses import AddressBook
+from unisono.agent.environment import MissingSource
 from unisono.agent.files import rewrite_in_place
 from unisono.agent.gpus import GPU, choose
 from unisono.agent.isolation import Isolation
@@ -139,10 +140,16 @@ class NameRegistry:
 
 @dataclass(slots=True)
 class Devices:
-    """Which pod holds which of the machine's cards."""
+    """Which pod holds which of the machine's cards.
+
+    Attributes:
+        held: cards that were chosen here for pods with limits of them, by pod and container.
+        claimed: cards that the scheduler gave to the resource claims of pods, by pod.
+    """
 
     machine: Machine
     held: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    claimed: dict[str, list[str]] = field(default_factory=dict)
 
     def allocate(self, pod: Pod) -> dict[str, list[str]]:
         """Cards for the containers of a pod; those that it holds already when it does.
@@ -155,14 +162,32 @@ class Devices:
             containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
             wanted = {c.name: -(-resource_list(c.resources.limits).get(GPU, 0) // 1000) for c in containers}
             taken = [card for held in self.held.values() for cards in held.values() for card in cards]
+            taken += [card for cards in self.claimed.values() for card in cards]
             chosen = choose(self.machine.gpus, wanted, taken) if any(wanted.values()) else {}
             self.held[uid] = chosen
         return self.held[uid]
 
-    def restore(self, uid: str, devices: dict[str, list[str]]) -> None:
+    def claim(self, uid: str, cards: list[str]) -> None:
+        """The pod has these cards through its resource claims.
+
+        Raises:
+            MissingSource: another pod was given one of them otherwise.
+        """
+        for other, held in self.held.items():
+            both = sorted({card for given in held.values() for card in given} & set(cards))
+            if both and other != uid:
+                raise MissingSource(
+                    f"the card {both[0]} is in use by a pod that has it by a limit of {GPU}: on one node, use either "
+                    "limits or resource claims"
+                )
+        self.claimed[uid] = cards
+
+    def restore(self, uid: str, devices: dict[str, list[str]], claimed: list[str]) -> None:
         """Take over what an earlier agent gave a pod."""
         self.held[uid] = devices
+        self.claimed[uid] = claimed
 
     def release(self, uid: str) -> None:
         """The pod has ended: its cards are free."""
         self.held.pop(uid, None)
+        self.claimed.pop(uid, None)

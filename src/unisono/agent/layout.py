@@ -31,6 +31,7 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         devices: allocated card ids by container name.
+        claimed: card ids that the pod has through resource claims.
         own_ports: it has the ports of its own address, and does not share the machine's.
     """
 
@@ -39,6 +40,7 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
     uid: str
     start_time: float
     devices: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    claimed: list[str] = msgspec.field(default_factory=list)
     own_ports: bool = False
 
 

@@ -35,7 +35,7 @@ class PodResources:
 
     def restore(self, record: PodRecord) -> None:
         """Take over what an earlier agent gave the pod."""
-        self._host.devices.restore(self._uid, record.devices)
+        self._host.devices.restore(self._uid, record.devices, record.claimed)
 
     def take(self, start_time: float) -> None:
         """Give the pod its cards and write its record.

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from unisono.agent import environment as env
 from unisono.agent import volumes
+from unisono.agent.devices_claims import claimed_cards
 from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
 from unisono.agent.gpus import visible_devices
 from unisono.agent.host import Host
@@ -62,7 +65,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         pod, container, sources, pod_ip=address, host_ip=facts.host_ip, allocatable=host.allocatable
     )
     hostname = hostname_of(pod)
-    devices = host.devices.allocate(pod).get(container.name, [])
+    devices = [*host.devices.allocate(pod).get(container.name, []), *await _claimed(host, pod, container, directory)]
     variables = {
         **base_environment(os.environ, hostname, host.python_folder),
         **network_variables(host.isolation.own_ports),
@@ -113,6 +116,20 @@ async def refresh_volumes(host: Host, pod: Pod, directory: PodDir, address: str)
     facts = PodFacts(address, host.machine.address, host.allocatable)
     for volume in written:
         volumes.write_files(pod, volume, directory, sources, facts)
+
+
+async def _claimed(host: Host, pod: Pod, container: Container, directory: PodDir) -> list[str]:
+    """Cards that a container has through resource claims; the pod's record keeps them for an agent that starts anew."""
+    if not pod.spec.resource_claims:
+        return []
+    uid, cards = pod.metadata.uid or "", [gpu.uuid for gpu in host.machine.gpus]
+    found = await claimed_cards(host.client, pod, pod.spec.node_name or "", cards)
+    every = list(dict.fromkeys(card for given in found.values() for card in given))
+    host.devices.claim(uid, every)
+    record = directory.record()
+    if record is not None and record.claimed != every:
+        directory.write_record(msgspec.structs.replace(record, claimed=every))
+    return found.get(container.name, [])
 
 
 def _without_names(

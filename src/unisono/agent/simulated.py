@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from unisono import __version__
+from unisono.agent.devices_slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
 from unisono.agent.node import ready_condition, renew_lease
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
@@ -34,7 +35,7 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
-from unisono.kube.controller import Manager
+from unisono.kube.controller import Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.reflector import ReflectorStatistics
@@ -175,8 +176,7 @@ class SimulatedNodes:
                 await self._register()
                 group.create_task(self._pods.run())
                 group.create_task(self._heartbeats())
-                if self._volumes:
-                    group.create_task(self._provision_volumes())
+                group.create_task(self._serve_claims())
                 await self._pods.synced.wait()
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
@@ -298,13 +298,25 @@ class SimulatedNodes:
             taints = [taint for taint in made.spec.taints or () if taint.key != _NOT_READY]
             await self._client.patch(NODES, name, {"spec": {"taints": msgspec.to_builtins(taints) or None}})
 
-    async def _provision_volumes(self) -> None:
+    async def _serve_claims(self) -> None:
+        """Volumes where they are asked for, and devices where nodes have some."""
         recorder = EventRecorder(self._client, "unisono-simulated-nodes", clock=self._clock)
+        controllers: list[Controller] = []
+        if self._volumes:
+            controllers.append(VolumeProvisioner(recorder, self._names.__contains__, Imagined()))
+        drivers = {driver for spec in self._names.values() for driver in spec.devices}
+        if drivers:
+            controllers.append(DevicePublisher(drivers, self._devices_of))
+        if not controllers:
+            return
         try:
-            provisioner = VolumeProvisioner(recorder, self._names.__contains__, Imagined())
-            await Manager(self._client, clock=self._clock).run([provisioner])
+            await Manager(self._client, clock=self._clock).run(controllers)
         finally:
             await recorder.close()
+
+    def _devices_of(self, node: str) -> Offer | None:
+        spec = self._names.get(node)
+        return None if spec is None else spec.devices
 
     async def _heartbeats(self) -> None:
         """Renew the Leases one after the other, spread over the period: thousands of nodes must not cost a thing."""

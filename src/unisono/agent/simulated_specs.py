@@ -7,24 +7,26 @@
       capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}
       labels: {zone: a}
       taints: [{key: dedicated, value: training, effect: NoSchedule}]
+      devices: {gpu.nvidia.com: 8}    # for resource claims; see ``simulated_devices`` for more
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from unisono.api.core import Taint
+from unisono.agent.simulated_devices import parse_devices
+from unisono.api.core import Device, Taint
 from unisono.api.fields import NAME_PATTERN
 from unisono.api.quantity import QuantityError
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import ConfigError
 
-_FIELDS = ("name", "count", "capacity", "labels", "taints")
+_FIELDS = ("name", "count", "capacity", "labels", "taints", "devices")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DEFAULT_PODS = 110
 _MAX_NODES = 100_000
@@ -32,13 +34,14 @@ _MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Equal simulated nodes; ``capacity`` in engine units."""
+    """Equal simulated nodes; ``capacity`` in engine units, ``devices`` by driver."""
 
     name: str
     count: int
     capacity: dict[str, int]
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    devices: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
 
     def node_names(self) -> Iterator[str]:
         """``name-0`` to ``name-(count-1)``; the bare name for a single node."""
@@ -89,6 +92,7 @@ def _group(item: Any, where: str, file: str) -> NodeSpec:
         capacity=_capacity(item.get("capacity"), f"{where}.capacity", file),
         labels=_labels(item.get("labels") or {}, f"{where}.labels", file),
         taints=_taints(item.get("taints") or [], f"{where}.taints", file),
+        devices=parse_devices(item.get("devices") or {}, f"{where}.devices", file),
     )
 
 

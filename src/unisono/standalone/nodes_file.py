@@ -10,7 +10,7 @@ from unisono.errors import ConfigError
 
 
 def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
-    """The entries ``{name, count, capacity, labels, taints}`` of the file.
+    """The entries ``{name, count, capacity, labels, taints, devices}`` of the file.
 
     Raises:
         ConfigError: the file is missing, is no YAML or no list of mappings.

@@ -52,7 +52,7 @@ class PlaneOptions:
         port: of the API; 0 takes the last one again where it is free, else any.
         host: address of the API; any but a loopback address lets other machines in.
         local_node: offer this machine as a node.
-        simulated_nodes: entries ``{name, count, capacity, labels, taints}``.
+        simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
     """
 

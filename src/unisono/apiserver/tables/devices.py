@@ -28,6 +28,11 @@ def _slice(obj: Row, now: float) -> list[Any]:
     ]
 
 
+def _named(obj: Row, now: float) -> list[Any]:
+    return [text(obj, "metadata", "name"), age(get(obj, "metadata", "creationTimestamp"), now)]
+
+
 _STATE = "A summary of the current state (allocated, pending, reserved, etc.)."
+DEVICE_KINDS = Layout((NAME, AGE), _named)
 RESOURCE_CLAIMS = Layout((NAME, Column("State", description=_STATE), AGE), _claim)
 RESOURCE_SLICES = Layout((NAME, Column("Node"), Column("Driver"), Column("Pool"), AGE), _slice)

@@ -21,7 +21,7 @@ from unisono.apiserver.tables.core import (
     SERVICES,
 )
 from unisono.apiserver.tables.custom import custom_layout
-from unisono.apiserver.tables.devices import RESOURCE_CLAIMS, RESOURCE_SLICES
+from unisono.apiserver.tables.devices import DEVICE_KINDS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from unisono.apiserver.tables.events import EVENTS
 from unisono.apiserver.tables.nodes import NODES
 from unisono.apiserver.tables.pods import PODS
@@ -83,9 +83,9 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
     ("coordination.k8s.io", "leases"): LEASES,
     ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,
-    ("resource.k8s.io", "resourceclaimtemplates"): CREATED,
+    ("resource.k8s.io", "resourceclaimtemplates"): DEVICE_KINDS,
     ("resource.k8s.io", "resourceslices"): RESOURCE_SLICES,
-    ("resource.k8s.io", "deviceclasses"): CREATED,
+    ("resource.k8s.io", "deviceclasses"): DEVICE_KINDS,
     ("apiextensions.k8s.io", "customresourcedefinitions"): CRDS,
 }
 

@@ -44,7 +44,7 @@ class StartFailed(UnisonoError):
     "--nodes",
     "nodes_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Add simulated nodes: a YAML list of {name, count, capacity, labels, taints}.",
+    help="Add simulated nodes: a YAML list of {name, count, capacity, labels, taints, devices}.",
 )
 @click.option("--no-agent", is_flag=True, help="Do not offer this machine as a node.")
 @click.option(
