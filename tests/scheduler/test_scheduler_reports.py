@@ -274,8 +274,6 @@ async def test_queue_status_is_replaced_as_a_whole() -> None:
         raw = client.raw(QUEUES, "default")["status"]
         assert raw == {"state": "Open", "allocated": {"cpu": "3"}}
         assert len(it.writes("patch", "queues")) == 2
-        samples = it.scheduler.metrics.registry.get_sample_value
-        assert samples("volcano_queue_allocated_milli_cpu", {"queue_name": "default"}) == 3000
 
 
 async def test_jobs_that_wait_are_counted_and_their_series_removed() -> None:

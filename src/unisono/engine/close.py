@@ -9,6 +9,7 @@ from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
 from unisono.engine import messages
 from unisono.engine.cycle import Cycle
 from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.figures import figures_of
 from unisono.engine.job_state import JobState
 from unisono.engine.reports import JobReport
 from unisono.engine.verdict import Cause, Verdict
@@ -185,6 +186,10 @@ def _close_queues(cycle: Cycle) -> None:
             totals[parent] += queue.allocated
             seen.add(parent)
             parent = queues[parent].record.parent or ("root" if parent != "root" else "")
+    cycle.decisions.resources = tuple(registry.names)
+    cycle.decisions.figures = [figures_of(cycle.session, queue, totals[name]) for name, queue in queues.items()]
+    if any(plugin.name == "drf" for plugin in cycle.hooks.plugins()):
+        cycle.decisions.sharable = cycle.session.snapshot.nodes.sums().sharable.tolist()
     for name in sorted(queues):
         allocated = to_wire(registry.amounts(totals[name]))
         if allocated != queues[name].record.reported:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from unisono.api.core import AllocationResult
+from unisono.engine.figures import QueueFigures
 from unisono.engine.verdict import Verdict
 
 NO_ANNOTATIONS: Mapping[str, str] = {}
@@ -152,6 +153,8 @@ class Decisions:
         plugins_off: names of plug-ins that were switched off because they could not be built, raised or took too long.
         seconds: with a clock, durations by stage: ``open``, ``actions/NAME``, ``explain``, ``close``,
             ``plugins/NAME/open``, ``plugins/NAME/hooks`` and ``plugins/NAME/close``.
+        figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
+            empty where no plug-in compares jobs by their share.
 
     """
 
@@ -166,3 +169,6 @@ class Decisions:
     violations: list[Violation] = field(default_factory=list)
     plugins_off: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    figures: list[QueueFigures] = field(default_factory=list)
+    resources: tuple[str, ...] = ()
+    sharable: list[int] = field(default_factory=list)

@@ -19,10 +19,10 @@ from enum import Enum
 from functools import partial
 
 import structlog
+from prometheus_client import Histogram
 
 from unisono.api.core import ObjectReference
 from unisono.api.kinds import PODS
-from unisono.api.times import parse_time
 from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.decisions import Bind
@@ -35,6 +35,7 @@ from unisono.kube.leader import LeadershipLost
 from unisono.scheduler.claims import ClaimError, ClaimWriter
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
+from unisono.scheduler.volcano_metrics import JobTimes
 
 _log = structlog.get_logger(__name__)
 
@@ -146,6 +147,7 @@ class Binder:
                 self._feed.state.assume(f"{bind.namespace}/{bind.pod}", bind.node, bind.annotations)
                 if bind.preparations:
                     self._claims.assume(bind)
+                self._observe_age(bind, self._metrics.task_assumed)
             self._under_way[job] += 1
             task = asyncio.get_running_loop().create_task(self._bind_job(job, members))
             self._tasks.add(task)
@@ -237,6 +239,7 @@ class Binder:
             self._holds.pop(job, None)
             self._refused.pop(job, None)
             self._heal.over(job)
+            self._observe_job(job)
 
     async def _bind_all(self, binds: Sequence[Bind]) -> list[Bind]:
         """Those that failed; their places are taken still."""
@@ -272,6 +275,7 @@ class Binder:
             return await self._bind_with_claims(bind)
         async with self._slots:
             started = self._clock.monotonic()
+            self._observe_age(bind, self._metrics.task_prebound)
             outcome, why = await self._write_safely(bind)
             self._finish(bind, outcome, why, started)
             return outcome
@@ -294,11 +298,14 @@ class Binder:
         return outcome
 
     async def _bind_prepared(self, bind: Bind) -> tuple[Outcome, str]:
+        started = self._clock.monotonic()
         try:
             await self._claims.wait(bind)
         except (ClaimError, LeadershipLost) as error:
             outcome, why = Outcome.FAILED, str(error)
         else:
+            self._metrics.prebind.observe((self._clock.monotonic() - started) * 1000)
+            self._observe_age(bind, self._metrics.task_prebound)
             async with self._slots:
                 outcome, why = await self._write_safely(bind)
         if outcome is not Outcome.BOUND:
@@ -365,7 +372,7 @@ class Binder:
         self._metrics.bind.observe((self._clock.monotonic() - started) * 1000)
         if outcome is Outcome.BOUND:
             self._metrics.scheduled.inc()
-            self._observe_ages(bind, key)
+            self._observe_age(bind, self._metrics.task_bound)
             self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {key} to {bind.node}")
             return
         if outcome is Outcome.GONE:
@@ -375,11 +382,14 @@ class Binder:
             self._refused.setdefault(bind.job or key, {})[bind.node] = why
             self._events.event(pod, "Warning", "FailedScheduling", f"failed to bind to node {bind.node}: {why}")
 
-    def _observe_ages(self, bind: Bind, key: str) -> None:
-        now = self._clock.time()
-        record, group = self._feed.pods.get(key), self._feed.groups.get(bind.job)
+    def _observe_age(self, bind: Bind, stage: Histogram) -> None:
+        task = self._feed.state.tasks.get(f"{bind.namespace}/{bind.pod}")
+        if task is not None and task.created:
+            stage.observe(max(0.0, self._clock.time() - task.created) * 1000)
+
+    def _observe_job(self, job: str) -> None:
+        """Its gang, or what came after it, has its places."""
+        record, now = self._feed.state.book.jobs.get(job), self._clock.time()
         if record is not None and record.created:
-            self._metrics.task_bound.observe(max(0.0, now - parse_time(record.created)) * 1000)
-        if group is not None and group.metadata.creation_timestamp:
-            age = now - parse_time(group.metadata.creation_timestamp)
-            self._metrics.job_latency.observe(max(0.0, age) * 1000)
+            self._metrics.job_latency.observe(max(0.0, now - record.created) * 1000)
+            self._metrics.figures.placed(job, JobTimes(record.queue, record.created, now))

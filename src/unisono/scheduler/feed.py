@@ -166,6 +166,7 @@ class Feed:
         explained: keys of PodGroups that carry a verdict.
         events: changes taken in since the start.
         arrivals: pods and PodGroups that came while watching.
+        arrived: is told of each of those pods that has no node yet.
 
     """
 
@@ -179,6 +180,7 @@ class Feed:
         self.nodes: set[str] = nodes
         self.explained: set[str] = set()
         self.events = self.arrivals = 0
+        self.arrived: Callable[[Pod], None] | None = None
         self._changed = changed
         self._records: dict[str, _Records] = {
             POD_GROUPS.kind: groups,
@@ -279,4 +281,6 @@ class _Sink:
     def apply(self, event_type: EventType, obj: Object) -> None:
         if event_type == "ADDED" and self.kind in (PODS, POD_GROUPS):
             self.feed.arrivals += 1
+            if self.feed.arrived is not None and isinstance(obj, Pod) and not obj.spec.node_name:
+                self.feed.arrived(obj)
         self.feed.do(lambda: self.feed.take(self.kind, event_type, obj))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from unisono.api.resources import resource_list
+from unisono.engine.decisions import Decisions
+from unisono.scheduler.volcano_metrics import Figures, VolcanoMetrics
 
 
 def _exponential(low: float, high: float, count: int) -> tuple[float, ...]:
@@ -55,7 +56,7 @@ class Metrics:
         )
         self.job_latency = Histogram(
             "volcano_e2e_job_scheduling_latency_milliseconds",
-            "Age of the job when one of its tasks was bound.",
+            "Age of the job when its gang, or one of its later tasks, got its places.",
             buckets=_exponential(100, 120000, 30),
             registry=registry,
         )
@@ -66,7 +67,9 @@ class Metrics:
             buckets=_exponential(50, 60000, 30),
             registry=registry,
         )
-        self.task_assumed, self.task_bound = stages.labels("Assumed"), stages.labels("Bound")
+        self.task_watched, self.task_assumed, self.task_prebound, self.task_bound = (
+            stages.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound")
+        )
         durations = Histogram(
             "volcano_scheduling_stage_duration_milliseconds",
             "Time of one stage for one pod.",
@@ -74,7 +77,7 @@ class Metrics:
             buckets=_exponential(0.1, 500, 20),
             registry=registry,
         )
-        self.bind = durations.labels("Bind")
+        self.prebind, self.bind = durations.labels("PreBind"), durations.labels("Bind")
         attempts = Counter(
             "volcano_schedule_attempts", "Attempts to place a pod, by result.", ["result"], registry=registry
         )
@@ -90,18 +93,6 @@ class Metrics:
         )
         self._retries = Counter(
             "volcano_job_retry_counts", "Cycles in which a job waited.", ["job_id"], registry=registry
-        )
-        self._queue_cpu = Gauge(
-            "volcano_queue_allocated_milli_cpu", "CPU that a queue uses.", ["queue_name"], registry=registry
-        )
-        self._queue_memory = Gauge(
-            "volcano_queue_allocated_memory_bytes", "Memory that a queue uses.", ["queue_name"], registry=registry
-        )
-        self._queue_scalar = Gauge(
-            "volcano_queue_allocated_scalar_resources",
-            "Other resources that a queue uses, in thousandths.",
-            ["queue_name", "resource"],
-            registry=registry,
         )
         cycles = Counter("unisono_scheduler_cycles", "Cycles by outcome.", ["outcome"], registry=registry)
         self.cycles_run, self.cycles_idle, self.cycles_failed = (
@@ -132,7 +123,9 @@ class Metrics:
         )
         self.binds_in_flight = Gauge("unisono_scheduler_binds_in_flight", "Binds on their way.", registry=registry)
         self._jobs: set[str] = set()
-        self._scalars: dict[str, set[str]] = {}
+        self.figures = Figures()
+        self.volcano = VolcanoMetrics(self.figures)
+        registry.register(self.volcano)
 
     def stages(self, seconds: Mapping[str, float]) -> None:
         """Observe what actions and plug-ins took; see `unisono.engine.decisions.Decisions`."""
@@ -158,25 +151,18 @@ class Metrics:
         for name in self._jobs - tasks.keys():
             self._unschedulable_tasks.remove(name)
             self._retries.remove(name)
+            self.figures.retries.pop(name, None)
         self._jobs = set(tasks)
         for name, count in tasks.items():
             self._unschedulable_tasks.labels(name).set(count)
             self._retries.labels(name).inc()
+            self.figures.retries[name] = self.figures.retries.get(name, 0) + 1
 
-    def queue(self, name: str, allocated: Mapping[str, str]) -> None:
-        """What a queue uses, wire form; a resource that it uses no more is set to 0."""
-        amounts = resource_list(dict(allocated))
-        self._queue_cpu.labels(name).set(amounts.pop("cpu", 0))
-        self._queue_memory.labels(name).set(amounts.pop("memory", 0))
-        known = self._scalars.setdefault(name, set())
-        known.update(amounts)
-        for resource in known:
-            self._queue_scalar.labels(name, resource).set(amounts.get(resource, 0))
-
-    def keep_queues(self, names: Collection[str]) -> None:
-        """Remove the series of queues other than ``names``."""
-        for name in self._scalars.keys() - names:
-            self._queue_cpu.remove(name)
-            self._queue_memory.remove(name)
-            for resource in self._scalars.pop(name):
-                self._queue_scalar.remove(name, resource)
+    def decided(self, decisions: Decisions) -> None:
+        """Take over what a cycle tells of queues, and whom it evicts."""
+        self.figures.queues, self.figures.resources = decisions.figures, decisions.resources
+        self.figures.total = decisions.sharable
+        preempted = [eviction.beneficiary for eviction in decisions.evictions if eviction.reason == "preempt"]
+        if preempted:
+            self.figures.preemptions += len(set(preempted))
+            self.figures.victims = len(preempted)

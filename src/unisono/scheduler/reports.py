@@ -80,8 +80,7 @@ class Reports:
             known = self._feed.queues.get(queue.name)
             if known is not None and dict(known.status.allocated or {}) != dict(queue.allocated):
                 self._queues.put(queue.name, queue, urgent=False)
-            self._metrics.queue(queue.name, queue.allocated)
-        self._metrics.keep_queues(self._feed.queues.keys())
+        self._metrics.decided(decisions)
 
     def bound(self, pods: Iterable[str]) -> None:
         """These pods get a node now: what their conditions should have said is void."""

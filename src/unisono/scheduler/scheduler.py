@@ -22,6 +22,8 @@ from typing import Any, Protocol
 import structlog
 from prometheus_client import CollectorRegistry
 
+from unisono.api.core import Pod
+from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
 from unisono.engine.config import SchedulerConfig
@@ -140,6 +142,8 @@ class Scheduler:
         self.ready = asyncio.Event()
         state = ClusterState(scheduler_names, default_queue)
         self.feed = Feed(state, self._wake.set)
+        self.feed.arrived = self._watched
+        self.metrics.volcano.read(self.feed.groups, state.book.jobs)
         self._binder = Binder(
             client,
             self.feed,
@@ -203,6 +207,11 @@ class Scheduler:
     def streams(self) -> dict[str, ReflectorStatistics]:
         """How the watches fare, by resource; a stream that is silent for long is an alarm."""
         return {reflector.kind.resource: reflector.statistics() for reflector in self._reflectors}
+
+    def _watched(self, pod: Pod) -> None:
+        created = pod.metadata.creation_timestamp
+        if created and pod.spec.scheduler_name in self.feed.state.scheduler_names:
+            self.metrics.task_watched.observe(max(0.0, self._clock.time() - parse_time(created)) * 1000)
 
     async def _loop(self) -> None:
         while True:

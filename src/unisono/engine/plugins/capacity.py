@@ -17,6 +17,7 @@ from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.figures import ShareFigures, publish_figures
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
 from unisono.engine.plugins.capacity_devices import DeviceQuotas
@@ -72,6 +73,12 @@ class CapacityPlugin(Plugin):
             consumable = bool(argument_value(_CONSUMABLE, self.arguments))
             self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
         publish(session, self._room)
+        publish_figures(session, self._figures)
+
+    def _figures(self, queue: QueueState) -> ShareFigures:
+        """For metrics."""
+        branch = self.branches[queue.name]
+        return ShareFigures(branch.deserved, branch.admission, branch.promised, branch.share, branch.beyond_share)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue and its ancestors let it still place."""

@@ -16,6 +16,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config_arguments import Argument
+from unisono.engine.figures import ShareFigures, publish_figures
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import (
     UNLIMITED,
@@ -56,6 +57,16 @@ class ProportionPlugin(Plugin):
         self._demands: dict[int, list[tuple[int, int]]] = {}
         publish(session, self._room)
         publish_shares(session, self.deserved)
+        publish_figures(session, self._figures)
+
+    def _figures(self, queue: QueueState) -> ShareFigures | None:
+        """For metrics; only queues with jobs have a share."""
+        name = queue.name
+        if name not in self.deserved:
+            return None
+        share = dominant_share(listed(queue.claimed, self.registry), self.deserved[name])
+        overused = self.overused(queue) is not None
+        return ShareFigures(self.deserved[name], self.real_capability[name], self.inqueue[name], share, overused)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""
