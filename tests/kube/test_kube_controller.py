@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+from structlog.testing import capture_logs
 from test_kube_informer import THINGS, Thing, thing
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
-from unisono.errors import Conflict, Unavailable
+from unisono.errors import Conflict, Invalid, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.controller import Context, Controller, Manager
 
@@ -157,3 +159,24 @@ async def test_two_controllers_share_one_informer() -> None:
 
 def test_the_struct_of_the_tests_is_an_object() -> None:
     assert isinstance(thing("a"), Thing)
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"),
+    [
+        (UnisonoError("The workflow names no template."), False),
+        (Invalid("spec.queue: Invalid value"), False),
+        (Unavailable("busy"), False),
+        (KeyError("queue"), True),
+    ],
+)
+async def test_only_errors_that_nobody_foresaw_are_logged_with_their_origin(error: Exception, traceback: bool) -> None:
+    client, controller = MemoryClient(), Recorder()
+    controller.answers = [error]
+    await client.create(THINGS, thing("a"))
+    with capture_logs() as logs:
+        async with managed(client, controller):
+            pass
+    (told,) = [entry for entry in logs if entry["event"] == "controller.failed"]
+    assert told["error"] == str(error)
+    assert bool(told["exc_info"]) is traceback

@@ -16,7 +16,7 @@ import structlog
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.errors import Conflict, Unavailable
+from unisono.errors import Conflict, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -289,7 +289,8 @@ class _Run:
         if failures == _STUCK_AFTER:
             _log.error("controller.stuck", **fields)
         elif failures == 1:
-            known = isinstance(error, Unavailable)
+            # An error raised on purpose is a sentence that says it all; where any other came from is worth a traceback.
+            known = isinstance(error, UnisonoError)
             _log.warning("controller.failed", **fields, exc_info=None if known else error)
 
 

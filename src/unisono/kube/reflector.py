@@ -298,7 +298,9 @@ class Reflector(Generic[T]):
     def _note_absence(self, error: ApiError) -> None:
         if self._absence != error.code:
             self._absence = error.code
-            _log.info("watch.absent", resource=self.kind.resource, code=error.code, error=str(error))
+            # A kind that is not installed is how most clusters are; one that we may not read is somebody's decision.
+            tell = _log.debug if error.code == 404 else _log.info
+            tell("watch.absent", resource=self.kind.resource, code=error.code, error=str(error))
 
     def _resync_due(self) -> bool:
         if self._resync_seconds is None:
