@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from api_reader import Reader
 from framework_jobs import Jobs
 
 from support.plane import RunningPlane, unisono
@@ -20,9 +21,14 @@ def framework_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
     unisono("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)
 
 
+@pytest.fixture(scope="session")
+def reader(framework_plane: RunningPlane) -> Reader:
+    return Reader(framework_plane)
+
+
 @pytest.fixture
-def jobs(framework_plane: RunningPlane, tmp_path: Path) -> Iterator[Jobs]:
+def jobs(framework_plane: RunningPlane, reader: Reader, tmp_path: Path) -> Iterator[Jobs]:
     """Submits jobs; they are gone, with their pods, when the test ends."""
-    made = Jobs(framework_plane, tmp_path)
+    made = Jobs(framework_plane, reader, tmp_path)
     yield made
     made.clean()

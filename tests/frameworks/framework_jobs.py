@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from api_reader import Reader
 
 from support.plane import RunningPlane, wait_until
 
@@ -49,8 +49,8 @@ class Jobs:
         folder: a directory of the test; ``/workspace`` of containers that ``in_workspace`` prepared.
     """
 
-    def __init__(self, plane: RunningPlane, folder: Path) -> None:
-        self.plane, self.folder = plane, folder
+    def __init__(self, plane: RunningPlane, reader: Reader, folder: Path) -> None:
+        self.plane, self.reader, self.folder = plane, reader, folder
         self._made: list[str] = []
 
     def submit(self, manifest: str | dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Jobs:
 
     def pods(self, prefix: str) -> dict[str, dict[str, Any]]:
         """Pods whose names begin so, by name."""
-        found = self.plane.objects("pods")
+        found = self.reader.pods()
         return {p["metadata"]["name"]: p for p in found if p["metadata"]["name"].startswith(prefix)}
 
     def phase(self, pod: str) -> str:
@@ -73,8 +73,12 @@ class Jobs:
 
     def log(self, pod: str) -> str:
         """What the pod has said so far."""
-        done = self.plane.try_kubectl("logs", pod, "--all-containers")
-        return done.stdout
+        found = self.pods(pod).get(pod)
+        return "" if found is None else self.reader.log(found)
+
+    def logs(self, prefix: str) -> str:
+        """What all pods whose names begin so have said."""
+        return "\n".join(self.reader.log(pod) for pod in self.pods(prefix).values())
 
     def wait_for_log(self, pod: str, words: str, patience: float = PATIENCE) -> str:
         """The pod's log as soon as it has the words."""
@@ -91,23 +95,22 @@ class Jobs:
 
     def wait_for_condition(self, resource: str, condition: str, patience: float = PATIENCE) -> dict[str, Any]:
         """The object as soon as a condition of it is true; a job that failed is told at once."""
+        plural, _, name = resource.partition("/")
 
         def holds() -> dict[str, Any] | None:
-            value: dict[str, Any] = json.loads(self.plane.kubectl("get", resource, "-o", "json"))
+            value = self.reader.get(plural, name)
             true = {c["type"] for c in value.get("status", {}).get("conditions", ()) if c["status"] == "True"}
             assert condition == "Failed" or "Failed" not in true, value["status"]
             return value if condition in true else None
 
-        found: dict[str, Any] = self.patiently(
-            f"{resource} is {condition}", holds, resource.partition("/")[2], patience
-        )
+        found: dict[str, Any] = self.patiently(f"{resource} is {condition}", holds, name, patience)
         return found
 
     def wait_for_state(self, job: str, phase: str, patience: float = PATIENCE) -> None:
         """Until the Volcano Job's phase is this one."""
 
         def reached() -> bool:
-            value = json.loads(self.plane.kubectl("get", f"jobs.batch.volcano.sh/{job}", "-o", "json"))
+            value = self.reader.get("jobs.batch.volcano.sh", job)
             return bool(value.get("status", {}).get("state", {}).get("phase") == phase)
 
         self.patiently(f"job {job} is {phase}", reached, job, patience)
@@ -116,10 +119,9 @@ class Jobs:
         """Delete what was submitted, with everything that it owns."""
         for name in self._made:
             self.plane.try_kubectl("delete", name, "--ignore-not-found", "--wait=false")
-        for pod in self.plane.objects("pods"):
-            name = pod["metadata"]["name"]
-            self.plane.try_kubectl("delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
-        wait_until("all pods are gone", lambda: not self.plane.objects("pods"))
+        if names := list(self.pods("")):
+            self.plane.try_kubectl("delete", "pod", *names, "--grace-period=0", "--force", "--wait=false")
+        wait_until("all pods are gone", lambda: not self.pods(""))
 
     def patiently(self, what: str, condition: Any, prefix: str, patience: float = PATIENCE) -> Any:
         """Wait; when it is in vain say what the pods whose names begin so said."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from framework_jobs import SMALL, Jobs, need
 
 from support.plane import REPOSITORY
@@ -75,7 +74,9 @@ def went_on(jobs: Jobs, size: int, learnt: int) -> int:
 
 def _latest(jobs: Jobs, words: str, least: int) -> int:
     def told() -> int:
-        return max((epoch for text in re.findall(words, all_logs(jobs)) if (epoch := int(text)) >= least), default=0)
+        return max(
+            (epoch for text in re.findall(words, jobs.logs("elastic")) if (epoch := int(text)) >= least), default=0
+        )
 
     return int(jobs.patiently(f"a worker says {words!r} with {least} or more", told, "elastic"))
 
@@ -91,10 +92,6 @@ def process_of(host: str, folder: Path) -> int:
         if own and f"--checkpoint={checkpoint(folder)}" in words.split("\0"):
             return int(process.name)
     raise AssertionError(f"no process trains in {host}")
-
-
-def all_logs(jobs: Jobs) -> str:
-    return "\n".join(jobs.log(name) for name in jobs.pods("elastic"))
 
 
 def test_a_master_and_a_worker_train_with_ddp(jobs: Jobs) -> None:
@@ -117,7 +114,8 @@ def test_training_outlives_a_process_and_whole_pods(jobs: Jobs, tmp_path: Path) 
         lambda: jobs.plane.kubectl("delete", "pod", "elastic-worker-1"),
         lambda: jobs.plane.kubectl("delete", "pod", "elastic-worker-0"),
     )
-    first, begun = jobs.pods("elastic"), 0
+    begun = trained(jobs, 2)
+    first = jobs.pods("elastic")
     for lose in losses:
         learnt = trained(jobs, 2, begun)
         lose()
@@ -126,7 +124,7 @@ def test_training_outlives_a_process_and_whole_pods(jobs: Jobs, tmp_path: Path) 
     now = jobs.pods("elastic")
     assert set(now) == set(first)
     assert all(now[name]["metadata"]["uid"] != first[name]["metadata"]["uid"] for name in first)
-    job = yaml.safe_load(jobs.plane.kubectl("get", "pytorchjobs.kubeflow.org/elastic", "-o", "yaml"))
+    job = jobs.reader.get("pytorchjobs.kubeflow.org", "elastic")
     assert job["status"]["conditions"][-1]["type"] == "Running"
 
 
@@ -141,5 +139,5 @@ def test_workers_are_added_and_taken_away_while_the_training_runs(jobs: Jobs, tm
     told = jobs.pods("elastic")["elastic-worker-0"]
     assert told["metadata"]["uid"] == uid
     assert told["status"]["containerStatuses"][0]["restartCount"] == 0, "the rendezvous began anew"
-    members = yaml.safe_load(jobs.plane.kubectl("get", "podgroup", "elastic", "-o", "yaml"))
+    members = jobs.reader.get("podgroups.scheduling.volcano.sh", "elastic")
     assert members["spec"]["minMember"] == FEWEST
