@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
-from unisono.cli import connection, resources, verdicts
-from unisono.cli.commands.explain import _state, command
+from unisono.cli import connection, explaining, resources
+from unisono.cli.commands.explain import command
 from unisono.cli.resources import Resource, ResourceMap
 
 PORT = "port 18765 is taken by pod default/first; it starts when that pod ends"
@@ -64,8 +64,8 @@ RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:
         (pod(waiting(reason="X"), node=None), "its phase is Pending, not bound yet"),
     ],
 )
-def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
-    assert _state("Pod", item) == expected
+async def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
+    assert (await explaining._pod(cast("Any", None), item, "pod/second")).state == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_explain_pod(monkeypatch: pytest.MonkeyPatch, item: dict[str, Any], line
     monkeypatch.setattr(connection, "namespace_of", lambda _: "default")
     monkeypatch.setattr(resources, "discover", discover)
     monkeypatch.setattr(resources, "request_json", request_json)
-    monkeypatch.setattr(verdicts, "verdicts_of", verdicts_of)
+    monkeypatch.setattr(explaining, "verdicts_of", verdicts_of)
     assert CliRunner().invoke(command, ["pod/second"], catch_exceptions=False).output == line
     found = json.loads(CliRunner().invoke(command, ["pod/second", "-o", "json"], catch_exceptions=False).output)
     told = [c["reason"] for c in found["waiting_containers"]]

@@ -10,11 +10,11 @@ from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kinds import POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
-from unisono.cli.followed import wanted_pods, workload_view
 from unisono.cli.manifests import Manifest, read
 from unisono.cli.views import changes
 from unisono.cli.workloads import BY_CONDITIONS, is_workload, target_kind
 from unisono.errors import UnisonoError
+from unisono.sdk.followed import wanted_pods, workload_view
 
 PYTORCH, TRAIN = "kubeflow.org/v1 PyTorchJob", "trainer.kubeflow.org/v1alpha1 TrainJob"
 JOB_SET = "jobset.x-k8s.io/v1alpha2 JobSet"

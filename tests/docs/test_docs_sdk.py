@@ -21,6 +21,7 @@ EXPECTED = (
     r"(?s)(?=.*hello-worker-3 \| hello).*Completed\n",
     "True\n",
     "ClusterOvercommitted 8000000\n",
+    r"(?s)(?=.*count-master-0 \| rank 0).*Completed\n2\n",
     r"\['Completed', 'Completed', 'Completed'\]\n",
     r"(?s)(?=.*\[3\] worker 3 of 4\n).*499500\n",
     r"\[1.0, 2.0, 3.0, 4.0\]\n",

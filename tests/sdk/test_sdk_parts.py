@@ -24,7 +24,7 @@ from unisono.errors import ConfigError
 from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError
 from unisono.sdk.builders import quantity
-from unisono.sdk.observing import observation
+from unisono.sdk.observing import observation, surroundings
 from unisono.sdk.results import Frames
 from unisono.sdk.steering import job_command, queue_command, scale_patch
 from unisono.sdk.verdict import parse, waiting_text
@@ -120,8 +120,10 @@ def test_what_is_no_work(work: Any, error: type[Exception], told: str) -> None:
 
 
 def test_exactly_one_job_of_ours_is_submitted() -> None:
-    kubernetes = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}}
-    for found, told in (([MANIFEST, MANIFEST], "here are 2"), ([kubernetes], "here are 0")):
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {}}
+    torch = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {}}
+    assert split([queue, torch]) == ([queue], torch)
+    for found, told in (([MANIFEST, torch], "here are 2"), ([queue], "here are 0")):
         with pytest.raises(BadWork, match=told):
             split(found)
 
@@ -205,7 +207,8 @@ def test_a_view_counts_only_the_jobs_own_pods() -> None:
     """A job of the same name that was deleted may still have pods that end."""
     job = decode(JOBS, {"metadata": {"name": "j", "namespace": "n", "uid": "new"}, "spec": MANIFEST["spec"]}).obj
     old = decode(POD_GROUPS, {"metadata": {"name": "j-old", "ownerReferences": [{"uid": "old"}]}}).obj
-    seen = observation(job, [old], [])
+    around = surroundings({}, [old], [])
+    seen = observation(JOBS, job, around.of(JOBS, job))
     assert (seen.view.admitted, seen.pods) == (False, ())
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from unisono.cli.followed import workload_view
 from unisono.cli.logstream import JOB_LABEL, lines, short_name
 from unisono.cli.verdicts import summary_of
 from unisono.cli.views import JobView, changes, job_view, pod_view
 from unisono.errors import ApiError
+from unisono.sdk.followed import workload_view
 
 if TYPE_CHECKING:
     from unisono.api.base import Object

@@ -8,6 +8,7 @@ from unisono.sdk.builders import Job
 from unisono.sdk.client import Client
 from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
 from unisono.sdk.gang import GangFunction, default_client, gang, map, rank, world_size
+from unisono.sdk.handles import JobHandle
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.launch import GangOptions
 from unisono.sdk.place import Place, Where
@@ -29,6 +30,7 @@ __all__ = [
     "Invalid",
     "Job",
     "JobFailed",
+    "JobHandle",
     "JobView",
     "LogLine",
     "NoControlPlane",

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
-from unisono.api.batch import Job
-from unisono.api.bus import Command
+from unisono.api.base import Object
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, QUEUES
-from unisono.api.kinds import find as find_kind
+from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
+from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.errors import Conflict
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
 from unisono.sdk import joblogs, steering
+from unisono.sdk.belongings import Belongings, belongings
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
+from unisono.sdk.families import family_of, named, size_patch, suspend_patch, worker_group_patch
+from unisono.sdk.handles import JobHandle
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.logstream import lines
-from unisono.sdk.observing import group_name, look, observation, observe
+from unisono.sdk.observing import look, observation, observe, read_surroundings
 from unisono.sdk.place import Place, Where, find
 from unisono.sdk.queues import QueueView, queue_views
 from unisono.sdk.verdict import Verdict, parse
-from unisono.sdk.views import JobView, end_text
-from unisono.sdk.work import Work, mark_folder, objects, split
+from unisono.sdk.views import ENDED, JobView, end_text
+from unisono.sdk.work import Work, kind_of, mark_folder, objects, split
 
-JobRef = JobView | str
-"""A job: what `submit` answered, its name, or ``namespace/name``."""
+JobRef = JobView | JobHandle[Any] | str
+"""A job: what `submit` or `handle` answered; of a Volcano Job also its name, or ``namespace/name``."""
 
+T = TypeVar("T", bound=Object)
 Views = list[JobView]
 Queues = list[QueueView]
 SCALE_ATTEMPTS = 10
@@ -87,7 +90,8 @@ class AsyncClient:
         """Create a job, and before it whatever else is in the manifest (queues, ConfigMaps, ...).
 
         Args:
-            work: a `Job`, a mapping, a struct, YAML text, or the path of a file with exactly one job.
+            work: a `Job`, a mapping, a struct, YAML text, or the path of a file with exactly one job: a Volcano Job, a
+                JobFlow, a HyperJob, a ``batch/v1`` Job, a RayJob, a JobSet, a TrainJob, or a job of ``kubeflow.org``.
 
         Raises:
             BadWork: it is no job, or more than one.
@@ -102,8 +106,35 @@ class AsyncClient:
             mark_folder(job, folder)
         for other in others:
             await self.apply(other)
-        created = await self._create(http, JOBS, job)
-        return observation(created, [], []).view
+        kind = kind_of(job)
+        if kind is None:
+            raise BadWork(f"{job['apiVersion']} is no version of {job['kind']} that is known here.")
+        created = await self._create(http, kind, job)
+        return observation(kind, created, Belongings()).view
+
+    def handle(self, kind: Kind[T] | str, name: str, *, namespace: str | None = None) -> JobHandle[T]:
+        """A handle of a job that exists, of any kind; asks the server nothing.
+
+        Args:
+            kind: such as ``PYTORCH_JOBS`` of ``unisono.api.training_kinds``, or its name: ``"PyTorchJob"``,
+                ``"job.batch"``.
+            name: of the job.
+            namespace: None for the client's.
+
+        Raises:
+            BadWork: there is no such kind of job.
+
+        """
+        return JobHandle(named(kind) if isinstance(kind, str) else kind, namespace or self.namespace, name)
+
+    async def object(self, job: JobHandle[T]) -> T:
+        """The job itself, as a struct of its kind.
+
+        Raises:
+            NotFound: there is no such job.
+
+        """
+        return await (await self._connected()).get(job.kind, job.name, job.namespace)
 
     async def get(self, job: JobRef) -> JobView:
         """How the job is doing.
@@ -115,18 +146,24 @@ class AsyncClient:
         http = await self._connected()
         return (await look(http, *self._key(job))).view
 
-    async def list(self, *, queue: str | None = None, all_namespaces: bool = False) -> Views:
-        """The jobs of the namespace, or of all of them, by name; ``queue``: only those of that queue."""
-        http = await self._connected()
+    async def list(
+        self, *, queue: str | None = None, all_namespaces: bool = False, kind: Kind[Any] | str = JOBS
+    ) -> Views:
+        """The jobs of the namespace, or of all of them, by name.
+
+        Args:
+            queue: only those of that queue.
+            all_namespaces: of all namespaces.
+            kind: of which kind; Volcano's Jobs where none is named.
+
+        Raises:
+            BadWork: there is no such kind of job.
+
+        """
+        http, chosen = await self._connected(), named(kind) if isinstance(kind, str) else kind
         namespace = None if all_namespaces else self.namespace
-        jobs, groups, pods = await asyncio.gather(
-            http.list(JOBS, namespace), http.list(POD_GROUPS, namespace), http.list(PODS, namespace)
-        )
-        groups_of, pods_of = _by_owner(groups.items), _by_owner(pods.items)
-        views = [
-            observation(job, groups_of.get(job.metadata.uid or "", []), pods_of.get(job.metadata.uid or "", [])).view
-            for job in jobs.items
-        ]
+        jobs, around = await asyncio.gather(http.list(chosen, namespace), read_surroundings(http, chosen, namespace))
+        views = [observation(chosen, job, around.of(chosen, job)).view for job in jobs.items]
         wanted = (view for view in views if queue is None or view.queue == queue)
         return sorted(wanted, key=lambda view: (view.namespace, view.name))
 
@@ -190,34 +227,58 @@ class AsyncClient:
                 yield line
 
     async def cancel(self, job: JobRef) -> None:
-        """Stop the job for good. It stays as ``Terminated``, with the logs of what has run; `delete` takes it away."""
-        await self._command(job, "TerminateJob")
+        """Stop the job for good; `delete` takes it away.
+
+        A Volcano Job stays as ``Terminated`` with the logs of what has run, and so do the jobs of a flow. Other kinds
+        know no such end: they are suspended, which takes their pods away.
+        """
+        await self._steer(job, "TerminateJob")
 
     async def suspend(self, job: JobRef) -> None:
-        """Stop the job's pods and give their resources back, until `resume`; its phase becomes ``Aborted``."""
-        await self._command(job, "AbortJob")
+        """Stop the job's pods and give their resources back, until `resume`.
+
+        The phase of a Volcano Job becomes ``Aborted``, that of others ``Suspended``.
+
+        Raises:
+            BadWork: jobs of this kind cannot be suspended.
+
+        """
+        await self._steer(job, "AbortJob")
 
     async def resume(self, job: JobRef) -> None:
-        """Start a suspended job again; pods that had succeeded are kept."""
-        await self._command(job, "ResumeJob")
+        """Start a suspended job again; pods of a Volcano Job that had succeeded are kept.
+
+        Raises:
+            BadWork: jobs of this kind cannot be suspended.
+
+        """
+        await self._steer(job, "ResumeJob")
 
     async def delete(self, job: JobRef) -> None:
         """Delete the job with its pods and logs."""
         http = await self._connected()
-        namespace, name = self._key(job)
+        kind, namespace, name = self._key(job)
         uid = job.uid if isinstance(job, JobView) else None
-        await http.delete(JOBS, name, namespace, uid=uid or None, propagation="Background")
+        await http.delete(kind, name, namespace, uid=uid or None, propagation="Background")
 
     async def scale(self, job: JobRef, task: str, replicas: int) -> JobView:
         """Change how many pods a task has; a gang of all pods stays one.
 
+        Args:
+            job: a Volcano Job, a job of ``kubeflow.org``, a RayJob or a ``batch/v1`` Job.
+            task: of a Volcano Job; a role such as ``Worker``; a worker group of Ray; ``pod`` of a ``batch/v1`` Job.
+            replicas: number of pods.
+
         Raises:
-            BadWork: the job has no such task.
+            BadWork: the job has no such task, or jobs of its kind keep their size.
             Invalid: the job cannot have that size.
 
         """
         http = await self._connected()
-        namespace, name = self._key(job)
+        kind, namespace, name = self._key(job)
+        if kind.resource != JOBS.resource:
+            await self._resize(http, kind, namespace, name, task, replicas)
+            return await self.get(job)
         for attempt in range(SCALE_ATTEMPTS):
             live = await http.get(JOBS, name, namespace)
             patch = steering.scale_patch(live, task, replicas)
@@ -233,11 +294,11 @@ class AsyncClient:
     async def explain(self, job: JobRef) -> Verdict | None:
         """Why the job waits; None when it does not, or when no cycle has looked at it yet."""
         http = await self._connected()
-        live = await http.get(JOBS, self._key(job)[1], self._key(job)[0])
-        groups = await http.list(
-            POD_GROUPS, live.metadata.namespace, field_selector=f"metadata.name={group_name(live)}"
-        )
-        return parse(groups.items[0].metadata.annotations) if groups.items else None
+        kind, namespace, name = self._key(job)
+        live = await http.get(kind, name, namespace)
+        groups = (await belongings(http, kind.resource, live)).groups
+        verdicts = (parse(group.metadata.annotations) for group in groups)
+        return next((verdict for verdict in verdicts if verdict is not None), None)
 
     async def queues(self) -> Queues:
         """All queues with their limits, and how many PodGroups are in which phase."""
@@ -278,19 +339,50 @@ class AsyncClient:
                 self._http = HttpClient(self._place.config)
             return self._http
 
-    def _key(self, job: JobRef) -> tuple[str, str]:
+    def _key(self, job: JobRef) -> tuple[Kind[Any], str, str]:
+        if isinstance(job, JobHandle):
+            return job.kind, job.namespace, job.name
         if isinstance(job, JobView):
-            return job.namespace, job.name
+            kind = kind_of({"apiVersion": job.api_version, "kind": job.kind})
+            assert kind is not None, f"a view of a {job.kind} comes from no client"
+            return kind, job.namespace, job.name
         namespace, _, name = job.rpartition("/")
-        return namespace or self.namespace, name
+        return JOBS, namespace or self.namespace, name
 
-    async def _command(self, job: JobRef, action: steering.JobAction) -> None:
+    async def _steer(self, job: JobRef, action: steering.JobAction) -> None:
         http = await self._connected()
-        namespace, name = self._key(job)
-        command: Command = steering.job_command(await http.get(JOBS, name, namespace), action)
-        await http.create(COMMANDS, command)
+        kind, namespace, name = self._key(job)
+        family = family_of(kind)
+        if family is None:
+            raise BadWork(f"a {kind.kind} is no job that could be stopped.")
+        live = await http.get(kind, name, namespace)
+        if family.steering == "commands":
+            await http.create(COMMANDS, steering.job_command(live, action))
+        elif family.steering == "parts" and action == "TerminateJob":
+            for part in (await belongings(http, kind.resource, live)).parts:
+                if not part.metadata.deletion_timestamp and (part.status.state.phase or "") not in ENDED:
+                    await http.create(COMMANDS, steering.job_command(part, action))
+        else:
+            patch = suspend_patch(family, action != "ResumeJob")
+            await http.patch(kind, name, patch, namespace=namespace)
 
-    async def _create(self, http: HttpClient, kind: Kind[Job], value: dict[str, Any]) -> Job:
+    async def _resize(
+        self, http: HttpClient, kind: Kind[Any], namespace: str, name: str, task: str, replicas: int
+    ) -> None:
+        live = await http.get(kind, name, namespace)
+        family = family_of(kind)
+        assert family is not None
+        if kind.resource != RAY_JOBS.resource:
+            await http.patch(kind, name, size_patch(family, live, task, replicas), namespace=namespace)
+            return
+        chosen = live.status.ray_cluster_name
+        if not chosen:
+            raise BadWork(f"the RayJob {name} has no cluster yet: wait until it is running.")
+        cluster = await http.get(RAY_CLUSTERS, chosen, namespace)
+        patch = worker_group_patch(cluster, task, replicas)
+        await http.patch(RAY_CLUSTERS, chosen, patch, namespace=namespace, patch_type="json")
+
+    async def _create(self, http: HttpClient, kind: Kind[T], value: dict[str, Any]) -> T:
         """POST as given, so that the server sees, and refuses, fields that do not exist."""
         namespace = value["metadata"].setdefault("namespace", self.namespace)
         status, headers, body = await http.request(
@@ -312,7 +404,7 @@ class AsyncClient:
 
         """
         http = await self._connected()
-        kind = find_kind(value["apiVersion"], value["kind"])
+        kind = kind_of(value)
         if kind is None:
             raise BadWork(
                 f"{value['apiVersion']} {value['kind']} is not known here: create it with kubectl apply first."
@@ -324,14 +416,6 @@ class AsyncClient:
         await http.patch(kind, name, value, namespace=namespace, patch_type="apply")
 
 
-def _by_owner(items: Iterable[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in items:
-        for owner in item.metadata.owner_references or ():
-            found.setdefault(owner.uid, []).append(item)
-    return found
-
-
 def failure_text(view: JobView) -> str:
     """Why a job has not succeeded, in one sentence."""
     ends = [f"{end.name}: {end_text(end)}" for end in view.ends if end.phase == "Failed"][:3]
@@ -340,7 +424,7 @@ def failure_text(view: JobView) -> str:
 
 
 def _late(job: JobRef, last: JobView | None, timeout: float | None) -> str:
-    name = job.name if isinstance(job, JobView) else job
+    name = job if isinstance(job, str) else job.name
     why = f": {last.waiting}" if last is not None and last.waiting else ""
     phase = last.phase.lower() if last is not None else "not seen"
     return f"The job {name} is still {phase} after {timeout:g} s{why}"

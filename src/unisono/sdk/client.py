@@ -8,7 +8,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
 from unisono.sdk.aio import AsyncClient, JobRef, Queues, Views
+from unisono.sdk.handles import JobHandle
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.place import Place, Where
 from unisono.sdk.portal import Portal
@@ -17,6 +21,7 @@ from unisono.sdk.views import JobView
 from unisono.sdk.work import Work
 
 T = TypeVar("T")
+J = TypeVar("J", bound=Object)
 
 
 class Client:
@@ -90,9 +95,17 @@ class Client:
         """How the job is doing; `NotFound` where there is none."""
         return self._portal.run(self.aio.get(job))
 
-    def list(self, *, queue: str | None = None, all_namespaces: bool = False) -> Views:
-        """The jobs of the namespace, or of all of them, by name."""
-        return self._portal.run(self.aio.list(queue=queue, all_namespaces=all_namespaces))
+    def handle(self, kind: Kind[J] | str, name: str, *, namespace: str | None = None) -> JobHandle[J]:
+        """A handle of a job of any kind: ``client.handle("PyTorchJob", "train")``; asks the server nothing."""
+        return self.aio.handle(kind, name, namespace=namespace)
+
+    def object(self, job: JobHandle[J]) -> J:
+        """The job itself, as a struct of its kind; `NotFound` where there is none."""
+        return self._portal.run(self.aio.object(job))
+
+    def list(self, *, queue: str | None = None, all_namespaces: bool = False, kind: Kind[Any] | str = JOBS) -> Views:
+        """The jobs of the namespace, or of all of them, by name; see `AsyncClient.list`."""
+        return self._portal.run(self.aio.list(queue=queue, all_namespaces=all_namespaces, kind=kind))
 
     def watch(self, job: JobRef) -> Iterator[JobView]:
         """The job's view now and after every change, until it has ended or is deleted."""
@@ -111,7 +124,7 @@ class Client:
         return self._portal.iterate(self.aio.logs(job, follow=follow, task=task, tail=tail))
 
     def cancel(self, job: JobRef) -> None:
-        """Stop the job for good; it stays as ``Terminated``."""
+        """Stop the job for good; see `AsyncClient.cancel`."""
         self._portal.run(self.aio.cancel(job))
 
     def suspend(self, job: JobRef) -> None:

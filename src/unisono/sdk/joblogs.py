@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from unisono.api.core import Pod
+from unisono.api.kind import Kind
 from unisono.kube.http import HttpClient
+from unisono.sdk.followed import task_of
 from unisono.sdk.logstream import lines
 from unisono.sdk.observing import look, observe
-from unisono.sdk.views import TASK_ANNOTATION
 
 DRAIN_SECONDS = 5.0
 STARTED = frozenset({"Running", "Succeeded", "Failed"})
@@ -38,7 +40,7 @@ class LogLine:
 
 
 async def read(
-    client: HttpClient, namespace: str, job: str, *, task: str | None, tail: int | None
+    client: HttpClient, kind: Kind[Any], namespace: str, job: str, *, task: str | None, tail: int | None
 ) -> AsyncGenerator[LogLine, None]:
     """What the pods have logged so far, pod after pod; pods that have not started are left out.
 
@@ -46,7 +48,7 @@ async def read(
         NotFound: there is no such job.
 
     """
-    for pod in (await look(client, namespace, job)).pods:
+    for pod in (await look(client, kind, namespace, job)).pods:
         if _wanted(pod, task):
             async with aclosing(_copy(client, namespace, pod, _query(pod, tail))) as copy:
                 async for line in copy:
@@ -54,7 +56,7 @@ async def read(
 
 
 async def follow(
-    client: HttpClient, namespace: str, job: str, *, task: str | None, tail: int | None
+    client: HttpClient, kind: Kind[Any], namespace: str, job: str, *, task: str | None, tail: int | None
 ) -> AsyncGenerator[LogLine, None]:
     """The same, and then every line as it comes, also of pods that start later, until the job has ended.
 
@@ -63,7 +65,7 @@ async def follow(
 
     """
     queue: asyncio.Queue[LogLine | BaseException | None] = asyncio.Queue(maxsize=1000)
-    conductor = asyncio.create_task(_conduct(client, namespace, job, task, tail, queue))
+    conductor = asyncio.create_task(_conduct(client, kind, namespace, job, task, tail, queue))
     try:
         while (item := await queue.get()) is not None:
             if isinstance(item, BaseException):
@@ -76,6 +78,7 @@ async def follow(
 
 async def _conduct(
     client: HttpClient,
+    kind: Kind[Any],
     namespace: str,
     job: str,
     task: str | None,
@@ -91,7 +94,7 @@ async def _conduct(
                 await queue.put(line)
 
     try:
-        async with aclosing(observe(client, namespace, job)) as seen:
+        async with aclosing(observe(client, kind, namespace, job)) as seen:
             async for observation in seen:
                 for pod in observation.pods:
                     if (pod.metadata.uid or "") not in copies and _wanted(pod, task):
@@ -112,14 +115,14 @@ async def _conduct(
 
 
 async def _copy(client: HttpClient, namespace: str, pod: Pod, query: dict[str, str]) -> AsyncGenerator[LogLine, None]:
-    task = (pod.metadata.annotations or {}).get(TASK_ANNOTATION, "")
+    task = task_of(pod)
     async with aclosing(lines(client, namespace, pod.metadata.name, query, patient=True)) as source:
         async for text in source:
             yield LogLine(pod.metadata.name, task, text)
 
 
 def _wanted(pod: Pod, task: str | None) -> bool:
-    of_task = task is None or (pod.metadata.annotations or {}).get(TASK_ANNOTATION) == task
+    of_task = task is None or task_of(pod).lower() == task.lower()
     return of_task and pod.status.phase in STARTED
 
 

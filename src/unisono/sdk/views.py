@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TASK_ANNOTATION = "volcano.sh/task-spec"
 ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated", "Deleted"})
 SUCCEEDED = "Completed"
+SUSPENDED = "Suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class JobView:
         message: reason that the job itself gives for its phase.
         nodes: names of the nodes that its pods are on, sorted.
         uid: which incarnation of the name this is.
+        api_version: of the kind.
 
     """
 
@@ -77,6 +79,7 @@ class JobView:
     message: str = ""
     nodes: tuple[str, ...] = field(default=())
     uid: str = ""
+    api_version: str = "batch.volcano.sh/v1alpha1"
 
     @property
     def title(self) -> str:
@@ -87,6 +90,11 @@ class JobView:
     def ended(self) -> bool:
         """The job will not change any more by itself."""
         return self.phase in ENDED
+
+    @property
+    def stopped(self) -> bool:
+        """The job has ended, or somebody suspended it."""
+        return self.ended or self.phase == SUSPENDED
 
     @property
     def succeeded(self) -> bool:

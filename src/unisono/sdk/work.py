@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,15 @@ import msgspec
 
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import Object
+from unisono.api.kind import Kind
+from unisono.api.kinds import find
 from unisono.api.yaml import expand_lists, load_all
 from unisono.sdk.builders import Job
 from unisono.sdk.errors import BadWork
+from unisono.sdk.families import JOB_KINDS, is_job
 
 Work = Job | Object | Mapping[str, Any] | str | Path
 """A job: of the builder, a struct of ``unisono.api``, a mapping, YAML text (several lines), or the path of a file."""
-
-JOB_GROUP = "batch.volcano.sh"
 
 
 def objects(work: Work) -> tuple[list[dict[str, Any]], Path]:
@@ -55,29 +57,50 @@ def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, 
         BadWork: there is no job, or more than one.
 
     """
-    jobs = [each for each in found if is_job(each)]
+    jobs = [each for each in found if is_job(each["apiVersion"], each["kind"])]
     if len(jobs) != 1:
         kinds = ", ".join(sorted({str(each["kind"]) for each in found})) or "nothing"
-        raise BadWork(f"submit takes exactly one Job of {JOB_GROUP}, and here are {len(jobs)} (kinds: {kinds}).")
-    return [each for each in found if not is_job(each)], jobs[0]
+        known = ", ".join(dict.fromkeys(kind.kind for kind in JOB_KINDS))
+        raise BadWork(f"submit takes exactly one job ({known}), and here are {len(jobs)} (kinds: {kinds}).")
+    return [each for each in found if each is not jobs[0]], jobs[0]
 
 
-def is_job(value: Mapping[str, Any]) -> bool:
-    """The object is a job of ours."""
-    return value["kind"] == "Job" and str(value["apiVersion"]).startswith(f"{JOB_GROUP}/")
+def kind_of(value: Mapping[str, Any]) -> Kind[Any] | None:
+    """The kind of an object in the version that it names; None where it is not known here."""
+    kind = find(value["apiVersion"], value["kind"])
+    if kind is None or kind.api_version == value["apiVersion"]:
+        return kind
+    return replace(kind, version=str(value["apiVersion"]).rpartition("/")[2])
 
 
 def mark_folder(job: dict[str, Any], folder: Path) -> None:
     """Let pods whose containers name no ``workingDir`` start in ``folder`` (on nodes that run pods as processes)."""
-    tasks = (job.get("spec") or {}).get("tasks")
-    for task in tasks if isinstance(tasks, list) else []:
-        if not isinstance(task, dict):
-            continue
-        template = task.setdefault("template", {})
-        metadata = template.setdefault("metadata", {}) if isinstance(template, dict) else {}
-        annotations = metadata.setdefault("annotations", {}) if isinstance(metadata, dict) else {}
-        if isinstance(annotations, dict):
-            annotations.setdefault(WORKING_DIRECTORY, str(folder))
+    if job.get("kind") == "Pod":
+        _annotate(job, str(folder))
+    _walk(job.get("spec"), str(folder))
+
+
+def _walk(value: Any, folder: str) -> None:
+    """Mark every pod template below."""
+    if isinstance(value, list):
+        for item in value:
+            _walk(item, folder)
+    elif isinstance(value, dict):
+        template = value.get("template")
+        if isinstance(template, dict) and isinstance(template.get("spec"), dict) and "containers" in template["spec"]:
+            _annotate(template, folder)
+        for item in value.values():
+            _walk(item, folder)
+
+
+def _annotate(pod: dict[str, Any], folder: str) -> None:
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = pod["metadata"] = {}
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, dict):
+        annotations = metadata["annotations"] = {}
+    annotations.setdefault(WORKING_DIRECTORY, folder)
 
 
 def _read(work: str | Path) -> tuple[list[dict[str, Any]], Path]:

@@ -1,4 +1,4 @@
-"""What ``unisono run`` knows of training jobs and batch Jobs, from their conditions, pods and PodGroup (pure)."""
+"""Views of jobs that tell their state by conditions: training jobs, batch Jobs, flows; from objects alone (pure)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.cli.views import JobView, TaskView, pod_end
+from unisono.sdk.views import TASK_ANNOTATION, JobView, TaskView, pod_end
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -18,9 +18,11 @@ TASK_LABELS = (
     "jobset.sigs.k8s.io/replicatedjob-name",
     "ray.io/group",
 )
+_VOLCANO_JOB = "volcano.sh/job-name"
 _GOOD = ("Succeeded", "Complete", "Completed")
 _HEAD = "headgroup"
 _ONLY = "pod"
+_FLOW_PHASES = {"Succeed": "Completed", "Failed": "Failed", "Running": "Running", "Terminating": "Terminating"}
 _RAY_ENDS = {"SUCCEEDED": "Completed", "FAILED": "Failed", "STOPPED": "Failed"}
 
 
@@ -35,8 +37,9 @@ def workload_view(
     """View of a job that tells its state by conditions.
 
     Args:
-        job: a job of ``kubeflow.org``, TrainJob, JobSet, RayJob, or ``batch/v1`` Job.
-        parts: what its controller made between it and its pods: a TrainJob's JobSets, a RayJob's RayClusters.
+        job: a job of ``kubeflow.org``, TrainJob, JobSet, RayJob, ``batch/v1`` Job, JobFlow or HyperJob.
+        parts: what its controller made between it and its pods: a TrainJob's JobSets, a RayJob's RayClusters, the
+            Jobs of a JobFlow.
         groups: its PodGroups.
         pods: its pods.
         waiting: the verdict's summary.
@@ -45,7 +48,7 @@ def workload_view(
     """
     seen: dict[str, Counter[str]] = {}
     for pod in pods:
-        seen.setdefault(_task(pod), Counter())[pod.status.phase or "Pending"] += 1
+        seen.setdefault(_part(pod), Counter())[pod.status.phase or "Pending"] += 1
     wanted: dict[str, int] = {}
     for each in (job, *parts):
         wanted.update(wanted_pods(each))
@@ -89,6 +92,8 @@ def wanted_pods(job: Any) -> dict[str, int]:
     cluster = getattr(spec, "ray_cluster_spec", None) or (spec if hasattr(spec, "worker_group_specs") else None)
     if cluster is not None:
         return {_HEAD: 1, **{each.group_name: _number(each.replicas) for each in cluster.worker_group_specs or ()}}
+    if hasattr(spec, "tasks"):
+        return {job.metadata.name: sum(_number(task.replicas) for task in spec.tasks or ())}
     if hasattr(spec, "completions"):
         return {_ONLY: spec.completions if spec.completions is not None else _number(spec.parallelism)}
     return {}
@@ -98,6 +103,8 @@ def _state(job: Any, pods: Iterable[Pod]) -> tuple[str, str]:
     """Phase in the words of Volcano's Jobs, and what the job says of it."""
     if hasattr(job.status, "job_deployment_status"):
         return _ray_state(job.status)
+    if hasattr(job.status, "job_status_list"):
+        return _FLOW_PHASES.get(job.status.state.phase or "", "Pending"), ""
     conditions = [each for each in job.status.conditions or () if each.status == "True"]
     true = {each.type: each.reason if not each.message else each.message for each in conditions}
     for good in _GOOD:
@@ -125,9 +132,16 @@ def _ray_state(status: Any) -> tuple[str, str]:
             return "Pending", ""
 
 
-def _task(pod: Pod) -> str:
+def task_of(pod: Pod) -> str:
+    """The task, role, replicated job or group that a pod belongs to; ``pod`` where its job has but one."""
+    task = (pod.metadata.annotations or {}).get(TASK_ANNOTATION)
     labels = pod.metadata.labels or {}
-    return next((labels[name] for name in TASK_LABELS if name in labels), _ONLY)
+    return next((labels[name] for name in TASK_LABELS if name in labels), "") or task or _ONLY
+
+
+def _part(pod: Pod) -> str:
+    """As ``task_of``, but the Jobs of a flow are counted each as a whole."""
+    return (pod.metadata.labels or {}).get(_VOLCANO_JOB) or task_of(pod)
 
 
 def _number(value: int | None) -> int:

@@ -1,0 +1,220 @@
+"""What belongs to an object: what its controllers made between it and its pods, its PodGroups and its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from unisono.api.base import Object
+from unisono.api.core import Pod
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.scheduling import PodGroup
+from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, TRAIN_JOBS
+from unisono.api.workload_kinds import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
+from unisono.errors import NotFound
+from unisono.kube.client import Client
+
+GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+
+BETWEEN: dict[str, tuple[Kind[Any], ...]] = {
+    TRAIN_JOBS.resource: (JOB_SETS,),
+    JOB_SETS.resource: (BATCH_JOBS,),
+    RAY_JOBS.resource: (RAY_CLUSTERS, BATCH_JOBS),
+    "rayservices.ray.io": (RAY_CLUSTERS,),
+    DEPLOYMENTS.resource: (REPLICA_SETS,),
+    BATCH_CRON_JOBS.resource: (BATCH_JOBS,),
+    CRON_JOBS.resource: (JOBS,),
+    JOB_FLOWS.resource: (JOBS,),
+    HYPER_JOBS.resource: (JOBS,),
+}
+"""What the controller of a kind makes that has pods of its own, by resource."""
+
+OWNERS: tuple[Kind[Any], ...] = (
+    JOBS,
+    JOB_FLOWS,
+    HYPER_JOBS,
+    CRON_JOBS,
+    *KUBEFLOW_KINDS,
+    TRAIN_JOBS,
+    JOB_SETS,
+    RAY_JOBS,
+    RAY_CLUSTERS,
+    BATCH_JOBS,
+    BATCH_CRON_JOBS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+)
+"""Kinds that are known to have pods or PodGroups."""
+
+# Labels by which an owner's pods are listed, so that not all pods of the namespace have to come.
+_NAME_LABELS = {
+    JOBS.resource: "volcano.sh/job-name",
+    **{kind.resource: "training.kubeflow.org/job-name" for kind in KUBEFLOW_KINDS},
+    JOB_SETS.resource: "jobset.sigs.k8s.io/jobset-name",
+    RAY_CLUSTERS.resource: "ray.io/cluster",
+    BATCH_JOBS.resource: "job-name",
+}
+# Kinds whose PodGroup has a name that follows from the object, so that not all of the namespace have to come.
+_GROUP_NAMES = {JOBS.resource: "{name}-{uid}", **{kind.resource: "{name}" for kind in KUBEFLOW_KINDS}}
+# From so many owners on, one list of all pods is cheaper than one list per owner.
+_MANY_OWNERS = 16
+# An owner that only has others below it, and no pods of its own.
+_NO_PODS = frozenset(
+    kind.resource for kind in (TRAIN_JOBS, DEPLOYMENTS, BATCH_CRON_JOBS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
+)
+
+
+@dataclass(slots=True)
+class Belongings:
+    """What belongs to one object.
+
+    Attributes:
+        parts: objects between it and its pods, such as a RayJob's RayCluster or a JobFlow's Jobs.
+        groups: PodGroups, by name.
+        pods: pods, by name.
+
+    """
+
+    parts: list[Any] = field(default_factory=list)
+    groups: list[PodGroup] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+
+
+class ByOwner:
+    """Objects by the UIDs of their owners."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items: dict[str, list[Any]] = {}
+        for item in items:
+            for reference in item.metadata.owner_references or ():
+                self._items.setdefault(reference.uid, []).append(item)
+
+    def of(self, owner: Object) -> list[Any]:
+        """What the object owns."""
+        return self._items.get(owner.metadata.uid or "", [])
+
+
+def between(resource: str) -> list[Kind[Any]]:
+    """All kinds that may stand between an object of this resource and its pods."""
+    found: dict[str, Kind[Any]] = {}
+    todo = [resource]
+    for each in todo:
+        for kind in BETWEEN.get(each, ()):
+            if kind.resource not in found:
+                found[kind.resource] = kind
+                todo.append(kind.resource)
+    return list(found.values())
+
+
+def owners_of(resource: str, owner: Object, made: Mapping[str, ByOwner]) -> list[tuple[str, Any]]:
+    """The object and everything between it and its pods, each with its resource.
+
+    Args:
+        resource: of the object.
+        owner: the object.
+        made: objects of the kinds of ``between``, by resource.
+
+    """
+    found: list[tuple[str, Any]] = [(resource, owner)]
+    for above, each in found:
+        for kind in BETWEEN.get(above, ()):
+            if kind.resource in made:
+                found += [(kind.resource, part) for part in made[kind.resource].of(each)]
+    return found
+
+
+def collect(
+    owners: Sequence[tuple[str, Any]], groups: ByOwner, named: Mapping[str, PodGroup], pods: ByOwner
+) -> Belongings:
+    """What belongs to the first of the owners, out of objects that are known.
+
+    Args:
+        owners: as ``owners_of`` answers.
+        groups: PodGroups by owner.
+        named: PodGroups of the namespace by name.
+        pods: pods by owner.
+
+    """
+    mine = {pod.metadata.name: pod for _, owner in owners for pod in pods.of(owner)}
+    found = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
+    for pod in mine.values():
+        group = named.get(group_name(pod))
+        if group is not None:
+            found[group.metadata.name] = group
+    return Belongings([part for _, part in owners[1:]], _sorted(found), _sorted(mine))
+
+
+async def belongings(client: Client, resource: str, owner: Object) -> Belongings:
+    """Everything that belongs to an object, whatever its kind, as the server has it now.
+
+    Args:
+        client: the server.
+        resource: of the object, such as ``rayjobs.ray.io``.
+        owner: the object; of kinds that are not known here the metadata are enough.
+
+    Raises:
+        ApiError: the server cannot answer.
+
+    """
+    namespace = owner.metadata.namespace
+    made = {kind.resource: ByOwner(await listed(client, kind, namespace)) for kind in between(resource)}
+    owners = owners_of(resource, owner, made)
+    pods = await _pods(client, namespace, [(name, each) for name, each in owners if name not in _NO_PODS])
+    groups = await listed(client, POD_GROUPS, namespace, group_selector(resource, owner))
+    return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}, ByOwner(pods))
+
+
+def group_name(pod: Pod) -> str:
+    """Name of the pod's PodGroup; empty without one."""
+    annotations = pod.metadata.annotations or {}
+    return next((annotations[key] for key in GROUP_ANNOTATIONS if annotations.get(key)), "")
+
+
+async def _pods(client: Client, namespace: str | None, owners: Sequence[tuple[str, Object]]) -> list[Pod]:
+    selectors = {pod_selector(resource, owner) for resource, owner in owners}
+    if "" in selectors or len(selectors) > _MANY_OWNERS:
+        selectors = {""}
+    found: dict[str, Pod] = {}
+    for selector in sorted(selectors):
+        for pod in (await client.list(PODS, namespace, label_selector=selector)).items:
+            found[pod.metadata.uid or ""] = pod
+    return list(found.values())
+
+
+def pod_selector(resource: str, owner: Object) -> str:
+    """Which labels the owner's pods have; empty where nothing is known of them."""
+    if resource in _NAME_LABELS:
+        return f"{_NAME_LABELS[resource]}={owner.metadata.name}"
+    selector = getattr(getattr(owner, "spec", None), "selector", None)
+    labels: dict[str, str] = getattr(selector, "match_labels", None) or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def group_selector(resource: str, owner: Object) -> str:
+    """Field selector of the owner's PodGroup; empty where its name is not known."""
+    name = _GROUP_NAMES.get(resource, "").format(name=owner.metadata.name, uid=owner.metadata.uid)
+    return f"metadata.name={name}" if name else ""
+
+
+async def listed(client: Client, kind: Kind[Any], namespace: str | None, field_selector: str = "") -> list[Any]:
+    """All objects of a kind; none where the server does not serve it."""
+    try:
+        return list((await client.list(kind, namespace, field_selector=field_selector)).items)
+    except NotFound:
+        return []
+
+
+def _sorted(items: Mapping[str, Any]) -> list[Any]:
+    return [items[name] for name in sorted(items)]

@@ -1,0 +1,159 @@
+"""What can be asked of each kind of job: how it is suspended, cancelled and changed in size (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
+from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_JOBS, TRAIN_JOBS
+from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.sdk.errors import BadWork
+
+Steering = Literal["commands", "flag", "parts"]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of job.
+
+    Attributes:
+        kind: the kind.
+        steering: how it is stopped: ``commands`` to a Volcano Job, a ``flag`` in its spec, or by its ``parts``, which
+            are Volcano Jobs.
+        flag: where the flag is, from the spec down.
+
+    """
+
+    kind: Kind[Any]
+    steering: Steering
+    flag: tuple[str, ...] = ()
+
+
+_FAMILIES = (
+    Family(JOBS, "commands"),
+    Family(JOB_FLOWS, "parts"),
+    Family(HYPER_JOBS, "parts"),
+    *(Family(kind, "flag", ("runPolicy", "suspend")) for kind in KUBEFLOW_KINDS),
+    *(Family(kind, "flag", ("suspend",)) for kind in (TRAIN_JOBS, JOB_SETS, RAY_JOBS, BATCH_JOBS)),
+)
+_BY_RESOURCE = {family.kind.resource: family for family in _FAMILIES}
+JOB_KINDS: tuple[Kind[Any], ...] = tuple(family.kind for family in _FAMILIES)
+"""Every kind that the SDK submits and follows to its end."""
+
+# A batch Job has one kind of pods, and no name for it.
+POD_TASK = "pod"
+
+
+def family_of(kind: Kind[Any]) -> Family | None:
+    """The family of a kind; None where it is no job."""
+    return _BY_RESOURCE.get(kind.resource)
+
+
+def is_job(api_version: str, kind: str) -> bool:
+    """Whether a manifest's apiVersion and kind are those of a job, in whatever version."""
+    group = api_version.rpartition("/")[0]
+    return any((each.group, each.kind) == (group, kind) for each in JOB_KINDS)
+
+
+def named(name: str) -> Kind[Any]:
+    """The kind of job that a user means by ``PyTorchJob``, ``pytorchjob``, ``pytorchjobs`` or ``jobs.batch``.
+
+    Raises:
+        BadWork: there is none; names those that there are.
+
+    """
+    wanted = name.lower()
+    for each in JOB_KINDS:
+        names = (
+            each.kind.lower(),
+            each.plural,
+            each.singular_name,
+            each.resource,
+            f"{each.singular_name}.{each.group}",
+        )
+        if wanted in (*names, *each.short_names):
+            return each
+    known = ", ".join(dict.fromkeys(each.kind if each is not BATCH_JOBS else "job.batch" for each in JOB_KINDS))
+    raise BadWork(f"{name!r} is no kind of job: give one of {known}.")
+
+
+def suspend_patch(family: Family, value: bool) -> Json:
+    """The merge patch that suspends a job, or lets it go on.
+
+    Raises:
+        BadWork: its kind cannot be suspended.
+
+    """
+    if family.steering != "flag":
+        raise BadWork(f"a {family.kind.kind} cannot be suspended as a whole: suspend the jobs that it is made of.")
+    patch: Any = value
+    for name in reversed(("spec", *family.flag)):
+        patch = {name: patch}
+    return dict(patch)
+
+
+def size_patch(family: Family, job: Any, task: str, replicas: int) -> Json:
+    """The merge patch after which a part of the job has so many pods.
+
+    Args:
+        family: of the job.
+        job: as the server has it.
+        task: a role of a Kubeflow job (``Worker``, in any case), or ``pod`` of a batch Job.
+        replicas: number of pods.
+
+    Raises:
+        BadWork: there is no such part, the number is negative, or jobs of this kind keep their size.
+
+    """
+    _check_size(task, replicas)
+    spec, name = job.spec, job.metadata.name
+    if family.kind.resource == BATCH_JOBS.resource:
+        _find(name, task, [POD_TASK])
+        size: Json = {"parallelism": replicas}
+        if spec.completion_mode == "Indexed" and spec.completions == spec.parallelism:
+            size["completions"] = replicas
+        return {"spec": size}
+    for field in spec.__struct_fields__:
+        if field.endswith("_replica_specs"):
+            role = _find(name, task, list(getattr(spec, field) or {}))
+            wire = field.split("_")[0] + "ReplicaSpecs"
+            return {"spec": {wire: {role: {"replicas": replicas}}}}
+    raise BadWork(f"a {family.kind.kind} keeps the size that it was made with: submit a new one.")
+
+
+def worker_group_patch(cluster: Any, task: str, replicas: int) -> list[Json]:
+    """The JSON patch that changes the size of a worker group of a RayCluster, within its limits.
+
+    Raises:
+        BadWork: there is no such group, or its limits do not allow the number.
+
+    """
+    _check_size(task, replicas)
+    groups = cluster.spec.worker_group_specs or []
+    name = _find(cluster.metadata.name, task, [group.group_name for group in groups])
+    index = next(number for number, group in enumerate(groups) if group.group_name == name)
+    low, high = groups[index].min_replicas or 0, groups[index].max_replicas
+    if replicas < low or (high is not None and replicas > high):
+        limits = f"{low} to {high}" if high is not None else f"{low} or more"
+        raise BadWork(f"worker group {name} may have {limits} replicas, and not {replicas}.")
+    return [
+        {"op": "test", "path": f"/spec/workerGroupSpecs/{index}/groupName", "value": name},
+        {"op": "add", "path": f"/spec/workerGroupSpecs/{index}/replicas", "value": replicas},
+    ]
+
+
+def _check_size(task: str, replicas: int) -> None:
+    if replicas < 0:
+        raise BadWork(f"replicas of task {task} must be 0 or more, and not {replicas}.")
+
+
+def _find(job: str, task: str, names: Sequence[str]) -> str:
+    for name in names:
+        if name.lower() == task.lower():
+            return name
+    raise BadWork(f"the job {job} has no task {task!r}: its tasks are {', '.join(names)}.")

@@ -1,0 +1,99 @@
+"""What an object and its pods wait for, where no verdict says it: conditions, suspension and containers (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from unisono.api.core import Pod
+
+# Fields that stop a whole object, from its spec down.
+_SUSPENDED = (("suspend",), ("runPolicy", "suspend"), ("rayClusterSpec", "suspend"))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingContainer:
+    """A container of a bound pod that waits to be started, as its node reports it."""
+
+    pod: str
+    name: str
+    reason: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        """``container main waits: ImagePullBackOff: no such image``."""
+        words = ": ".join(filter(None, (self.reason, self.message)))
+        return f"container {self.name} waits" + (f": {words}" if words else "")
+
+    def json(self) -> dict[str, str]:
+        """For programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundPod:
+    """A pod that has no node yet, and what a scheduler says of it."""
+
+    name: str
+    reason: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        """``pod/x has no node: 0/3 nodes are available``."""
+        return f"pod/{self.name} has no node: {self.message or self.reason or 'no scheduler has looked at it yet'}"
+
+    def json(self) -> dict[str, str]:
+        """For programs."""
+        return asdict(self)
+
+
+def waiting_containers(pod: Pod) -> list[WaitingContainer]:
+    """Containers of a bound pod that wait to be started; init containers come first."""
+    if not pod.spec.node_name:
+        return []
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    return [
+        WaitingContainer(
+            pod.metadata.name, each.name, each.state.waiting.reason or "", each.state.waiting.message or ""
+        )
+        for each in statuses
+        if each.state is not None and each.state.waiting is not None
+    ]
+
+
+def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
+    """Pods that have no node and have not ended, with what their condition says."""
+    found = []
+    for pod in pods:
+        if pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
+            continue
+        conditions = pod.status.conditions or ()
+        told = next((each for each in conditions if each.type == "PodScheduled" and each.status != "True"), None)
+        reason, message = (told.reason or "", told.message or "") if told else ("", "")
+        if pod.spec.scheduling_gates:
+            names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            reason, message = "SchedulingGated", f"it has the scheduling gates {names}, which their owners take away"
+        found.append(UnboundPod(pod.metadata.name, reason, message))
+    return found
+
+
+def pods_text(pods: Sequence[Pod]) -> str:
+    """``it has 3 pods: 2 running, 1 pending``."""
+    if not pods:
+        return "it has no pods"
+    counts = Counter((pod.status.phase or "Pending").lower() for pod in pods)
+    total = f"{len(pods)} pod{'s' if len(pods) != 1 else ''}"
+    return f"it has {total}: " + ", ".join(f"{number} {phase}" for phase, number in counts.most_common())
+
+
+def suspended_by(item: Mapping[str, Any]) -> str:
+    """Path of the field by which the object is suspended; empty when it is not."""
+    for path in _SUSPENDED:
+        value: Any = item.get("spec") or {}
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value is True:
+            return ".".join(("spec", *path))
+    return ""
