@@ -169,8 +169,9 @@ def _last_words(log: Path, start: int) -> str:
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()
-    errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
-    return errors[-1] if errors else ""
+    # What is no JSON was not logged but written to standard error: an error's sentence, or a traceback and its error.
+    said = [line.strip() for line in lines if line.strip() and not line.startswith("{")]
+    return said[-1].removeprefix("Error:").strip() if said else ""
 
 
 async def _ready(data: DataDir) -> bool:
