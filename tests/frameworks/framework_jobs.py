@@ -17,7 +17,12 @@ from support.plane import RunningPlane, wait_until
 SCRIPTS = Path(__file__).parent / "programs"
 SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 
-MODULES = {"ray": "make frameworks", "mpi4py": "make frameworks", "xgboost": "make frameworks"}
+MODULES = {
+    "ray": "make frameworks",
+    "mpi4py": "make frameworks",
+    "xgboost": "make frameworks",
+    "jax": "make frameworks",
+}
 PROGRAMS = {"mpirun": "Debian's package openmpi-bin", "ssh": "openssh-client", "sshd": "openssh-server"}
 PATIENCE = 300.0
 SYSTEM_PATH = "/usr/sbin:/sbin"

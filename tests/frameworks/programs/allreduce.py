@@ -1,0 +1,13 @@
+"""Adds up one number of each rank, in a group that torchrun's variables describe."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(total)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()}: the sum is {int(total)}", flush=True)
+dist.barrier()
+dist.destroy_process_group()
