@@ -192,7 +192,7 @@ class Executor(Generic[T, P]):
         obj = resource.obj
         applied = self._applied.setdefault(job.metadata.uid or "", {})
         place, content = (resource.kind.plural, obj.metadata.name), msgspec.json.encode(obj)
-        if applied.get(place) == content:
+        if applied.get(place) == content and not resource.missing:
             return
         text = self.wording.permanent if resource.permanent else self.wording.ensure
         await self._warned(job, resource.warning, text, self._make(resource))

@@ -28,6 +28,7 @@ class Resource:
         permanent: made once, never changed, and kept when the job ends (claims hold data).
         what: name of what made it, for messages: ``plug-in svc``, ``volume``.
         warning: reason of the event when it cannot be made.
+        missing: it was looked for and is not there, so it is made even where it was made before.
         first_data: further entries of ``data``, asked for when the object is made and left alone from then on.
 
     """
@@ -37,6 +38,7 @@ class Resource:
     permanent: bool = False
     what: str = ""
     warning: str = "PluginError"
+    missing: bool = False
     first_data: Callable[[], dict[str, str]] | None = None
 
 

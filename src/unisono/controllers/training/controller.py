@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from unisono.api.autoscaling import HorizontalPodAutoscaler
 from unisono.api.base import Object
 from unisono.api.core import Pod, Service
 from unisono.api.kind import Kind
@@ -40,6 +41,7 @@ class Seen(Generic[T]):
         pods: pods that it controls, by name.
         services: Services that it controls, where the kind makes one per pod.
         group: the pod group of the name that its own one would have.
+        autoscaler: the HorizontalPodAutoscaler of the job's name, for kinds that may have one.
         expected: ``pods/<name>`` and ``services/<name>`` that were created and that the cache does not show yet.
         priority: value of a priority class; 0 when it is unknown.
 
@@ -49,6 +51,7 @@ class Seen(Generic[T]):
     pods: list[Pod] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
     group: PodGroup | None = None
+    autoscaler: HorizontalPodAutoscaler | None = None
     expected: frozenset[str] = frozenset()
     priority: Priorities = lambda _name: 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from unisono.api.kubeflow import AnyTrainingJob
+from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.controllers.execution import Offload
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.controller import Seen, TrainingController
@@ -17,6 +18,7 @@ from unisono.controllers.training.kubeflow.pytorch import PyTorch
 from unisono.controllers.training.kubeflow.tensorflow import TensorFlow
 from unisono.controllers.training.kubeflow.xgboost import XGBoost
 from unisono.controllers.training.plan import Plan
+from unisono.kube.controller import Context
 
 FRAMEWORKS: tuple[type[Framework], ...] = (PyTorch, TensorFlow, Mpi, XGBoost, Paddle, Jax)
 
@@ -30,6 +32,14 @@ class KubeflowController(TrainingController[AnyTrainingJob]):
         self.framework, self.kind = framework, framework.kind
         self.name, self.with_services = framework.operator, framework.pod_services
 
+    def setup(self, context: Context) -> None:
+        """Watch autoscalers, too, for kinds that may have one."""
+        super().setup(context)
+        if self.framework.autoscales:
+            self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, self._owner_keys, optional=True)
+
     def decide(self, seen: Seen[AnyTrainingJob], now: float) -> Plan:
         """The next step for the job."""
+        if self.framework.autoscales:
+            seen.autoscaler = self._autoscalers.get(seen.job.key)
         return decide(seen, self.framework, now)

@@ -15,6 +15,7 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.api.validation.kubeflow import validate_training_job
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.kubeflow import labels
+from unisono.controllers.training.kubeflow.autoscaling import plan_autoscaler
 from unisono.controllers.training.kubeflow.conditions import with_condition
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.pods import build_pod, build_service
@@ -197,6 +198,7 @@ class _Decision:
         """Bring pods and Services to the wanted number."""
         view, framework, plan = self.view, self.framework, self.plan
         plan.ensure.extend(framework.resources(view, self.pods))
+        plan_autoscaler(plan, view, self.seen.autoscaler)
         plan.delete_pods.extend(pod for pod in self.strays if not pod.metadata.deletion_timestamp)
         plan.delete_pods.extend(
             pod.pod for pod in self.pods if pod.index >= self._role(pod).replicas and not pod.deleting
@@ -237,6 +239,7 @@ class _Decision:
         self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
         self.plan.delete_services = [each for each in self.seen.services if not each.metadata.deletion_timestamp]
         drop_group(self.plan, view.job, self.seen.group)
+        plan_autoscaler(self.plan, view, self.seen.autoscaler, active=False)
         self.status.replica_statuses = {role.name: self._replica_status(role, Tally(0)) for role in view.roles}
         if has(self.status.conditions, RUNNING):
             self._set(RUNNING, "Suspended", text, status="False")

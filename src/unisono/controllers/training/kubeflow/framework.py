@@ -44,6 +44,7 @@ class Framework:
     managers: ClassVar[tuple[str, ...]] = (TRAINING_OPERATOR,)
     pod_services: ClassVar[bool] = True
     selector: ClassVar[bool] = False
+    autoscales: ClassVar[bool] = False
 
     def pod_name(self, view: TrainingView, role: Role, index: int) -> str:
         """Name of a pod, and of its Service."""

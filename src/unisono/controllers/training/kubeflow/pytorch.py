@@ -32,6 +32,7 @@ class PyTorch(Framework):
     kind = PYTORCH_JOBS
     operator = "pytorchjob-controller"
     selector = True
+    autoscales = True
 
     def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
         """The master, or worker 0 of a job without one."""
