@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 import msgspec
@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.build import cluster, config, group, node, pod, schedule
+from support.build import START, cluster, config, group, node, pod, schedule
 from unisono.api import kinds
 from unisono.api.core import Device, DeviceClass, PodResourceClaim, ResourceClaim, ResourceSlice
 from unisono.cluster.state import ClusterState
+from unisono.engine import run
 from unisono.engine.claims.cel import UnsupportedSelectorError, compile_selector
 from unisono.engine.claims.inventory import facts_of
 from unisono.engine.decisions import ClaimAllocation, Decisions
@@ -291,9 +292,12 @@ REFUSED: dict[str, tuple[list[Any], dict[str, int]]] = {
 }
 
 
+@pytest.mark.parametrize("timed", [False, True], ids=["", "timed"])
 @pytest.mark.parametrize(("things", "reasons"), REFUSED.values(), ids=REFUSED)
-def test_why_a_pod_waits(things: list[Any], reasons: dict[str, int]) -> None:
-    decisions = decide(*NODES, device_class(), *things, *user("p", "c"))
+def test_why_a_pod_waits(things: list[Any], reasons: dict[str, int], timed: bool) -> None:
+    """Also where the time of plug-ins is taken, as a running scheduler does."""
+    state = world(*NODES, device_class(), *things, *user("p", "c"))
+    decisions = run(state.snapshot(), SETTINGS, START, monotonic=count().__next__ if timed else None)
     assert not decisions.binds
     assert dict(decisions.verdicts["ns/p"].reasons) == reasons
 

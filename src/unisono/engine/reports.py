@@ -158,10 +158,11 @@ class FitReporter:
     def _vetoes(self, plugin: Plugin, pod_class: PodClass, view: NodeView) -> list[Veto]:
         """One plug-in's dynamic vetoes, those over domains last."""
         vetoes: list[Veto] = []
-        if (plugin, plugin.filter) in self.hooks.flat["filter"] and plugin.concerns(pod_class):
+        # By plug-in, not by method: methods whose time is taken are wrapped.
+        answering = {hook: [each for each, _ in self.hooks.flat[hook]] for hook in ("filter", "domain_filter")}
+        if plugin in answering["filter"] and plugin.concerns(pod_class):
             vetoes += plugin.filter(pod_class, view)
-        asked = (plugin, plugin.domain_filter) in self.hooks.flat["domain_filter"]
-        if asked and plugin.stamp(pod_class) is not None:
+        if plugin in answering["domain_filter"] and plugin.stamp(pod_class) is not None:
             vetoes += plugin.domain_filter(pod_class, view)
         return vetoes
 
