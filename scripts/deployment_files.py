@@ -45,6 +45,8 @@ def files() -> dict[Path, str]:
             json.dumps(manifest, separators=(",", ":")) + "\n"
         )
     for component, rights in COMPONENTS.items():
+        if component == "agent":
+            continue  # Simulated nodes come with the command only.
         made[CHART / "files" / f"{component}-cluster-rules.yaml"] = _yaml(rules(rights))
         made[CHART / "files" / f"{component}-own-rules.yaml"] = _yaml(rules(own_rights(component)))
     made[CHART / "files" / "policies.yaml"] = _yaml(*policies())

@@ -176,7 +176,7 @@ async def renew_lease(client: Client, node: str, now: float, seconds: int = LEAS
         await client.patch(LEASES, node, {"spec": {"renewTime": stamp}}, namespace=LEASE_NAMESPACE)
         return
     except NotFound:
-        await _ensure_lease_namespace(client)
+        pass
     lease = Lease(
         metadata=ObjectMeta(name=node, namespace=LEASE_NAMESPACE),
         spec=LeaseSpec(holder_identity=node, lease_duration_seconds=seconds, renew_time=stamp),
@@ -185,6 +185,10 @@ async def renew_lease(client: Client, node: str, now: float, seconds: int = LEAS
         await client.create(LEASES, lease)
     except AlreadyExists:
         return
+    except NotFound:
+        # The namespace is missing, which clusters have from their first moment.
+        await _ensure_lease_namespace(client)
+        await client.create(LEASES, lease)
 
 
 async def _ensure_lease_namespace(client: Client) -> None:

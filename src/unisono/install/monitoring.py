@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.install.options import InstallOptions, labels, selector
+from unisono.install.workloads import components
 
 _API = "monitoring.coreos.com/v1"
 
@@ -142,9 +143,8 @@ def alert_groups() -> list[dict[str, Any]]:
 
 def monitors(options: InstallOptions) -> list[dict[str, Any]]:
     """One ServiceMonitor per component, and the alerts."""
-    names = ("scheduler", "controllers", "webhook") if options.webhook else ("scheduler", "controllers")
     return [
-        *(_monitor(name, options) for name in names),
+        *(_monitor(component.name, options) for component in components(options)),
         {
             "apiVersion": _API,
             "kind": "PrometheusRule",

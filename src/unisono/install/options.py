@@ -22,6 +22,7 @@ class InstallOptions:
         crds: include the CustomResourceDefinitions.
         policies: include the ValidatingAdmissionPolicies.
         webhook: include the webhook server.
+        simulate: that many simulated nodes, to try the rest out; none with 0.
         monitoring: include ServiceMonitors and alert rules, which need the Prometheus operator's kinds.
 
     """
@@ -34,6 +35,7 @@ class InstallOptions:
     crds: bool = True
     policies: bool = True
     webhook: bool = True
+    simulate: int = 0
     monitoring: bool = False
 
 

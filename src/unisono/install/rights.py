@@ -14,6 +14,7 @@ from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLAT
 from unisono.api.kind import Kind
 from unisono.api.machine import MACHINE_DEPLOYMENTS
 from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
+from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
 from unisono.api.workload_kinds import BATCH_JOBS, DAEMON_SETS, REPLICA_SETS, STATEFUL_SETS
 from unisono.install.options import InstallOptions, labels
@@ -101,6 +102,8 @@ CONTROLLERS: tuple[Right, ...] = (
     # A pod group takes over annotations of what owns its pods.
     *_on("get", DAEMON_SETS, BATCH_JOBS),
     *_on("get list watch", REPLICA_SETS, STATEFUL_SETS),
+    # Of elastic PyTorchJobs with metrics.
+    *_on("get list watch create patch delete", HORIZONTAL_POD_AUTOSCALERS),
     *_on("list watch", k.NODES),
     *_on("get list watch create patch delete", k.HYPER_NODES),
     *_on("patch", k.HYPER_NODES, sub="status"),
@@ -120,12 +123,24 @@ WEBHOOK: tuple[Right, ...] = (
     *(Right("admissionregistration.k8s.io", hooks, ("get", "patch"), ("unisono",)) for hooks in _HOOKS),
 )
 
+AGENT: tuple[Right, ...] = (
+    *_on("create patch", k.NODES),
+    *_on("list watch delete", k.PODS),
+    *_on("patch", k.NODES, k.PODS, sub="status"),
+)
+"""Of simulated nodes, which are only installed on wish."""
+
 COMPONENTS: Mapping[str, tuple[Right, ...]] = {
     "scheduler": SCHEDULER,
     "controllers": CONTROLLERS,
     "webhook": WEBHOOK,
+    "agent": AGENT,
 }
 """Rights in the whole cluster."""
+
+NODE_LEASES = "kube-node-lease"
+"""Where nodes tell that they are alive; every cluster has this namespace."""
+NODE_LEASE_RIGHTS = tuple(_on("create patch", k.LEASES))
 
 
 def own_rights(component: str) -> tuple[Right, ...]:
@@ -168,10 +183,19 @@ def access(component: str, options: InstallOptions) -> list[dict[str, Any]]:
     def ref(kind: str) -> dict[str, str]:
         return {"apiGroup": _API, "kind": kind, "name": name}
 
+    places = {namespace: own_rights(component)}
+    if component == "agent":
+        places[NODE_LEASES] = NODE_LEASE_RIGHTS
     return [
         made("v1", "ServiceAccount", namespace),
         made(f"{_API}/v1", "ClusterRole", rules=rules(COMPONENTS[component])),
         made(f"{_API}/v1", "ClusterRoleBinding", roleRef=ref("ClusterRole"), subjects=subjects),
-        made(f"{_API}/v1", "Role", namespace, rules=rules(own_rights(component))),
-        made(f"{_API}/v1", "RoleBinding", namespace, roleRef=ref("Role"), subjects=subjects),
+        *(
+            manifest
+            for place, rights in places.items()
+            for manifest in (
+                made(f"{_API}/v1", "Role", place, rules=rules(rights)),
+                made(f"{_API}/v1", "RoleBinding", place, roleRef=ref("Role"), subjects=subjects),
+            )
+        ),
     ]

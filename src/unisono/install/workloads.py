@@ -35,11 +35,17 @@ class Component:
 SCHEDULER = Component("scheduler", 8080, "500m", "512Mi")
 CONTROLLERS = Component("controllers", 8081, "200m", "256Mi")
 WEBHOOK = Component("webhook", 8083, "100m", "256Mi", leads=False)
+AGENT = Component("agent", 8082, "200m", "256Mi")
 
 
 def components(options: InstallOptions) -> tuple[Component, ...]:
     """The components that the options ask for."""
-    return (SCHEDULER, CONTROLLERS, WEBHOOK) if options.webhook else (SCHEDULER, CONTROLLERS)
+    return (
+        SCHEDULER,
+        CONTROLLERS,
+        *((WEBHOOK,) if options.webhook else ()),
+        *((AGENT,) if options.simulate else ()),
+    )
 
 
 def arguments(component: Component, options: InstallOptions) -> list[str]:
@@ -49,6 +55,8 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
     match component.name:
         case "scheduler":
             return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", *named]
+        case "agent":
+            return [*common, f"--simulate={options.simulate}"]
         case "webhook":
             return [*common, f"--serve=:{WEBHOOK_PORT}", f"--service-namespace={options.namespace}"]
         case _:

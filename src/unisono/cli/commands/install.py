@@ -36,6 +36,13 @@ from unisono.cli.options import Where, where_options
     "--monitoring/--no-monitoring", default=False, show_default=True, help="Include ServiceMonitors and alert rules."
 )
 @click.option(
+    "--simulate",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    show_default=True,
+    help="Also run that many simulated nodes, to try jobs out; use it where no kubelet is.",
+)
+@click.option(
     "--dry-run",
     type=click.Choice(("none", "client", "server")),
     is_flag=False,
