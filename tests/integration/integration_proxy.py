@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
@@ -49,7 +49,16 @@ class Proxy:
         self.trouble = trouble
         self.did: Counter[str] = Counter()
         self._rng = random.Random(seed)
-        self._upstream = Transport(config, max_wait=60.0)
+        self._config = config
+        self._upstreams: dict[str, Transport] = {}
+
+    def _upstream(self, request: web.Request) -> Transport:
+        """The server as whoever asks."""
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        if token not in self._upstreams:
+            config = replace(self._config, token=token, client_certificate=None, client_key=None)
+            self._upstreams[token] = Transport(config, max_wait=60.0)
+        return self._upstreams[token]
 
     def _now(self, what: str) -> bool:
         hit = self._rng.random() < getattr(self.trouble, what)
@@ -65,7 +74,7 @@ class Proxy:
             return _status(500, "InternalError")
         if request.method in _WRITES and self._now("conflict"):
             return _status(409, "Conflict")
-        status, headers, body = await self._upstream.request(
+        status, headers, body = await self._upstream(request).request(
             request.method,
             request.path,
             body=await request.read() or None,
@@ -81,7 +90,7 @@ class Proxy:
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         async with (
-            aclosing(self._upstream.stream(request.path, dict(request.query))) as chunks,
+            aclosing(self._upstream(request).stream(request.path, dict(request.query))) as chunks,
             aclosing(split_lines(chunks)) as lines,
         ):
             async for line in lines:
@@ -94,7 +103,8 @@ class Proxy:
         return answer
 
     async def close(self) -> None:
-        await self._upstream.close()
+        for upstream in self._upstreams.values():
+            await upstream.close()
 
 
 def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -1,4 +1,4 @@
-"""Scheduler, controllers and simulated nodes on an API server, each of which can be killed and started again."""
+"""All components on an API server, each under its own service account; they can be killed and started again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from integration_hooks import Hooks
 from integration_ledger import Ledger
 
+from support.accounts import Accounts, Requests
 from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import parse_specs
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, TaskSpec
 from unisono.api.core import Container, Namespace, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
-from unisono.api.kinds import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES
+from unisono.api.kinds import JOBS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.engine.config import DEFAULT_TEXT, load_config
 from unisono.errors import ApiError
+from unisono.install.rights import NODE_LEASES
 from unisono.kube.client import Client
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
@@ -58,6 +61,7 @@ class Part:
 
     config: ClusterConfig
     work: Work
+    requests: Requests = field(default_factory=Requests)
     task: asyncio.Task[None] | None = None
     starts: int = 0
 
@@ -66,7 +70,7 @@ class Part:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        client = HttpClient(self.config)
+        client = self.requests.client(self.config)
         try:
             await self.work(client)
         finally:
@@ -86,9 +90,11 @@ class Plane:
     client: HttpClient
     namespace: str
     ledger: Ledger
+    accounts: Accounts
     parts: dict[str, Part]
     queues: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
+    parts_of_all_times: list[Part] = field(default_factory=list)
 
     async def submit(self, name: str, pods: int, **how: Any) -> None:
         await self.client.create(JOBS, job(name, self.namespace, pods, **how))
@@ -119,9 +125,24 @@ class Plane:
 
         await self.ledger.until(over)
 
+    async def part(self, component: str, base: ClusterConfig, work: Work) -> Part:
+        """A component at the server of ``base``, under its own account; the test starts and kills it."""
+        made = Part(await self.accounts.config(component, base), work)
+        self.parts_of_all_times.append(made)
+        return made
+
     def held(self) -> None:
         """Everything that must hold did hold."""
         assert not self.ledger.broken
+        self.nothing_was_forbidden()
+
+    def nothing_was_forbidden(self) -> None:
+        """The rights of an installation were enough for everything that the components did.
+
+        In the namespaces of former tests, which are ending, nobody may create anything.
+        """
+        forbidden = [text for part in self.parts_of_all_times for text in part.requests.forbidden]
+        assert not [text for text in forbidden if "/namespaces/together-" not in text or self.namespace in text]
 
 
 def job(
@@ -164,26 +185,35 @@ async def plane(
     specs = parse_specs([{"name": namespace, "count": nodes, "capacity": {"cpu": cpus, "memory": "64Gi"}}])
     ledger = Ledger(client, namespace)
     watching = asyncio.create_task(ledger.run())
+    accounts = Accounts(client, namespace)
+    world = Plane(client, namespace, ledger, accounts, {})
+    hooks = Hooks(client, namespace)
     works: dict[str, Work] = {
         "controllers": _controllers,
         "scheduler": _scheduler,
-        "nodes": lambda client: SimulatedNodes(client, specs).run(),
+        "agent": lambda client: SimulatedNodes(client, specs).run(),
+        "webhook": hooks.work,
     }
-    parts = {name: Part(through or direct, work) for name, work in works.items()}
-    world = Plane(client, namespace, ledger, parts)
     try:
         async with asyncio.timeout(SECONDS):
             await ledger.synced()
-            for part in parts.values():
-                part.start()
+            await accounts.make()
+            await hooks.let_ask()
+            for name, work in works.items():
+                world.parts[name] = await world.part(name, through or direct, work)
+                world.parts[name].start()
+            await hooks.asked()
             yield world
+            world.nothing_was_forbidden()
     except TimeoutError as error:
         raise AssertionError(f"not there after {SECONDS:.0f} s; {ledger.summary()}") from error
     finally:
-        for part in parts.values():
+        await hooks.remove()
+        for part in world.parts.values():
             await part.kill()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+        await accounts.remove()
         await _clean(client, world, [name for spec in specs for name in spec.node_names()])
         await client.close()
 
@@ -194,6 +224,9 @@ async def _clean(client: HttpClient, world: Plane, nodes: list[str]) -> None:
             await client.delete(PODS, pod.metadata.name, world.namespace, grace_seconds=0)
     with suppress(ApiError):
         await client.delete(NAMESPACES, world.namespace)
+    for name in nodes:
+        with suppress(ApiError):
+            await client.delete(LEASES, name, NODE_LEASES)
     leftovers = [(NODES, name) for name in nodes] + [(PRIORITY_CLASSES, name) for name in world.classes]
     for kind, name in [*leftovers, *((QUEUES, name) for name in world.queues)]:
         with suppress(ApiError):

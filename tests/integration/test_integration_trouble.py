@@ -8,7 +8,7 @@ import pytest
 from integration_proxy import Trouble, proxied
 from integration_world import EVERYTHING, PATIENCE, Part, Plane, plane, restarts
 
-from unisono.api.kinds import LEASES, PODS
+from unisono.api.kinds import PODS
 from unisono.kube.client import Client
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
@@ -41,7 +41,7 @@ async def test_components_may_be_killed_at_any_moment(config: ClusterConfig, see
         await restarts(it, random.Random(seed), 8)
         await it.completed(*GANGS)
         nothing_lost(it)
-        assert sum(part.starts for part in it.parts.values()) == 3 + 8
+        assert sum(part.starts for part in it.parts.values()) == len(it.parts) + 8
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,26 @@ async def test_killed_components_and_a_server_that_makes_trouble_together(config
 class Candidate:
     """A scheduler that works while it leads, and comes back when it lost its lease."""
 
-    def __init__(self, config: ClusterConfig, lease: str, identity: str) -> None:
-        self._lease, self._identity = lease, identity
+    def __init__(self, it: Plane, identity: str) -> None:
+        self._namespace, self._identity = it.namespace, identity
         self.leads = 0
-        self.part = Part(config, self._work)
+        self.part: Part
+
+    @classmethod
+    async def at(cls, it: Plane, config: ClusterConfig, identity: str) -> Candidate:
+        made = cls(it, identity)
+        made.part = await it.part("scheduler", config, made._work)
+        return made
 
     async def _work(self, client: Client) -> None:
         elector = LeaderElector(
-            client, self._lease, "default", self._identity, lease_seconds=8.0, renew_deadline=6.0, retry_seconds=0.3
+            client,
+            "unisono-scheduler",
+            self._namespace,
+            self._identity,
+            lease_seconds=8.0,
+            renew_deadline=6.0,
+            retry_seconds=0.3,
         )
         await elector.run(self._lead)
 
@@ -96,8 +108,7 @@ class Candidate:
 async def test_two_want_to_lead_and_one_dies(config: ClusterConfig) -> None:
     async with plane(config, nodes=3, cpus=4) as it:
         await it.parts["scheduler"].kill()
-        lease = f"{it.namespace}-scheduler"
-        candidates = [Candidate(config, lease, name) for name in ("a", "b")]
+        candidates = [await Candidate.at(it, config, name) for name in ("a", "b")]
         try:
             for candidate in candidates:
                 candidate.part.start()
@@ -114,13 +125,12 @@ async def test_two_want_to_lead_and_one_dies(config: ClusterConfig) -> None:
         finally:
             for candidate in candidates:
                 await candidate.part.kill()
-            await it.client.delete(LEASES, lease, "default")
 
 
 async def test_two_schedulers_without_election_bind_no_pod_twice(config: ClusterConfig) -> None:
     """A mistake of the operator: room may be given away twice for a moment, but a pod has one node."""
     async with plane(config, nodes=6, cpus=16) as it:
-        second = Part(config, it.parts["scheduler"].work)
+        second = await it.part("scheduler", config, it.parts["scheduler"].work)
         second.start()
         try:
             await submit_all(it)
@@ -134,8 +144,7 @@ async def test_a_leader_that_loses_the_api_server_writes_no_more(config: Cluster
     """The other takes over while the first believes to lead; when it comes back it finds nothing to spoil."""
     async with proxied(config, Trouble(), seed=1) as (through, proxy), plane(config, nodes=3, cpus=4) as it:
         await it.parts["scheduler"].kill()
-        lease = f"{it.namespace}-scheduler"
-        first, second = Candidate(through, lease, "first"), Candidate(config, lease, "second")
+        first, second = await Candidate.at(it, through, "first"), await Candidate.at(it, config, "second")
         try:
             first.part.start()
             await it.submit("warm", 2)
@@ -150,7 +159,6 @@ async def test_a_leader_that_loses_the_api_server_writes_no_more(config: Cluster
         finally:
             for candidate in (first, second):
                 await candidate.part.kill()
-            await it.client.delete(LEASES, lease, "default")
 
 
 async def test_the_history_of_a_pod_on_the_server_agrees_with_the_watch(config: ClusterConfig) -> None:
