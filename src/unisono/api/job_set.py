@@ -28,11 +28,11 @@ class JobTemplateJobSpec(Base):
         parallelism: pods that run at once.
         completions: pods that must succeed.
         active_deadline_seconds: fail the Job when it has been active for so long.
-        pod_failure_policy: accepted; rules on exit codes and conditions of pods.
-        success_policy: accepted.
+        pod_failure_policy: what failed pods mean, as in ``batch/v1``.
+        success_policy: when the Job is complete before all indexes are, as in ``batch/v1``.
         backoff_limit: failed pods after which the Job fails.
-        backoff_limit_per_index: accepted.
-        max_failed_indexes: accepted.
+        backoff_limit_per_index: failed pods of one index after which that index fails.
+        max_failed_indexes: failed indexes after which the Job fails.
         selector: accepted.
         manual_selector: accepted.
         template: the pod.

@@ -9,8 +9,9 @@ import msgspec
 
 from unisono.api.batch_v1 import BatchJob, BatchJobCondition, BatchJobStatus
 from unisono.api.core import Pod
-from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.api.index_lists import format_indexes
 from unisono.api.times import parse_time, rfc3339
+from unisono.controllers.job_policies import fulfilled_rule
 from unisono.controllers.notices import Notice
 from unisono.controllers.pod_facts import cheapest_first, finished_at, restarts
 from unisono.controllers.workloads.amounts import sooner
@@ -187,16 +188,9 @@ def _failure(plan: JobPlan, job: BatchJob, pods: Sequence[Pod], tally: Tally, no
 
 def _success(job: BatchJob, tally: Tally) -> tuple[str, str] | None:
     spec = job.spec
-    for number, rule in enumerate((spec.success_policy.rules if spec.success_policy is not None else None) or ()):
-        done = tally.completed
-        if rule.succeeded_indexes is not None:
-            wanted = parse_indexes(rule.succeeded_indexes)
-            done = done & wanted
-            needed = len(wanted) if rule.succeeded_count is None else rule.succeeded_count
-        else:
-            needed = rule.succeeded_count or 0
-        if len(done) >= needed:
-            return "SuccessPolicy", f"Matched rules at index {number}"
+    rule = fulfilled_rule(spec.success_policy, tally.completed)
+    if rule is not None:
+        return "SuccessPolicy", f"Matched rules at index {rule}"
     if spec.completions is None:
         reached = tally.succeeded > 0 and not tally.active and not tally.terminating
     else:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from unisono.api.batch_v1 import BatchJob, PodFailurePolicyOnExitCodesRequirement, UncountedTerminatedPods
+from unisono.api.batch_v1 import BatchJob, UncountedTerminatedPods
 from unisono.api.core import Pod
 from unisono.api.index_lists import format_indexes, parse_indexes
-from unisono.controllers.pod_facts import condition, has_ended, is_active, is_ready
+from unisono.controllers.job_policies import judge
+from unisono.controllers.pod_facts import has_ended, is_active, is_ready
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -162,34 +163,11 @@ def _count_index(job: BatchJob, pod: Pod, index: int, action: str, tally: Tally)
 
 
 def _judge(job: BatchJob, pod: Pod, tally: Tally) -> str:
-    """What the first rule that fits says about a failed pod; Count without one."""
-    policy = job.spec.pod_failure_policy
-    for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
-        found = ""
-        if rule.on_exit_codes is not None:
-            found = _exit_code(pod, rule.on_exit_codes)
-        for pattern in rule.on_pod_conditions or ():
-            have = condition(pod, pattern.type)
-            if have is not None and have.status == (pattern.status or "True"):
-                found = f"Pod {pod.key} has condition {pattern.type}"
-                break
-        if not found:
-            continue
-        if rule.action == "FailJob" and not tally.verdict:
-            tally.verdict = f"{found} matching FailJob rule at index {number}"
-        return rule.action
-    return "Count"
-
-
-def _exit_code(pod: Pod, wanted: PodFailurePolicyOnExitCodesRequirement) -> str:
-    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
-    for each in statuses:
-        if wanted.container_name is not None and each.name != wanted.container_name:
-            continue
-        code = each.state.terminated.exit_code if each.state.terminated is not None else None
-        if code and (code in (wanted.values or ())) == (wanted.operator == "In"):
-            return f"Container {each.name} for pod {pod.key} failed with exit code {code}"
-    return ""
+    """What the policy says about a failed pod; Count without one."""
+    action, message = judge(job.spec.pod_failure_policy, pod)
+    if action == "FailJob" and not tally.verdict:
+        tally.verdict = message
+    return action
 
 
 def _indexes(text: str | None, completions: int | None) -> set[int]:

@@ -73,6 +73,11 @@ class _Decision:
             # Pods of the new attempt are planned from the stored count of restarts.
             return
         outdated = [pod for child in self.view.children for pod in child.former] + self.view.strays
+        # A Job that was complete before all of its pods were leaves some that still run, and so does a failed index.
+        for child in self.view.children:
+            if child.complete:
+                outdated += child.living()
+            outdated += [pod for pod in child.living() if completion_index(pod) in child.failed_indexes]
         self.plan.delete_pods = [pod for pod in outdated if not pod.metadata.deletion_timestamp]
         self._start()
 
@@ -141,7 +146,7 @@ class _Decision:
             left = child.seconds_left(self.now)
             if left is not None and not child.complete:
                 self.plan.again_within(left)
-            if admitted and not child.former and not (blocking and leaving):
+            if admitted and not child.former and not child.complete and not (blocking and leaving):
                 self._fill(child)
         self._tell_order(started)
 
@@ -152,7 +157,7 @@ class _Decision:
         for index in range(child.completions):
             if room <= 0:
                 return
-            if index in done or index in living:
+            if index in done or index in living or index in child.failed_indexes:
                 continue
             room -= 1
             pod = build_pod(self.view, child, index)

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
+import msgspec
+
+from unisono.api.batch_v1 import PodFailurePolicy, SuccessPolicy
 from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.times import parse_time
 from unisono.controllers import keys, pod_facts
+from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
 from unisono.controllers.training.jobset import labels
 
+S = TypeVar("S", bound=msgspec.Struct)
 _BACKOFF_LIMIT = 6
 DEFAULT_GROUP = "default"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Policies of a Job; None without one."""
+
+    pod_failure: PodFailurePolicy | None
+    success: SuccessPolicy | None
+
+
+@dataclass
 class ChildJob:
     """One Job of a replicated job.
 
@@ -66,10 +80,40 @@ class ChildJob:
         """Pods that have not ended."""
         return [pod for pod in self.pods if not pod_facts.has_ended(pod)]
 
+    def failures_by_index(self) -> dict[int, list[str]]:
+        """By completion index, what the Job's policy says of each pod that failed and counts."""
+        found: dict[int, list[str]] = {}
+        for pod in self.failed_pods():
+            action = judge(self.policies.pod_failure, pod)[0]
+            # A pod whose place was taken away is made anew for nothing, whatever else the policy says.
+            if action != "Ignore" and (action != COUNT or not _is_disrupted(pod)):
+                found.setdefault(completion_index(pod), []).append(action)
+        return found
+
+    @cached_property
+    def failed_indexes(self) -> set[int]:
+        """Indexes that have failed for good, where each index has its own limit."""
+        limit = self.replicated.template.spec.backoff_limit_per_index
+        if limit is None:
+            return set()
+        done = self.succeeded()
+        return {
+            index
+            for index, actions in self.failures_by_index().items()
+            if index not in done and ("FailIndex" in actions or len(actions) > limit)
+        }
+
+    @cached_property
+    def policies(self) -> Policies:
+        """The Job's policies, as far as they can be read."""
+        spec = self.replicated.template.spec
+        return Policies(_read(spec.pod_failure_policy, PodFailurePolicy), _read(spec.success_policy, SuccessPolicy))
+
     @property
     def complete(self) -> bool:
         """Whether the Job is complete."""
-        return len(self.succeeded()) >= self.completions
+        done = self.succeeded()
+        return len(done) >= self.completions or fulfilled_rule(self.policies.success, done) is not None
 
     @property
     def ready(self) -> bool:
@@ -86,12 +130,34 @@ class ChildJob:
         """Reason and message of the Job's failure, as a ``batch/v1`` Job has them; None while it has not failed."""
         if self.complete:
             return None
+        return self._judged() or self._limited() or self._overdue(now)
+
+    def _judged(self) -> tuple[str, str] | None:
+        for pod in self.failed_pods():
+            action, message = judge(self.policies.pod_failure, pod)
+            if action == "FailJob":
+                return "PodFailurePolicy", message
+        return None
+
+    def _limited(self) -> tuple[str, str] | None:
         spec = self.replicated.template.spec
-        limit = _BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
-        crashed = sum(1 for pod in self.failed_pods() if not _is_disrupted(pod))
+        most = spec.max_failed_indexes
+        if most is not None and len(self.failed_indexes) > most:
+            return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+        if self.failed_indexes and len(self.failed_indexes | self.succeeded()) >= self.completions:
+            return "FailedIndexes", "Job has failed indexes"
+        limit = spec.backoff_limit
+        if limit is None:
+            if spec.backoff_limit_per_index is not None:
+                return None
+            limit = _BACKOFF_LIMIT
+        crashed = sum(len(actions) for actions in self.failures_by_index().values())
         in_place = sum(pod_facts.restarts(pod) for pod in self.living())
         if crashed + in_place > limit:
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        return None
+
+    def _overdue(self, now: float) -> tuple[str, str] | None:
         left = self.seconds_left(now)
         if left is not None and left <= 0:
             return "DeadlineExceeded", "Job was active longer than specified deadline"
@@ -198,6 +264,16 @@ def completion_index(pod: Pod) -> int:
     """The pod's number in its Job."""
     text = (pod.metadata.labels or {}).get(labels.COMPLETION_INDEX, "")
     return int(text) if text.isdecimal() else 0
+
+
+def _read(value: Any, struct: type[S]) -> S | None:
+    """A policy out of its JSON; None for one that cannot be read, which then says nothing."""
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, struct)
+    except msgspec.ValidationError:
+        return None
 
 
 def _is_disrupted(pod: Pod) -> bool:
