@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
+from unisono.api.admission_registration import WEBHOOK_KINDS
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.kind import Kind
 from unisono.api.serving_kinds import SERVING_KINDS
@@ -211,6 +212,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     *WORKLOAD_KINDS,
     *SERVING_KINDS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    *WEBHOOK_KINDS,
     JOBS,
     POD_GROUPS,
     QUEUES,

@@ -61,8 +61,9 @@ async def _create(
     def own() -> None:
         new.metadata.managed_fields = ownership.write_entries(applied.entries)
 
-    data = await writes.store_new(context, stored, new, options, own)
-    return Written(codec.as_version(data, stored, kind), True)
+    warnings: list[str] = []
+    data = await writes.store_new(context, stored, new, options, own, warnings)
+    return Written(codec.as_version(data, stored, kind), True, warnings)
 
 
 async def _change(
@@ -97,8 +98,9 @@ async def _change(
     def own() -> None:
         field_owners.set_entries(new, old.metadata.managed_fields, before, applied.entries)
 
-    data = await writes.replace(context, stored, entry, old, new, options, subresource, own)
-    return Written(codec.as_version(data, stored, kind), False)
+    warnings: list[str] = []
+    data = await writes.replace(context, stored, entry, old, new, options, subresource, own, warnings)
+    return Written(codec.as_version(data, stored, kind), False, warnings)
 
 
 def _place(config: dict[str, Any], kind: Kind[Any], namespace: str | None, name: str) -> None:

@@ -15,6 +15,7 @@ from unisono.apiserver.housekeeping.expiry import EventExpiry
 from unisono.apiserver.housekeeping.gc import GarbageCollector
 from unisono.apiserver.housekeeping.namespaces import NamespaceController
 from unisono.apiserver.housekeeping.roles import RoleAggregation
+from unisono.apiserver.housekeeping.root_ca import RootCertificates
 from unisono.apiserver.local import LocalClient
 from unisono.apiserver.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
@@ -34,6 +35,8 @@ class Backend:
         self._expiry = EventExpiry(service.context, clock=clock)
         self._accounts = DefaultAccounts(service.context, clock=clock)
         self._roles = RoleAggregation(service.context, clock=clock)
+        self._certificates = RootCertificates(service.context, clock=clock)
+        service.on_certificate(self._certificates.publish)
 
     @classmethod
     async def open(
@@ -70,7 +73,14 @@ class Backend:
     @property
     def idle(self) -> bool:
         """Housekeeping has nothing to do, and every queued write is visible."""
-        keepers = (self._collector, self._namespaces, self._definitions, self._accounts, self._roles)
+        keepers = (
+            self._collector,
+            self._namespaces,
+            self._definitions,
+            self._accounts,
+            self._roles,
+            self._certificates,
+        )
         return all(keeper.idle for keeper in keepers) and not self.store.statistics()["pending"]
 
     async def close(self) -> None:
@@ -80,7 +90,9 @@ class Backend:
         await self._definitions.stop()
         await self._accounts.stop()
         await self._roles.stop()
+        await self._certificates.stop()
         await self._expiry.stop()
+        await self.service.context.hooks.close()
         await self.store.close()
 
     def _start(self) -> None:
@@ -89,4 +101,5 @@ class Backend:
         self._definitions.start()
         self._accounts.start()
         self._roles.start()
+        self._certificates.start()
         self._expiry.start()

@@ -18,6 +18,7 @@ from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.registry import Registry
+from unisono.apiserver.hooks import Webhooks
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
@@ -72,6 +73,7 @@ class Context:
         kinds: served kinds by ``Kind.resource``, under their stored version.
         quotas: keeps what quotas say is used.
         custom: definitions of the user-defined ones.
+        hooks: webhooks that users have set up.
 
     """
 
@@ -83,10 +85,12 @@ class Context:
     kinds: dict[str, Kind[Any]] = field(default_factory=lambda: {kind.resource: kind for kind in ALL_KINDS})
     custom: Registry = field(init=False)
     quotas: QuotaLedger = field(init=False)
+    hooks: Webhooks = field(init=False)
 
     def __post_init__(self) -> None:
         self.custom = Registry(self.store, self.kinds)
         self.quotas = QuotaLedger(self.store, self.kinds)
+        self.hooks = Webhooks(self)
 
     def now(self) -> str:
         """The time as objects carry it."""

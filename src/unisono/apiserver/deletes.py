@@ -22,9 +22,19 @@ async def delete(
     stored = context.stored_kind(kind)
     entry, obj = context.current(stored, namespace, name)
     deletion.check_preconditions(obj, stored, options)
-    before = entry.data
     request = Request("DELETE", stored, obj.metadata.namespace, name, obj, user=options.user)
+    for changing in (True, False):
+        if context.hooks.wanted(request, changing=changing):
+            await (context.hooks.mutate if changing else context.hooks.check)(request, dry_run=options.dry_run)
+            # Others may have changed it meanwhile: what is there now is deleted, if it is the same object.
+            uid = obj.metadata.uid
+            entry, obj = context.current(stored, namespace, name)
+            if obj.metadata.uid != uid:
+                raise failures.conflict(stored, name)
+            deletion.check_preconditions(obj, stored, options)
+            request.object = obj
     context.admission.check(request, context)
+    before = entry.data
     gone = deletion.mark(obj, stored, options, context.clock())
     if options.dry_run:
         data = codec.render(obj)

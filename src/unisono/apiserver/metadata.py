@@ -31,6 +31,8 @@ _BUILT_IN_WITH_GENERATION = frozenset(
         "ingresses.networking.k8s.io",
         "ingressclasses.networking.k8s.io",
         "replicationcontrollers",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
 

@@ -114,7 +114,7 @@ async def _write(
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
-    data = await writes.replace(context, stored, entry, old, new, options, "", lambda: own(new))
+    data = await writes.replace(context, stored, entry, old, new, options, "", lambda: own(new), warnings)
     answer = scales.scale_of(kind, codec.json_value(codec.as_version(data, stored, kind)))
     return Written(scales.encode(answer), False, warnings)
 

@@ -32,6 +32,10 @@ from unisono.apiserver.types import (
 from unisono.apiserver.views import selector_for
 
 
+def _nobody(_: str) -> None:
+    pass
+
+
 class ObjectService:
     """All operations; every failure is an ``errors.ApiError`` with Kubernetes' message, code and reason.
 
@@ -60,6 +64,15 @@ class ObjectService:
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
         self._snapshots = reads.Snapshots()
+        self._told_certificate: Callable[[str], None] = _nobody
+
+    def on_certificate(self, told: Callable[[str], None]) -> None:
+        """Tell ``told`` the certificate that clients trust, in PEM, when the server that listens says it."""
+        self._told_certificate = told
+
+    def publish_certificate(self, certificate: str) -> None:
+        """Say which certificate (PEM) clients of this server trust."""
+        self._told_certificate(certificate)
 
     def follow_kinds(self, follower: Callable[[Iterable[Kind[Any]]], None]) -> None:
         """Tell ``follower`` the user-defined kinds that are served, now and whenever they change."""

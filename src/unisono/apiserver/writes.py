@@ -35,14 +35,22 @@ async def create(
     def own() -> None:
         field_owners.on_create(kind, stored, obj, body, options, context.now())
 
-    data = await store_new(context, stored, obj, options, own)
+    data = await store_new(context, stored, obj, options, own, warnings)
     return Written(codec.as_version(data, stored, kind), True, warnings)
 
 
 async def store_new(
-    context: Context, stored: Kind[Any], obj: Any, options: WriteOptions, own: Callable[[], None]
+    context: Context,
+    stored: Kind[Any],
+    obj: Any,
+    options: WriteOptions,
+    own: Callable[[], None],
+    warnings: list[str],
 ) -> bytes:
-    """Complete, admit and store a new object; ``own`` is called when its owners can be recorded."""
+    """Complete, admit and store a new object; ``own`` is called when its owners can be recorded.
+
+    What webhooks have to say is added to ``warnings``.
+    """
     generated = not obj.metadata.name and bool(obj.metadata.generate_name)
     metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
     name = obj.metadata.name
@@ -54,7 +62,8 @@ async def store_new(
     apply_defaults(stored, obj)
     own()
     request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
-    _admit(context, request)
+    await _admit(context, request, options, warnings)
+    obj = request.object
     _make_unique(context, stored, obj, generated=generated)
     return codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
 
@@ -76,7 +85,7 @@ async def update(
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored))
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
-    data = await replace(context, stored, entry, old, new, options, subresource, own)
+    data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
     return Written(codec.as_version(data, stored, kind), False, warnings)
 
 
@@ -105,7 +114,7 @@ async def patch(
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
-    data = await replace(context, stored, entry, old, new, options, subresource, own)
+    data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
     return Written(codec.as_version(data, stored, kind), False, warnings)
 
 
@@ -143,6 +152,7 @@ async def replace(
     options: WriteOptions,
     subresource: str,
     own: Callable[[], None],
+    warnings: list[str],
 ) -> bytes:
     """Admit and store a changed object; ``own`` is called when its owners can be recorded."""
     _check_finalizers(stored, old, new)
@@ -152,7 +162,8 @@ async def replace(
     request = Request(
         "UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups
     )
-    _admit(context, request)
+    await _admit(context, request, options, warnings)
+    new = request.object
     if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
         new.metadata.generation = (old.metadata.generation or 0) + 1
     if new == old:
@@ -163,15 +174,40 @@ async def replace(
     return (await context.commit(stored, [change]))[0].data
 
 
-def _admit(context: Context, request: Request) -> None:
+async def _admit(context: Context, request: Request, options: WriteOptions, warnings: list[str]) -> None:
+    """Complete and check an object, ``request.object``; only webhooks take time."""
+    hooks, dry_run = context.hooks, options.dry_run
     context.admission.mutate(request, context)
+    if hooks.wanted(request, changing=True):
+        asked = await hooks.mutate(request, dry_run=dry_run)
+        warnings += asked.warnings
+        if asked.changed is not None:
+            _take_over(request, asked.changed)
     if isinstance(request.kind, CustomKind):
         errors = check_object(request.kind, request.object, request.old)
     else:
         errors = validate(request.kind, request.object, request.old)
     if errors:
         raise failures.invalid(request.kind, request.name, errors)
+    if hooks.wanted(request, changing=False):
+        warnings += await hooks.check(request, dry_run=dry_run)
     context.admission.check(request, context)
+
+
+def _take_over(request: Request, changed: dict[str, Any]) -> None:
+    """Go on with an object as webhooks have changed it; what only the server decides stays as it was."""
+    kind, before = request.kind, request.object
+    new, _ = codec.accept(kind, kind, changed, WriteOptions(field_validation="Ignore"), request.name)
+    metadata.check_place(new, kind, before.metadata.namespace, before.metadata.name)
+    server = ("uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "managed_fields")
+    for name in (*server, "deletion_grace_period_seconds", "generate_name", "self_link"):
+        setattr(new.metadata, name, getattr(before.metadata, name))
+    if request.old is not None:
+        strategy.confine(new, request.old, kind, request.subresource, custom=metadata.is_custom(kind))
+    elif kind.status_subresource and kind.resource != "nodes" and hasattr(before, "status"):
+        new.status = before.status
+    apply_defaults(kind, new)
+    request.object = new
 
 
 def _make_unique(context: Context, stored: Kind[Any], obj: Object, *, generated: bool) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from unisono.api import flow_kinds, kinds, serving_kinds, workload_kinds
+from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling, serving, workloads
+from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling, serving, webhooks, workloads
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -40,6 +41,8 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     serving_kinds.REPLICATION_CONTROLLERS.struct: serving.default_replication_controller,
     serving_kinds.HORIZONTAL_POD_AUTOSCALERS.struct: serving.default_autoscaler,
     serving_kinds.INGRESS_CLASSES.struct: serving.default_ingress_class,
+    MUTATING_WEBHOOKS.struct: webhooks.default_webhooks,
+    VALIDATING_WEBHOOKS.struct: webhooks.default_webhooks,
     kinds.JOBS.struct: job.default_job,
     flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,

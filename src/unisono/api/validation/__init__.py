@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from unisono.api import flow_kinds, kinds, serving_kinds, workload_kinds
+from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
@@ -41,6 +42,7 @@ from unisono.api.validation import (
     storage,
     topology,
     training,
+    webhooks,
     workloads,
 )
 from unisono.api.validation.constraints import validate_shape
@@ -88,6 +90,8 @@ _RULES: dict[type[Object], Rules] = {
     serving_kinds.HORIZONTAL_POD_AUTOSCALERS.struct: autoscaling.validate_autoscaler,
     serving_kinds.INGRESSES.struct: ingress.validate_ingress,
     serving_kinds.INGRESS_CLASSES.struct: ingress.validate_ingress_class,
+    MUTATING_WEBHOOKS.struct: webhooks.validate_webhooks,
+    VALIDATING_WEBHOOKS.struct: webhooks.validate_webhooks,
     kinds.JOBS.struct: job.validate_job,
     flow_kinds.CRON_JOBS.struct: flow.validate_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.validate_job_flow,

@@ -72,6 +72,27 @@ def check_expression(expression: str) -> str:
     return ""
 
 
+def holds(expression: str, variables: dict[str, Any]) -> bool:
+    """Whether an expression is true of plain JSON values; True where no engine is installed.
+
+    Raises:
+        RuleError: it cannot be read, or needs more than the engine has.
+        Exception: whatever the engine raises while it evaluates.
+
+    """
+    if not available():
+        return True
+    missing = unsupported(expression)
+    if missing:
+        raise RuleError(f"{missing} is not there")
+    context = _engine().Context()
+    for name, function in FUNCTIONS.items():
+        context.add_function(name, function)
+    for name, value in variables.items():
+        context.add_variable(name, value)
+    return _program(expression).execute(context) is True
+
+
 def check_rules(node: Node, value: Any, old: Any = ABSENT, path: str = "") -> list[FieldError]:
     """What the rules of a schema say about a value that the schema allows otherwise.
 

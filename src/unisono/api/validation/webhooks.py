@@ -1,0 +1,131 @@
+"""Rules of webhook configurations."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from unisono.api import names
+from unisono.api.admission_registration import (
+    MutatingWebhook,
+    MutatingWebhookConfiguration,
+    RuleWithOperations,
+    ValidatingWebhook,
+    ValidatingWebhookConfiguration,
+    WebhookClientConfig,
+)
+from unisono.api.field_error import FieldError, duplicate, invalid, not_supported, required
+from unisono.api.validation.meta import by, one_of, validate_selector
+
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_LONGEST_SECONDS = 30
+
+Configuration = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
+
+
+def validate_webhooks(configuration: Configuration, old: Configuration | None) -> Iterator[FieldError]:
+    """Names, addresses, rules, policies and times."""
+    seen: set[str] = set()
+    for index, hook in enumerate(configuration.webhooks or ()):
+        path = f"webhooks[{index}]"
+        yield from _name(hook, path)
+        if hook.name in seen:
+            yield duplicate(f"{path}.name", hook.name)
+        seen.add(hook.name)
+        yield from _hook(hook, path)
+
+
+def _name(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
+    if not hook.name:
+        yield required(f"{path}.name")
+        return
+    yield from by(names.dns_subdomain, f"{path}.name", hook.name)
+    if hook.name.count(".") < 2:
+        detail = "should be a domain with at least three segments separated by dots"
+        yield invalid(f"{path}.name", hook.name, detail)
+
+
+def _hook(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
+    versions = hook.admission_review_versions
+    if not versions:
+        yield required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
+    elif "v1" not in versions:
+        yield invalid(f"{path}.admissionReviewVersions", versions, "must include at least one of v1")
+    for number, rule in enumerate(hook.rules or ()):
+        yield from _rule(rule, f"{path}.rules[{number}]")
+    yield from one_of(f"{path}.failurePolicy", hook.failure_policy, ("Fail", "Ignore"))
+    yield from one_of(f"{path}.matchPolicy", hook.match_policy, ("Equivalent", "Exact"))
+    if hook.side_effects is None:
+        yield required(f"{path}.sideEffects", 'must specify one of "None", "NoneOnDryRun"')
+    elif hook.side_effects not in ("None", "NoneOnDryRun"):
+        yield not_supported(f"{path}.sideEffects", hook.side_effects, ("None", "NoneOnDryRun"))
+    seconds = hook.timeout_seconds
+    if seconds is not None and not 1 <= seconds <= _LONGEST_SECONDS:
+        detail = f"the timeout value must be between 1 and {_LONGEST_SECONDS} seconds"
+        yield invalid(f"{path}.timeoutSeconds", seconds, detail)
+    yield from validate_selector(hook.namespace_selector, f"{path}.namespaceSelector")
+    yield from validate_selector(hook.object_selector, f"{path}.objectSelector")
+    if isinstance(hook, MutatingWebhook):
+        yield from one_of(f"{path}.reinvocationPolicy", hook.reinvocation_policy, ("IfNeeded", "Never"))
+    yield from _client(hook.client_config, f"{path}.clientConfig")
+    for number, condition in enumerate(hook.match_conditions or ()):
+        at = f"{path}.matchConditions[{number}]"
+        if not condition.name:
+            yield required(f"{at}.name")
+        else:
+            yield from by(names.qualified_name, f"{at}.name", condition.name)
+        if not condition.expression.strip():
+            yield required(f"{at}.expression")
+
+
+def _rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:
+    for name, values in (
+        ("operations", rule.operations),
+        ("apiGroups", rule.api_groups),
+        ("apiVersions", rule.api_versions),
+        ("resources", rule.resources),
+    ):
+        if not values:
+            yield required(f"{path}.{name}")
+        elif len(values) > 1 and "*" in values:
+            detail = "if '*' is present, must not specify other " + name
+            yield invalid(f"{path}.{name}", values, detail)
+    for index, operation in enumerate(rule.operations or ()):
+        if operation not in _OPERATIONS:
+            yield not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
+    yield from one_of(f"{path}.scope", rule.scope, ("*", "Cluster", "Namespaced"))
+
+
+def _client(client: WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
+    if client is None or (client.url is None) == (client.service is None):
+        yield required(path, "exactly one of url or service is required")
+        return
+    if client.ca_bundle is not None:
+        try:
+            base64.b64decode(client.ca_bundle, validate=True)
+        except (binascii.Error, ValueError):
+            yield invalid(f"{path}.caBundle", client.ca_bundle, "must be base64")
+    if client.url is not None:
+        found = urlsplit(client.url)
+        if found.scheme != "https":
+            yield invalid(
+                f"{path}.url",
+                found.scheme,
+                "'https' is the only allowed URL scheme; desired format: https://host[/path]",
+            )
+        if not found.hostname:
+            yield invalid(f"{path}.url", "", "host must be specified; desired format: https://host[/path]")
+        for part, word in ((found.query, "query parameters"), (found.fragment, "fragments")):
+            if part:
+                yield invalid(f"{path}.url", part, f"{word} are not permitted in the URL")
+    elif client.service is not None:
+        service = client.service
+        for name, value in (("name", service.name), ("namespace", service.namespace)):
+            if not value:
+                yield required(f"{path}.service.{name}")
+        if service.path is not None and not service.path.startswith("/"):
+            yield invalid(f"{path}.service.path", service.path, "must start with a '/'")
+        for problem in names.port_number(service.port or 0):
+            yield invalid(f"{path}.service.port", service.port, problem)

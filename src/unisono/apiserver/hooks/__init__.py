@@ -1,0 +1,219 @@
+"""Users' admission webhooks: they are asked before an object is stored, and may change or refuse it.
+
+Asking takes time in which others write. So whatever must hold at the moment of writing is checked after the answers,
+and a change is stored only over the object that the webhooks have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ValidatingWebhook
+from unisono.api.kind import Kind
+from unisono.api.kinds import NAMESPACES
+from unisono.apiserver import codec
+from unisono.apiserver.admission import Request
+from unisono.apiserver.hooks import conditions, matching, review
+from unisono.apiserver.hooks.calling import Caller, CallError, HttpCaller
+from unisono.apiserver.patches.json_patch import apply_json_patch
+from unisono.apiserver.storage.store import Store
+from unisono.errors import ApiError
+
+if TYPE_CHECKING:
+    from unisono.apiserver.context import Context
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What came of asking: the object as JSON values when a webhook changed it, and warnings for the writer."""
+
+    changed: dict[str, Any] | None
+    warnings: list[str]
+
+
+class Webhooks:
+    """The webhooks of a store's configurations.
+
+    Args:
+        context: for the objects that decide who is asked.
+        caller: asks; HTTPS where none is given.
+
+    """
+
+    def __init__(self, context: Context, caller: Caller | None = None) -> None:
+        self._context, self._store = context, context.store
+        self._http = HttpCaller()
+        self.caller: Caller = caller or self._http
+        self._known: dict[str, tuple[tuple[int, ...], list[ValidatingWebhook]]] = {}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    def wanted(self, request: Request, *, changing: bool) -> bool:
+        """Whether anybody has to be asked: where nobody has, a write goes on without a pause."""
+        return any(True for _ in self._matching(request, changing=changing))
+
+    async def mutate(self, request: Request, *, dry_run: bool) -> Asked:
+        """Show a request to all webhooks that may change it, one after the other.
+
+        Raises:
+            ApiError: one refuses, or does not answer although it must.
+
+        """
+        asked = Asked(None, [])
+        hooks = list(self._matching(request, changing=True))
+        changers: list[int] = []
+        for index, (hook, version) in enumerate(hooks):
+            if await self._change(request, hook, version, asked, dry_run=dry_run):
+                changers.append(index)
+        for index, (hook, version) in enumerate(hooks):
+            if matching.again(hook) and any(later > index for later in changers):
+                await self._change(request, hook, version, asked, dry_run=dry_run)
+        return asked
+
+    async def check(self, request: Request, *, dry_run: bool) -> list[str]:
+        """Show a request to all webhooks that say yes or no; answers their warnings.
+
+        Raises:
+            ApiError: one refuses, or does not answer although it must.
+
+        """
+        warnings: list[str] = []
+        for hook, version in self._matching(request, changing=False):
+            answer = await self._ask(request, hook, version, None, changing=False, dry_run=dry_run)
+            if answer is not None:
+                warnings += answer.warnings
+        return warnings
+
+    async def _change(
+        self, request: Request, hook: ValidatingWebhook, version: str, asked: Asked, *, dry_run: bool
+    ) -> bool:
+        answer = await self._ask(request, hook, version, asked.changed, changing=True, dry_run=dry_run)
+        if answer is None:
+            return False
+        asked.warnings += answer.warnings
+        if not answer.patch or request.operation == "DELETE":
+            return False
+        present = asked.changed if asked.changed is not None else _value(request.kind, request.object, version)
+        present = {**present, "apiVersion": _api_version(request.kind, version)}
+        changed = apply_json_patch(present, answer.patch)
+        if not isinstance(changed, dict):
+            raise _failed(hook, "the patched object is no object")
+        if changed == present:
+            return False
+        asked.changed = {**changed, "apiVersion": request.kind.api_version}
+        return True
+
+    async def _ask(
+        self,
+        request: Request,
+        hook: ValidatingWebhook,
+        version: str,
+        changed: dict[str, Any] | None,
+        *,
+        changing: bool,
+        dry_run: bool,
+    ) -> review.Answer | None:
+        """The answer of a webhook; None when it is not asked, or may fail and does."""
+        kind, uid = request.kind, self._context.new_uid()
+        api_version = _api_version(kind, version)
+        new = changed if changed is not None else _value(kind, request.object, version)
+        old = None if request.old is None else _value(kind, request.old, version)
+        new = {**new, "apiVersion": api_version}
+        shown = (None, new) if request.operation == "DELETE" else (new, old)
+        asked = review.question(
+            uid,
+            kind,
+            version,
+            request.operation,
+            request.subresource,
+            request.name,
+            request.namespace,
+            request.user,
+            request.groups,
+            shown,
+            dry_run=dry_run,
+        )
+        try:
+            variables = {"request": asked["request"], "object": shown[0], "oldObject": shown[1]}
+            if not conditions.met(hook.match_conditions, variables):
+                return None
+            client = hook.client_config
+            if client is None:
+                raise CallError("it has no clientConfig")
+            body = await self.caller.post(client, asked, float(hook.timeout_seconds or 10), self._context)
+            answer = review.read(body, uid, may_change=changing)
+        except (CallError, conditions.ConditionError, review.BadAnswer) as error:
+            if hook.failure_policy == "Ignore":
+                _log.warning("a webhook did not answer and is passed over", webhook=hook.name, error=str(error))
+                return None
+            raise _failed(hook, str(error)) from None
+        if not answer.allowed:
+            raise review.refusal(hook.name, answer.status)
+        return answer
+
+    def _matching(self, request: Request, *, changing: bool) -> Iterator[tuple[ValidatingWebhook, str]]:
+        hooks = self._hooks(MUTATING_WEBHOOKS if changing else VALIDATING_WEBHOOKS)
+        if not hooks or matching.exempt(request.kind):
+            return
+        target = self._target(request)
+        for hook in hooks:
+            version = matching.version_for(hook, target)
+            if version is not None:
+                yield hook, version
+
+    def _hooks(self, kind: Kind[Any]) -> list[ValidatingWebhook]:
+        """The webhooks of all configurations of a kind, by their name and then in their order."""
+        entries = sorted(_entries(self._store, kind), key=lambda entry: entry.name)
+        if not entries:
+            return []
+        revisions = tuple(entry.revision for entry in entries)
+        known, hooks = self._known.get(kind.resource, ((), []))
+        if known != revisions:
+            hooks = [hook for entry in entries for hook in codec.read(kind, entry.data).webhooks or ()]
+            self._known[kind.resource] = revisions, hooks
+        return hooks
+
+    def _target(self, request: Request) -> matching.Target:
+        kind, old = request.kind, request.old
+        labels: matching.Labels = None
+        if kind.resource == NAMESPACES.resource:
+            labels = request.object.metadata.labels or {}
+        elif kind.namespaced:
+            namespace = self._context.find(NAMESPACES, request.namespace or "")
+            labels = (namespace.metadata.labels if namespace else None) or {}
+        return matching.Target(
+            kind,
+            request.operation,
+            request.subresource,
+            (kind.version, *kind.alias_versions),
+            request.object.metadata.labels or {},
+            None if old is None else old.metadata.labels or {},
+            labels,
+        )
+
+
+def _entries(store: Store, kind: Kind[Any]) -> list[Any]:
+    return list(store.scan_latest(kind.resource, None))
+
+
+def _api_version(kind: Kind[Any], version: str) -> str:
+    return f"{kind.group}/{version}" if kind.group else version
+
+
+def _value(kind: Kind[Any], obj: Any, version: str) -> dict[str, Any]:
+    """An object as JSON values."""
+    value: dict[str, Any] = codec.json_value(codec.render(obj))
+    return {**value, "apiVersion": _api_version(kind, version), "kind": kind.kind}
+
+
+def _failed(hook: ValidatingWebhook, why: str) -> ApiError:
+    text = f'Internal error occurred: failed calling webhook "{hook.name}": failed to call webhook: {why}'
+    return ApiError(text, code=500, reason="InternalError")

@@ -1,0 +1,124 @@
+"""Asks webhooks over HTTPS, at their URL or at a pod behind their Service."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from typing import Any, Protocol
+
+import aiohttp
+import msgspec
+
+from unisono.api.admission_registration import ServiceReference, WebhookClientConfig
+from unisono.api.core import Pod, Service
+from unisono.api.kinds import PODS, SERVICES
+from unisono.apiserver.admission import View
+
+_LARGEST_ANSWER = 3 * 1024 * 1024
+
+
+class CallError(Exception):
+    """The webhook could not be asked."""
+
+
+class Caller(Protocol):
+    """Sends a review and gives back the answer's body."""
+
+    async def post(self, client: WebhookClientConfig, review: dict[str, Any], seconds: float, view: View) -> bytes:
+        """Ask.
+
+        Raises:
+            CallError: it does not answer as it should.
+
+        """
+        ...
+
+
+class HttpCaller:
+    """Asks over HTTPS; connections are kept for the next question."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, client: WebhookClientConfig, review: dict[str, Any], seconds: float, view: View) -> bytes:
+        """Ask within ``seconds``."""
+        url, host = _target(client, view)
+        session = self._session
+        if session is None or session.closed:
+            session = self._session = aiohttp.ClientSession()
+        body = msgspec.json.encode(review)
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                session.post(
+                    url, data=body, headers=headers, ssl=_trust(client), server_hostname=host, allow_redirects=False
+                ) as reply,
+            ):
+                answer = await reply.content.read(_LARGEST_ANSWER)
+                if reply.status != 200:
+                    raise CallError(f"the webhook answered {reply.status}")
+                return answer
+        except TimeoutError:
+            raise CallError(f"{url}: context deadline exceeded after {seconds:g} seconds") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise CallError(f"{url}: {error}") from None
+
+    async def close(self) -> None:
+        """Close what is open."""
+        if self._session is not None:
+            await self._session.close()
+
+
+def _trust(client: WebhookClientConfig) -> ssl.SSLContext:
+    try:
+        bundle = base64.b64decode(client.ca_bundle).decode() if client.ca_bundle else None
+        return ssl.create_default_context(cadata=bundle)
+    except (ssl.SSLError, ValueError) as error:
+        raise CallError(f"the caBundle is no certificate in PEM: {error}") from None
+
+
+def _target(client: WebhookClientConfig, view: View) -> tuple[str, str | None]:
+    """URL, and the name in its certificate where that is not the URL's host."""
+    if client.service is None:
+        return client.url or "", None
+    reference = client.service
+    service = view.find(SERVICES, reference.name, reference.namespace)
+    where = f"service {reference.namespace}/{reference.name}"
+    if service is None:
+        raise CallError(f"{where} is not there")
+    name = f"{reference.name}.{reference.namespace}.svc"
+    path = reference.path or "/"
+    if service.spec.type == "ExternalName":
+        return f"https://{service.spec.external_name}:{reference.port or 443}{path}", name
+    for pod in view.all(PODS, reference.namespace):
+        if _serves(service, pod):
+            return f"https://{_bracketed(pod.status.pod_ip or '')}:{_port(reference, service, pod)}{path}", name
+    raise CallError(f"no endpoints available for {where}")
+
+
+def _serves(service: Service, pod: Pod) -> bool:
+    labels, selector = pod.metadata.labels or {}, service.spec.selector or {}
+    ready = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+    fits = bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+    return fits and ready and bool(pod.status.pod_ip) and pod.metadata.deletion_timestamp is None
+
+
+def _port(reference: ServiceReference, service: Service, pod: Pod) -> int:
+    wanted = reference.port or 443
+    found = next((port for port in service.spec.ports or () if port.port == wanted), None)
+    if found is None:
+        raise CallError(f"service {reference.namespace}/{reference.name} has no port {wanted}")
+    target = found.target_port or found.port
+    if isinstance(target, int):
+        return target
+    for container in pod.spec.containers or ():
+        for port in container.ports or ():
+            if port.name == target:
+                return port.container_port
+    raise CallError(f"pod {pod.metadata.namespace}/{pod.metadata.name} has no port named {target}")
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

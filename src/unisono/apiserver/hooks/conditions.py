@@ -1,0 +1,36 @@
+"""CEL conditions of webhooks; looked at where the extra ``cel`` is installed, and taken as met where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from unisono.api.admission_registration import MatchCondition
+from unisono.apiserver.custom import cel
+
+
+class ConditionError(ValueError):
+    """A condition cannot be evaluated."""
+
+
+def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) -> bool:
+    """Whether all conditions hold.
+
+    Args:
+        conditions: of the webhook.
+        variables: ``request``, ``object`` and ``oldObject`` as JSON values.
+
+    Raises:
+        ConditionError: one cannot be evaluated, and none is false.
+
+    """
+    trouble = ""
+    for condition in conditions or ():
+        try:
+            if not cel.holds(condition.expression, variables):
+                return False
+        except Exception as error:
+            trouble = trouble or f"{condition.name}: {error}"
+    if trouble:
+        raise ConditionError(trouble)
+    return True

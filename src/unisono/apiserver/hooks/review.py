@@ -1,0 +1,127 @@
+"""What webhooks are sent and what they answer: ``AdmissionReview`` of ``admission.k8s.io/v1`` (pure)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from unisono.api.kind import Kind
+from unisono.errors import ApiError
+
+API_VERSION = "admission.k8s.io/v1"
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+_LOWEST_REFUSAL = 400
+
+
+class BadAnswer(ValueError):
+    """The answer is no AdmissionReview."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a webhook says.
+
+    Attributes:
+        patch: JSON Patch operations, empty when nothing changes.
+        status: why not, where it is a refusal.
+
+    """
+
+    allowed: bool
+    patch: list[Any] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+def question(
+    uid: str,
+    kind: Kind[Any],
+    version: str,
+    operation: str,
+    subresource: str,
+    name: str,
+    namespace: str | None,
+    user: str,
+    groups: tuple[str, ...],
+    objects: tuple[Any, Any],
+    *,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """The review of a request; ``objects`` are the new and the old one as JSON values, None where there is none."""
+    shown = {"group": kind.group, "version": version, "kind": kind.kind}
+    resource = {"group": kind.group, "version": version, "resource": kind.plural}
+    request: dict[str, Any] = {
+        "uid": uid,
+        "kind": shown,
+        "resource": resource,
+        "requestKind": {**shown, "version": kind.version},
+        "requestResource": {**resource, "version": kind.version},
+        "name": name,
+        "operation": operation,
+        "userInfo": {"username": user, "groups": list(groups)},
+        "object": objects[0],
+        "oldObject": objects[1],
+        "dryRun": dry_run,
+        "options": {"apiVersion": "meta.k8s.io/v1", "kind": _OPTIONS[operation]},
+    }
+    if namespace:
+        request["namespace"] = namespace
+    if subresource:
+        request["subResource"] = request["requestSubResource"] = subresource
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request}
+
+
+def read(body: bytes, uid: str, *, may_change: bool) -> Answer:
+    """The answer to the question with this uid.
+
+    Raises:
+        BadAnswer: it is none.
+
+    """
+    try:
+        review = msgspec.json.decode(body)
+        response = review["response"]
+        found = {name: review.get(name) for name in ("apiVersion", "kind")}
+        if found != {"apiVersion": API_VERSION, "kind": "AdmissionReview"}:
+            raise BadAnswer(f"expected webhook response of {API_VERSION}, Kind=AdmissionReview, got {found}")
+        if response.get("uid") != uid:
+            raise BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid")}"')
+        patch = _patch(response, may_change=may_change)
+        warnings = [str(each) for each in response.get("warnings") or ()]
+        return Answer(response.get("allowed") is True, patch, warnings, dict(response.get("status") or {}))
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        raise BadAnswer(f"the answer is no AdmissionReview: {error}") from None
+
+
+def _patch(response: dict[str, Any], *, may_change: bool) -> list[Any]:
+    encoded = response.get("patch")
+    if not encoded:
+        return []
+    if not may_change:
+        raise BadAnswer("a validating webhook must not answer with a patch")
+    if response.get("patchType") != "JSONPatch":
+        raise BadAnswer(f"webhook returned response.patch but its patchType is {response.get('patchType')!r}")
+    try:
+        patch = msgspec.json.decode(base64.b64decode(encoded, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise BadAnswer(f"response.patch cannot be read: {error}") from None
+    if not isinstance(patch, list):
+        raise BadAnswer("response.patch must be a list of operations")
+    return patch
+
+
+def refusal(hook: str, status: dict[str, Any]) -> ApiError:
+    """The error that a refused writer gets."""
+    why = f'admission webhook "{hook}" denied the request'
+    code = status.get("code")
+    code = code if isinstance(code, int) and code >= _LOWEST_REFUSAL else _LOWEST_REFUSAL
+    said = status.get("message") or status.get("reason")
+    text = f"{why}: {said}" if said else f"{why} without explanation"
+    details = status.get("details")
+    return ApiError(
+        text, code=code, reason=str(status.get("reason") or ""), details=details if isinstance(details, dict) else None
+    )
