@@ -24,7 +24,6 @@ def from_stored(value: Document) -> Document:
     """An autoscaler of v2, which is not changed, as v1 tells it."""
     spec, status = dict(value.get("spec") or {}), dict(value.get("status") or {})
     metadata = dict(value.get("metadata") or {})
-    told: dict[str, Any] = {}
     others = []
     for metric in spec.pop("metrics", None) or ():
         percent = _processor(metric, "target")
@@ -37,7 +36,9 @@ def from_stored(value: Document) -> Document:
         percent = _processor(metric, "current")
         if percent is not None:
             status["currentCPUUtilizationPercentage"] = percent
-    told = {
+    # v1 always tells both numbers.
+    status = {"currentReplicas": 0, "desiredReplicas": 0, **status}
+    told: dict[str, Any] = {
         _METRICS: others,
         _BEHAVIOR: spec.pop("behavior", None),
         _CONDITIONS: status.pop("conditions", None),

@@ -144,6 +144,7 @@ class ApiServer:
             bound.close()
             raise
         self._port = bound.getsockname()[1]
+        self._service.publish_certificate(authority.ca_pem.decode())
         write_kubeconfig(self.kubeconfig_path, self.url, authority.ca_pem, token)
         log.info("api server listens", url=self.url)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.apps import DaemonSet
 from unisono.api.base import Object
 from unisono.api.batch_v1 import BatchJob
-from unisono.api.core import Namespace, PersistentVolumeClaim, Pod
+from unisono.api.core import DaemonEndpoint, Namespace, Node, PersistentVolumeClaim, Pod
 from unisono.api.core.pod_status import PodCondition
 from unisono.api.defaulting.workloads import generate_selector
 from unisono.api.kind import Kind
@@ -15,6 +16,21 @@ from unisono.apiserver.custom.objects import CustomObject
 
 NAMESPACE_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+# Numbers of a new status that Kubernetes tells although they are zero.
+_ZEROS: dict[str, tuple[str, ...]] = {
+    "replicasets.apps": ("replicas",),
+    "replicationcontrollers": ("replicas",),
+    "statefulsets.apps": ("replicas", "available_replicas"),
+    "daemonsets.apps": (
+        "current_number_scheduled",
+        "number_misscheduled",
+        "desired_number_scheduled",
+        "number_ready",
+    ),
+    "poddisruptionbudgets.policy": ("disruptions_allowed", "current_healthy", "desired_healthy", "expected_pods"),
+    "horizontalpodautoscalers.autoscaling": ("desired_replicas",),
+}
 
 
 def begin_status(obj: Object, kind: Kind[Any]) -> None:
@@ -46,10 +62,27 @@ def begin_status(obj: Object, kind: Kind[Any]) -> None:
     elif isinstance(obj, CustomObject):
         if kind.status_subresource:
             obj.status = None
-    elif kind.status_subresource and kind.resource != "nodes":
+    elif isinstance(obj, Node):
+        if obj.status.daemon_endpoints.kubelet_endpoint is None:
+            obj.status.daemon_endpoints.kubelet_endpoint = DaemonEndpoint(port=0)
+    elif kind.status_subresource:
         status = getattr(obj, "status", None)
         if status is not None:
-            obj.status = type(status)()  # type: ignore[attr-defined]
+            obj.status = type(status)(**dict.fromkeys(_ZEROS.get(kind.resource, ()), 0))  # type: ignore[attr-defined]
+    if isinstance(obj, DaemonSet):
+        _set_template_generation(obj, 1)
+
+
+def _set_template_generation(daemon_set: DaemonSet, number: int) -> None:
+    annotations = daemon_set.metadata.annotations or {}
+    daemon_set.metadata.annotations = {**annotations, _TEMPLATE_GENERATION: str(number)}
+
+
+def _count_template(new: DaemonSet, old: DaemonSet) -> None:
+    """The template's generation counts its changes, whatever the writer says."""
+    known = (old.metadata.annotations or {}).get(_TEMPLATE_GENERATION, "")
+    number = int(known) if known.isdecimal() else 1
+    _set_template_generation(new, number + (new.spec.template != old.spec.template))
 
 
 def confine(new: Object, old: Object, kind: Kind[Any], subresource: str, *, custom: bool) -> None:
@@ -74,6 +107,8 @@ def confine(new: Object, old: Object, kind: Kind[Any], subresource: str, *, cust
         return
     if kind.status_subresource:
         new.status = old.status  # type: ignore[attr-defined]
+    if isinstance(new, DaemonSet) and isinstance(old, DaemonSet):
+        _count_template(new, old)
     if isinstance(new, Namespace) and isinstance(old, Namespace):
         # Only the namespace controller takes the finalizer away, when the namespace is empty.
         new.spec.finalizers = old.spec.finalizers

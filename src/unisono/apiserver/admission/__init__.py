@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from unisono.apiserver.admission import (
+    accounts,
     claims,
     definitions,
     jobs,
     limit_ranges,
     namespaces,
+    nodes,
     pod_groups,
     pods,
     priority,
@@ -29,12 +31,13 @@ __all__ = ["Admission", "Operation", "Request", "Rule", "Settings", "View"]
 _MUTATING: dict[str, tuple[Rule, ...]] = {
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.accept,),
     "pods": (priority.resolve, limit_ranges.fill_in),
+    "nodes": (nodes.taint_new,),
     "persistentvolumeclaims": (claims.choose_class,),
     "podgroups.scheduling.volcano.sh": (pod_groups.queue_of_namespace,),
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {
     "namespaces": (namespaces.protect,),
-    "pods": (pods.check_disruption_budget, limit_ranges.check),
+    "pods": (accounts.check_exists, pods.check_disruption_budget, limit_ranges.check),
     "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.check_rules, definitions.begin_deletion),

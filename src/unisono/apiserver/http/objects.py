@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +189,10 @@ class ObjectHandlers:
 
         def render() -> Any:
             values = [msgspec.json.decode(item) for item in page.items]
+            if not form.transform and is_core(kind):
+                for value in values:
+                    value.pop("apiVersion", None)
+                    value.pop("kind", None)
             metadata = _list_metadata(page)
             if form.transform == "Table":
                 return TableWriter(kind, form.version, include).table(values, metadata, self._clock())
@@ -213,7 +217,13 @@ def encode_list(kind: Kind[Any], page: Page) -> bytes:
         "apiVersion": kind.api_version,
         "metadata": _list_metadata(page),
     }
-    return b"".join((msgspec.json.encode(header)[:-1], b',"items":[', b",".join(page.items), b"]}\n"))
+    items: Iterable[bytes] = page.items
+    if is_core(kind):
+        # The list says what its items are; they begin with it, as the encoder writes them.
+        said = f'"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
+        start = b"{" + said
+        items = (b"{" + item.removeprefix(start) if item.startswith(start) else item for item in items)
+    return b"".join((msgspec.json.encode(header)[:-1], b',"items":[', b",".join(items), b"]}\n"))
 
 
 def _list_metadata(page: Page) -> dict[str, Any]:

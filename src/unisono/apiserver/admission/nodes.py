@@ -1,0 +1,19 @@
+"""A node that somebody adds is not ready until its agent says that it is."""
+
+from __future__ import annotations
+
+from unisono.api.core import Node, Taint
+from unisono.apiserver.admission.request import Request, View
+
+NOT_READY = "node.kubernetes.io/not-ready"
+
+
+def taint_new(request: Request, view: View) -> None:
+    """Keep pods away from a new node that does not say that it is ready; who watches nodes takes the taint off."""
+    node: Node = request.object
+    if request.operation != "CREATE":
+        return
+    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+    if ready or any(each.key == NOT_READY for each in node.spec.taints or ()):
+        return
+    node.spec.taints = [*(node.spec.taints or ()), Taint(key=NOT_READY, effect="NoSchedule")]
