@@ -16,7 +16,9 @@ from support.build import START, cluster, config, flatten, gang, group, node, no
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.times import parse_time, rfc3339
+from unisono.cluster.evictions import PastEviction
 from unisono.cluster.records import Task
+from unisono.cluster.setbacks import Setback
 from unisono.engine.answers import BoolArray
 from unisono.engine.config import PluginConfig, SchedulerConfig, load_config
 from unisono.engine.plugin import Plugin
@@ -438,3 +440,92 @@ def _pod(plane: Plane, name: str) -> Pod:
 
 def _began(one: Pod) -> float:
     return parse_time(one.status.start_time or one.metadata.creation_timestamp or "")
+
+
+# ---- what the verdict says
+
+
+def _spared(settings: SchedulerConfig, things: list[Any], *past: float, size: int = 1) -> str:
+    """What job ``g`` is told, where pods of ``past`` seconds ago count as evicted."""
+    state = cluster(RANKS, things, taker(size))
+    for number, ago in enumerate(sorted(past, reverse=True)):
+        state.evictions.note(PastEviction(NOW - ago, f"ns/old-{number}", f"u{number}", "ns/old", "default"))
+    decisions = schedule(state, settings, now=NOW)
+    assert not decisions.evictions
+    verdict = decisions.verdicts["ns/g"]
+    if verdict.spared:
+        (update,) = [one for one in decisions.pod_groups if one.name == "g"]
+        assert f"nobody is evicted for it: {verdict.spared}" in update.conditions[0].message
+    return verdict.spared
+
+
+def _at(seconds: float) -> str:
+    return rfc3339(NOW + seconds)
+
+
+FULL_NODE = [node("n0", cpu=1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ago", "past", "said"),
+    [
+        pytest.param(
+            {"minRunTime": "10m"},
+            180.0,
+            (),
+            "1 of 1 pods that would have to go have run for less than their minimum (ns/h-w-0 for 180 s of 600 s); "
+            f"they may go from {_at(420.0)} on",
+            id="minimum run time",
+        ),
+        pytest.param(
+            {"maxPerWindow": 2},
+            900.0,
+            (3000.0, 600.0),
+            "2 of 2 evictions within 3600 s (eviction-guard.maxPerWindow) are used up, and 1 more are needed; "
+            f"they may go from {_at(600.0)} on",
+            id="window",
+        ),
+        pytest.param(
+            {"maxPerWindowAndQueue": 1},
+            900.0,
+            (600.0,),
+            "1 of 1 evictions within 3600 s (the limit of queue default) are used up, and 1 more are needed; "
+            f"they may go from {_at(3000.0)} on",
+            id="window of the queue",
+        ),
+    ],
+)
+def test_the_verdict_names_the_limit_and_the_time(
+    arguments: dict[str, Any], ago: float, past: tuple[float, ...], said: str
+) -> None:
+    settings = guarded("enqueue, allocate, preempt", **arguments)
+    assert _spared(settings, [*FULL_NODE, *holder("h", ["n0"], ago=ago, cpu=1)], *past) == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"maxPerCycle": 1}, "2 pods would have to go at once, and eviction-guard.maxPerCycle lets 1 go"),
+        (
+            {"maxPerWindow": 1},
+            "2 pods would have to go, and eviction-guard.maxPerWindow lets 1 go within 3600 s",
+        ),
+    ],
+)
+def test_a_gang_that_needs_more_victims_than_ever_go_is_told(arguments: dict[str, Any], said: str) -> None:
+    things = [node("n0", cpu=2), *holder("h", ["n0", "n0"], cpu=1)]
+    assert _spared(guarded("enqueue, allocate, preempt", **arguments), things, size=2) == said
+
+
+def test_nothing_is_said_where_nobody_evicts_or_nobody_could_make_room() -> None:
+    young = [*FULL_NODE, *holder("h", ["n0"], ago=5.0, cpu=1)]
+    assert not _spared(guarded("enqueue, allocate", minRunTime="10m"), young)
+    equal = [*FULL_NODE, *holder("h", ["n0"], ago=5.0, cpu=1, rank="high")]
+    assert not _spared(guarded("enqueue, allocate, preempt", minRunTime="10m"), equal)
+
+
+def test_a_job_whose_binds_failed_is_told_that_nobody_is_evicted_for_it() -> None:
+    state = cluster(RANKS, FULL_NODE, holder("h", ["n0"], cpu=1), taker())
+    state.set_back({"ns/g": Setback(3, "node n0: no", waiting=False, until=NOW - 9.0, over=NOW + 291.0)})
+    verdict = schedule(state, guarded("enqueue, allocate, preempt"), now=NOW).verdicts["ns/g"]
+    assert verdict.spared == f"its binds were refused lately, so nobody is evicted for it before {_at(291.0)}"

@@ -85,6 +85,7 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
         ("held by", "; ".join(_holder(holder) for holder in verdict.get("holders") or [])),
         ("try", str(verdict.get("suggestion", ""))),
         ("or end", _pods(verdict)),
+        ("spared", str(verdict.get("spared", ""))),
         ("off", _off(verdict)),
     ]
     return lines + [f"  {name + ':':<8} {text}" for name, text in facts if text]

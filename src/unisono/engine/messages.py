@@ -45,6 +45,8 @@ def with_verdict(message: str, verdict: Verdict | None) -> str:
         return message
     if not verdict.reasons and verdict.cause is not Cause.NOT_TRIED:
         message = f"{message.rstrip('.')}: {verdict.message}"
+    if verdict.spared:
+        message = f"{message.rstrip('.')}; nobody is evicted for it: {verdict.spared}"
     return f"{message.rstrip('.')}; to start it: {verdict.suggestion}" if verdict.suggestion else message
 
 

@@ -41,6 +41,7 @@ shuffled              victim                                                 uni
 retained              victim                                                 union; what it names stays
 protected             as victims                                             union; what it names stays
 allowance             (always on)                                            minimum
+spared                (always on)                                            first answer
 lost_work             (always on)                                            sum
 victim_jobs           as victims                                             and within a tier, or over the tiers
 victim_queue_key      (always on)                                            all keys form one tuple, lowest goes first
@@ -391,6 +392,13 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def spared(self, victims: Sequence[Task]) -> str | None:
+        """Why these tasks, without which a job would start, are not evicted now, and when they may be; None: not known.
+
+        For verdicts; ``protected`` and ``allowance`` decide.
+        """
+        raise NotImplementedError
+
     def lost_work(self, leaving: Sequence[Task]) -> float | None:
         """What is lost when these tasks are evicted together, in any unit that compares; None abstains, always.
 
@@ -514,6 +522,7 @@ HOOK_FLAGS: dict[str, str] = {
     "retained": "victim",
     "protected": "",
     "allowance": "",
+    "spared": "",
     "lost_work": "",
     "victim_jobs": "",
     "victim_queue_key": "",

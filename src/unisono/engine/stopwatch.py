@@ -27,7 +27,7 @@ _PER_CALL = frozenset(
         *("enqueueable", "enqueued", "pipelined", "valid", "ready", "missing", "starving"),
         *("overused", "allocatable", "headroom", "preemptive"),
         *("prefilter", "placed", "removed", "moved", "annotations"),
-        *("allowance", "lost_work"),
+        *("allowance", "spared", "lost_work"),
     )
 )
 """Asked once per job, queue, task or placement."""

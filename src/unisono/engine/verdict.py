@@ -85,6 +85,7 @@ class Verdict:
         changes: the same for programs, cheapest first; each was tried: after it, the next cycle starts the job.
         would_run_after: ``namespace/name`` of pods of lower priority, or of queues above their share, without which the
             next cycle would start it; tried as well.
+        spared: why those pods are not evicted, where limits on evictions are the reason, and when they may be.
         plugins_off: plug-ins that were switched off in this cycle; the job may wait because of one.
         task: ``namespace/name`` of the task that ``reasons`` speak of, or ``""``.
         queue: the job's queue.
@@ -106,6 +107,7 @@ class Verdict:
     queue: str = ""
     changes: tuple[Change, ...] = ()
     would_run_after: tuple[str, ...] = ()
+    spared: str = ""
     plugins_off: tuple[str, ...] = ()
 
     @property

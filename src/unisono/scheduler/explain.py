@@ -22,8 +22,8 @@ def render(verdict: Verdict) -> str:
     """One verdict as compact JSON of at most 4 KB.
 
     Keys are those of `Verdict` in camelCase: ``job, cause, message, need, have, tasksPlaceable, tasksNeeded, reasons,
-    nodes, holders [{kind, name, amounts}], suggestion, change, otherwise, wouldRunAfter, pluginsOff, task, queue``;
-    empty ones are left out. Amounts are in engine units (CPU in milli-cores, memory in bytes, other resources in
+    nodes, holders [{kind, name, amounts}], suggestion, change, otherwise, wouldRunAfter, spared, pluginsOff, task,
+    queue``; empty ones are left out. Amounts are in engine units (CPU in milli-cores, memory in bytes, other resources in
     thousandths). ``change`` is one of `unisono.engine.verdicts.changes` with its name as ``kind``, ``otherwise`` a list
     of further ones.
     """
@@ -46,6 +46,7 @@ def render(verdict: Verdict) -> str:
         "otherwise": [_change(change) for change in verdict.changes[1:]],
         "wouldRunAfter": list(verdict.would_run_after[:_MAX_PODS]),
         "wouldRunAfterCount": len(verdict.would_run_after) if len(verdict.would_run_after) > _MAX_PODS else "",
+        "spared": _cut(verdict.spared),
         "pluginsOff": list(verdict.plugins_off[:_MAX_ENTRIES]),
         "task": verdict.task,
         "queue": verdict.queue,

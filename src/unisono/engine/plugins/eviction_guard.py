@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api.annotations import MAX_EVICTIONS, MIN_RUN_TIME
-from unisono.api.times import duration_or_none, parse_duration
+from unisono.api.times import duration_or_none, parse_duration, rfc3339
 from unisono.cluster.evictions import KEPT_SECONDS
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -161,6 +161,56 @@ class EvictionGuardPlugin(Plugin):
         number = len(tasks) if after is TaskStatus.RELEASING else -len(tasks)
         self._gone[""] += number
         self._gone[job.queue.name] += number
+
+    # ---- verdicts
+
+    def spared(self, victims: Sequence[Task]) -> str | None:
+        """What of this keeps the pods from going together, and until when."""
+        young = [task for task in victims if self._free_from(task) > self.session.now]
+        if young:
+            last = max(young, key=self._free_from)
+            ran, least = self.session.now - (last.since or last.created), self._min_run_time(last)
+            return (
+                f"{len(young)} of {len(victims)} pods that would have to go have run for less than their minimum "
+                f"({last.key} for {ran:.0f} s of {least:.0f} s); they may go from {rfc3339(self._free_from(last))} on"
+            )
+        number = len(victims)
+        if self.per_cycle and number > self.per_cycle - self._gone[""]:
+            if number > self.per_cycle:
+                return f"{number} pods would have to go at once, and {_PER_CYCLE.key} lets {self.per_cycle} go"
+            return f"all {self.per_cycle} evictions of this cycle ({_PER_CYCLE.key}) are used up"
+        by_queue: dict[str, list[Task]] = {}
+        queues: dict[str, QueueState] = {}
+        for task in victims:
+            job = self.session.job(task.job)
+            if job is not None:
+                by_queue.setdefault(job.queue.name, []).append(task)
+                queues[job.queue.name] = job.queue
+        limits = [("", self.per_window or None, number, _PER_WINDOW.key)]
+        limits += [
+            (name, self._most_of(queues[name]), len(tasks), f"the limit of queue {name}")
+            for name, tasks in sorted(by_queue.items())
+        ]
+        said = (self._used_up(queue, most, wanted, what) for queue, most, wanted, what in limits if most is not None)
+        return next((text for text in said if text), None)
+
+    def _used_up(self, queue: str, most: int, wanted: int, what: str) -> str:
+        """Whether so many more evictions within the window are too many, in words; ``""`` where they are not."""
+        window = f"{self.window:.0f} s"
+        if wanted > most:
+            return f"{wanted} pods would have to go, and {what} lets {most} go within {window}"
+        times = self._times(queue)
+        excess = len(times) + self._gone[queue] + wanted - most
+        if excess <= 0:
+            return ""
+        text = f"{len(times) + self._gone[queue]} of {most} evictions within {window} ({what}) are used up"
+        frees = times[excess - 1] if excess <= len(times) else self.session.now
+        return f"{text}, and {wanted} more are needed; they may go from {rfc3339(frees + self.window)} on"
+
+    def _times(self, queue: str) -> list[float]:
+        """When pods of the queue (``""``: of any) were evicted within the window, the oldest first."""
+        lately = self.session.snapshot.evictions.since(self.session.now - self.window)
+        return sorted(eviction.time for eviction in lately if not queue or eviction.queue == queue)
 
     # ---- lost work
 

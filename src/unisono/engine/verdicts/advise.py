@@ -9,6 +9,7 @@ from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.candidates import Ladders
 from unisono.engine.verdicts.changes import Change, EvictPods
 from unisono.engine.verdicts.evictable import Evictable
+from unisono.engine.verdicts.spared import spared
 from unisono.engine.verdicts.trial import Trials
 
 MOST_JOBS = 20
@@ -64,8 +65,8 @@ def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dic
         if draft.evictions and trials.possible(key):
             job = cycle.session.job(key)
             victims = evictable.victims(job) if job is not None else ()
-            if victims and trials.starts(key, EvictPods(victims)):
-                verdict = replace(verdict, would_run_after=victims)
+            if job is not None and victims and trials.starts(key, EvictPods(victims)):
+                verdict = replace(verdict, would_run_after=victims, spared=spared(cycle, job, victims))
         draft.verdict, draft.ladders, draft.first, draft.last = verdict, [], "", ""
     return {key: _finished(draft, off) for key, draft in drafts.items()}
 
