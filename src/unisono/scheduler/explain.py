@@ -23,9 +23,9 @@ def render(verdict: Verdict) -> str:
 
     Keys are those of `Verdict` in camelCase: ``job, cause, message, need, have, tasksPlaceable, tasksNeeded, reasons,
     nodes, holders [{kind, name, amounts}], suggestion, change, otherwise, wouldRunAfter, spared, pluginsOff, task,
-    queue``; empty ones are left out. Amounts are in engine units (CPU in milli-cores, memory in bytes, other resources in
-    thousandths). ``change`` is one of `unisono.engine.verdicts.changes` with its name as ``kind``, ``otherwise`` a list
-    of further ones.
+    queue``; empty ones are left out. Amounts are in engine units (CPU in milli-cores, memory in bytes, other resources
+    in thousandths). ``change`` is one of `unisono.engine.verdicts.changes` with its name as ``kind``, ``otherwise`` a
+    list of further ones.
     """
     value = {
         "job": verdict.job,
