@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 from unisono.cli.options import file_option, output_option
 
 if TYPE_CHECKING:
+    from unisono.cli.manifests import Manifest
     from unisono.scheduler.offline import OfflineCluster
 
 
@@ -41,7 +43,9 @@ def command(
     scheduler_config = _config(config, no_plugin_defaults)
     moment = _moment(now)
     started = time.monotonic()
-    cluster = read_cluster((manifest.value, manifest.where) for manifest in read(files))
+    manifests = read(files)
+    cluster = read_cluster((manifest.value, manifest.where) for manifest in manifests)
+    cluster.problems += undecided(manifests, cluster)
     reading = time.monotonic() - started
     answer = timed(cluster, scheduler_config, moment, seed, time.monotonic)
     answer["seconds"] = {"read": round(reading, 6), **answer["seconds"]}
@@ -74,6 +78,36 @@ def _moment(now: str | None) -> float:
         return parse_time(now)
     except ValueError:
         raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
+
+
+def undecided(manifests: Sequence[Manifest], cluster: OfflineCluster) -> list[str]:
+    """A sentence for each job that a file brings without its PodGroup: the scheduler decides on PodGroups and pods."""
+    owners = {
+        (group.metadata.namespace, owner.kind, owner.name)
+        for group in cluster.groups.values()
+        for owner in group.metadata.owner_references or ()
+    }
+    jobs = [
+        manifest
+        for manifest in manifests
+        if manifest.kind.endswith("Job")
+        and manifest.api_version.partition("/")[0] in ("batch.volcano.sh", "kubeflow.org")
+        and (manifest.metadata.get("namespace", "default"), manifest.kind, manifest.name) not in owners
+        and not _ended(manifest.value.get("status") or {})
+    ]
+    return [
+        f"{job.where}: nothing is decided on the {job.kind} {job.name}, because its PodGroup and pods are not in the "
+        "files: create it on a control plane, which makes them, and dump that"
+        for job in jobs
+    ]
+
+
+def _ended(status: dict[str, Any]) -> bool:
+    """The job needs no place any more, and its PodGroup may be gone."""
+    phase = (status.get("state") or {}).get("phase")
+    conditions = status.get("conditions") or ()
+    over = any(each.get("type") in ("Succeeded", "Failed") and each.get("status") == "True" for each in conditions)
+    return over or phase in ("Completed", "Failed", "Aborted", "Terminated")
 
 
 def lines(cluster: OfflineCluster, answer: dict[str, Any]) -> list[str]:

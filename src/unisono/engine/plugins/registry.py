@@ -121,7 +121,8 @@ def _checked(name: str, load: Callable[[], object]) -> type[Plugin]:
     try:
         loaded = load()
     except Exception as error:
-        raise ConfigError(f"plug-in {name} cannot be imported: {error}") from error
+        hint = ": install its package, or put its folder on PYTHONPATH" if isinstance(error, ImportError) else ""
+        raise ConfigError(f"plug-in {name} cannot be imported: {error}{hint}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Plugin)):
         raise ConfigError(f"plug-in {name} is not a subclass of unisono.engine.plugin.Plugin")
     return loaded
