@@ -203,9 +203,8 @@ def test_accepted(value):
             "spec.rayClusterSpec: Required value: one of rayClusterSpec or clusterSelector must be set",
         ),
         (
-            other(RAY, "RayJob", {"entrypoint": "x", "rayClusterSpec": HEAD, "submissionMode": "HTTPMode"}),
-            "spec.submissionMode: Forbidden: HTTPMode is not run by this control plane: "
-            "use K8sJobMode or InteractiveMode",
+            other(RAY, "RayJob", {"entrypoint": "x", "submissionMode": "SidecarMode", "clusterSelector": {"a": "b"}}),
+            "spec.clusterSelector: Forbidden: must not be set in SidecarMode",
         ),
     ],
 )

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 from training_world import TrainingWorld, template
 
+from unisono.api.core import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+)
 from unisono.api.kinds import PODS, SERVICES
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+from unisono.api.training_kinds import RAY_CLUSTERS
 
 
 def ray_spec(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -216,9 +223,86 @@ async def test_a_ray_job_on_a_cluster_that_is_there():
         assert len(world.client.objects(RAY_CLUSTERS)) == 1
 
 
-async def test_a_mode_that_cannot_be_run_is_told():
+async def test_http_mode_submits_from_a_standard_pod():
     async with TrainingWorld() as world:
-        await world.submit(ray_job(submissionMode="HTTPMode"), admit=False)
+        own = {"spec": {"containers": [{"name": "mine", "image": "x", "command": ["mine"]}]}}
+        await start(world, ray_job(submissionMode="HTTPMode", submitterPodTemplate=own))
+        (container,) = world.find_pod(submitter(world)).spec.containers
+        assert "ray job submit" in container.command[-1]
+        await world.pod(submitter(world), "Succeeded")
+        assert phase(world) == ("Complete", "SUCCEEDED")
+
+
+def head(world: TrainingWorld) -> Pod:
+    (pod,) = [p for p in world.pods() if p.metadata.labels.get("ray.io/group") == "headgroup"]
+    return pod
+
+
+async def beside(world: TrainingWorld, state: ContainerState) -> None:
+    """The submitter beside the head is in this state; the head itself runs."""
+    pod = head(world)
+    world.set_pod(pod, "Running")
+    statuses = [*(pod.status.container_statuses or ()), ContainerStatus(name="ray-job-submitter", state=state)]
+    pod.status.container_statuses = statuses
+    world.client.put(PODS, pod)
+    await world.settle()
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, ("Complete", "SUCCEEDED")), (3, ("Failed", "FAILED"))])
+async def test_sidecar_mode_submits_from_beside_the_head(code, told):
+    async with TrainingWorld() as world:
+        await start(world, ray_job(submissionMode="SidecarMode"))
+        assert [name for name in groups(world) if name] == ["headgroup", "w"], "no pod but those of the cluster"
+        pod = head(world)
+        assert pod.spec.restart_policy == "Never"
+        command = pod.spec.containers[-1].command[-1]
+        submission = world.job.status.job_id
+        assert (
+            f"ray job submit --address=http://127.0.0.1:8265 --submission-id={submission} -- python main.py" in command
+        )
+        await beside(world, ContainerState(running=ContainerStateRunning(started_at="2026-01-01T00:00:00Z")))
+        assert phase(world) == ("Running", "RUNNING")
+        await beside(world, ContainerState(terminated=ContainerStateTerminated(exit_code=code)))
+        assert phase(world) == told
+        if code:
+            assert world.job.status.message == "the submitted job ended with code 3"
+
+
+async def test_a_sidecar_that_ends_before_the_workers_are_there_counts():
+    async with TrainingWorld() as world:
+        await world.submit(ray_job(submissionMode="SidecarMode"), admit=False)
+        await world.admit("ray-rc-pg")
+        await beside(world, ContainerState(terminated=ContainerStateTerminated(exit_code=0)))
+        await world.advance(5)
+        assert phase(world) == ("Complete", "SUCCEEDED")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (
+            {"clusterSelector": {"ray.io/cluster": "x"}},
+            "spec.clusterSelector: Forbidden: must not be set in SidecarMode",
+        ),
+        ({"submitterConfig": {"backoffLimit": 2}}, "spec.submitterConfig: Forbidden"),
+        (
+            {"rayClusterSpec": {"headGroupSpec": {"template": template("ray-head", restartPolicy="Always")}}},
+            "restartPolicy: Invalid value",
+        ),
+    ],
+)
+async def test_what_does_not_go_with_a_sidecar_is_told(spec, told):
+    async with TrainingWorld() as world:
+        await world.submit(ray_job(submissionMode="SidecarMode", **spec), admit=False)
         assert world.job.status.job_deployment_status == "ValidationFailed"
-        assert "use K8sJobMode or InteractiveMode" in world.job.status.message
-        assert world.client.objects(RAY_JOBS)[0].status.end_time
+        assert told in world.job.status.message
+        assert world.client.objects(RAY_CLUSTERS) == []
+
+
+async def test_a_cluster_that_wants_rays_autoscaler_is_told_that_there_is_none():
+    async with TrainingWorld() as world:
+        await world.submit(cluster(workers(3, minReplicas=1), enableInTreeAutoscaling=True))
+        await world.admit("ray-rc-pg")
+        (told,) = world.recorder.of("AutoscalerNotRun")
+        assert "keeps the replicas" in told
+        assert groups(world).count("w") == 3

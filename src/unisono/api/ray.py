@@ -83,7 +83,7 @@ class RayClusterSpec(Base):
         managed_by: who runs the cluster.
         autoscaler_options: accepted; Ray's own autoscaler is not run.
         head_service_annotations: of the head's Service.
-        enable_in_tree_autoscaling: accepted; the gang then needs the fewest workers only.
+        enable_in_tree_autoscaling: the gang then needs the fewest workers only; Ray's autoscaler itself is not run.
         gcs_fault_tolerance_options: accepted.
         auth_options: accepted.
         head_group_spec: the head.
@@ -172,7 +172,8 @@ class RayJobSpec(Base):
         entrypoint: the command to run.
         runtime_env_yaml: Ray's runtime environment as YAML.
         job_id: submission id; made up when absent.
-        submission_mode: K8sJobMode or InteractiveMode; others are not run here.
+        submission_mode: K8sJobMode and HTTPMode (a pod submits), SidecarMode (a container of the head submits), or
+            InteractiveMode (the user does).
         entrypoint_resources: resources of the entrypoint as JSON.
         entrypoint_num_cpus: its CPUs.
         entrypoint_num_gpus: its GPUs.

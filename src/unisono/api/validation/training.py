@@ -127,15 +127,31 @@ def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
         yield required("spec.rayClusterSpec", "one of rayClusterSpec or clusterSelector must be set")
     if spec.active_deadline_seconds is not None and spec.active_deadline_seconds <= 0:
         yield invalid("spec.activeDeadlineSeconds", spec.active_deadline_seconds, "must be greater than 0")
-    if spec.submission_mode in ("HTTPMode", "SidecarMode"):
-        detail = f"{spec.submission_mode} is not run by this control plane: use K8sJobMode or InteractiveMode"
-        yield forbidden("spec.submissionMode", detail)
+    if spec.submission_mode == "SidecarMode":
+        yield from _sidecar(job)
     if spec.submission_mode != "InteractiveMode" and not spec.entrypoint:
         yield required("spec.entrypoint", "the command that the job runs")
     if spec.managed_by and spec.managed_by not in (RAY_OPERATOR, MULTIKUEUE):
         yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
     if old is not None and spec.managed_by != old.spec.managed_by:
         yield invalid("spec.managedBy", spec.managed_by or "", "the managedBy field is immutable")
+
+
+def _sidecar(job: RayJob) -> Iterator[FieldError]:
+    """The submitter is a container of the head, whose pod must not start again by itself."""
+    spec = job.spec
+    for field, given in (
+        ("clusterSelector", spec.cluster_selector),
+        ("submitterPodTemplate", spec.submitter_pod_template),
+        ("submitterConfig", spec.submitter_config),
+    ):
+        if given:
+            yield forbidden(f"spec.{field}", "must not be set in SidecarMode")
+    cluster = spec.ray_cluster_spec
+    policy = cluster.head_group_spec.template.spec.restart_policy if cluster is not None else None
+    if policy not in (None, "", "Never"):
+        path = "spec.rayClusterSpec.headGroupSpec.template.spec.restartPolicy"
+        yield invalid(path, policy, "must be Never or unset in SidecarMode")
 
 
 def _ray_cluster(spec: RayClusterSpec, path: str) -> Iterator[FieldError]:

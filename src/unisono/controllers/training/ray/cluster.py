@@ -96,6 +96,12 @@ class _Decision:
     def _gang(self) -> bool:
         view = self.view
         autoscaling = bool(view.spec.enable_in_tree_autoscaling)
+        if autoscaling:
+            text = (
+                "enableInTreeAutoscaling: Ray's autoscaler is not run here, the cluster keeps the replicas of its "
+                "worker groups; change spec.workerGroupSpecs[*].replicas, by hand or by an autoscaler of your own"
+            )
+            self.plan.warn("AutoscalerNotRun", text, once="autoscaler")
         shares = [(view.spec.head_group_spec.template.spec, 1)]
         shares += [(g.template.spec, fewest(g) if autoscaling else desired(g)) for g in view.workers]
         wanted_topology = {

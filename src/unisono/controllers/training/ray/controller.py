@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from unisono.api.core import Pod
+from unisono.api.kinds import PODS
 from unisono.api.ray import RayCluster, RayJob
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
-from unisono.controllers.training.controller import Seen, TrainingController
+from unisono.controllers.training.controller import OWNER_INDEX, Seen, TrainingController
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray import cluster, job, labels
 from unisono.controllers.training.ray.view import RayClusterView
@@ -35,6 +37,8 @@ class RayJobController(TrainingController[RayJob]):
     def setup(self, context: Context) -> None:
         """Watch Ray clusters, too."""
         super().setup(context)
+        # In SidecarMode the head's pod tells how the job is doing.
+        context.watch(PODS, _origin)
         self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
 
     def decide(self, seen: Seen[RayJob], now: float) -> Plan:
@@ -42,4 +46,18 @@ class RayJobController(TrainingController[RayJob]):
         own = seen.job
         chosen = (own.spec.cluster_selector or {}).get(labels.CLUSTER) or own.status.ray_cluster_name
         found = self._clusters.get(f"{own.metadata.namespace}/{chosen}") if chosen else None
-        return job.decide(seen, found, now)
+        return job.decide(seen, found, now, self._head(found))
+
+    def _head(self, cluster: RayCluster | None) -> Pod | None:
+        """The pod of a cluster's head."""
+        if cluster is None:
+            return None
+        pods = self._pods.by_index(OWNER_INDEX, cluster.metadata.uid or "")
+        return next((pod for pod in pods if (pod.metadata.labels or {}).get(labels.NODE_TYPE) == "head"), None)
+
+
+def _origin(pod: Pod) -> list[str]:
+    """Key of the RayJob that a pod's cluster was made for."""
+    marks = pod.metadata.labels or {}
+    name = marks.get(labels.ORIGIN_NAME)
+    return [f"{pod.metadata.namespace}/{name}"] if name and marks.get(labels.ORIGIN_KIND) == RAY_JOBS.kind else []

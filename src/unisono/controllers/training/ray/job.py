@@ -10,15 +10,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from typing import Any
-
 import msgspec
-import yaml
 
 from unisono.api.base import ObjectMeta
-from unisono.api.core import Container, EnvVar, Pod, PodTemplateSpec, ResourceRequirements
+from unisono.api.core import Pod
 from unisono.api.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
@@ -29,6 +24,14 @@ from unisono.controllers.plan import Resource
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray import labels
+from unisono.controllers.training.ray.submitter import (
+    SIDECAR,
+    Submitter,
+    beside_head,
+    cluster_spec,
+    of_pod,
+    submitter_pod,
+)
 
 INITIALIZING, RUNNING, COMPLETE, FAILED = "Initializing", "Running", "Complete", "Failed"
 SUSPENDING, SUSPENDED, RETRYING, WAITING = "Suspending", "Suspended", "Retrying", "Waiting"
@@ -36,21 +39,22 @@ INVALID = "ValidationFailed"
 _ENDED = frozenset({COMPLETE, FAILED, INVALID})
 
 
-def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float) -> Plan:
+def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None = None) -> Plan:
     """The next step for the job; an empty plan when it is somebody else's.
 
     Args:
         seen: the job and its submitter's pod.
         cluster: the cluster that the job's status or selector names, if it is there.
         now: seconds since 1970.
+        head: pod of the cluster's head, which in SidecarMode submits the job.
 
     """
-    return _Decision(seen, cluster, now).run()
+    return _Decision(seen, cluster, now, head).run()
 
 
 class _Decision:
-    def __init__(self, seen: Seen[RayJob], cluster: RayCluster | None, now: float) -> None:
-        self.seen, self.job, self.cluster = seen, seen.job, cluster
+    def __init__(self, seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None) -> None:
+        self.seen, self.job, self.cluster, self.head = seen, seen.job, cluster, head
         self.now, self.time = now, rfc3339(now)
         self.plan = Plan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayJobStatus)
@@ -100,31 +104,41 @@ class _Decision:
             self.plan.again_within(5.0)
             return
         self.status.ray_cluster_status = self.cluster.status
-        if phase == INITIALIZING and self.cluster.status.state == "ready":
+        sidecar = beside_head(self.head) if self.job.spec.submission_mode == SIDECAR else None
+        if phase == INITIALIZING and (self.cluster.status.state == "ready" or (sidecar and sidecar.ended)):
             interactive = self.job.spec.submission_mode == "InteractiveMode"
             self.status.job_deployment_status = WAITING if interactive else RUNNING
             self.status.job_status = "PENDING"
         elif phase == RUNNING:
-            self._submit()
+            self._submit(sidecar)
 
-    def _submit(self) -> None:
-        """The submitter's pod lives as long as the job; how it ends is how the job ended."""
+    def _submit(self, sidecar: Submitter | None) -> None:
+        """The submitter lives as long as the job; how it ends is how the job ended."""
+        found = sidecar if self.job.spec.submission_mode == SIDECAR else self._submitters_pod()
+        if found is None:
+            return
+        info = self.status.ray_job_info or RayJobStatusInfo()
+        if not found.ended:
+            if self.status.job_status != "RUNNING":
+                self.status.job_status, info.start_time = "RUNNING", self.time
+                self.status.ray_job_info = info
+        elif found.succeeded:
+            self.status.job_status, self.status.succeeded = "SUCCEEDED", (self.status.succeeded or 0) + 1
+            self._finish(COMPLETE, "", "Job finished successfully.")
+        else:
+            self.status.job_status = "FAILED"
+            self._fail("AppFailed", found.message)
+
+    def _submitters_pod(self) -> Submitter | None:
+        """The submitter in a pod of its own, which is made where it is missing; None until it runs."""
         name = labels.pod_name(f"{self.job.metadata.name}-submitter", self.job.metadata.uid, self.status.job_id)
         pod = next((each for each in self.seen.pods if each.metadata.name == name), None)
         if pod is None:
             if f"pods/{name}" not in self.seen.expected:
-                self.plan.create_pods.append(self._submitter(name))
-            return
-        info = self.status.ray_job_info or RayJobStatusInfo()
-        if pod.status.phase == "Running" and self.status.job_status != "RUNNING":
-            self.status.job_status, info.start_time = "RUNNING", self.time
-            self.status.ray_job_info = info
-        elif pod.status.phase == "Succeeded":
-            self.status.job_status, self.status.succeeded = "SUCCEEDED", (self.status.succeeded or 0) + 1
-            self._finish(COMPLETE, "", "Job finished successfully.")
-        elif pod.status.phase == "Failed":
-            self.status.job_status = "FAILED"
-            self._fail("AppFailed", _last_words(pod))
+                pod = submitter_pod(self._known(), self.cluster, name, in_gang=not self._selected())
+                self.plan.create_pods.append(pod)
+            return None
+        return of_pod(pod)
 
     def _fail(self, reason: str, message: str) -> None:
         self.status.failed = (self.status.failed or 0) + 1
@@ -203,7 +217,6 @@ class _Decision:
         meta = self.job.metadata
         marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_JOBS.kind}
         given = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
-        assert self.job.spec.ray_cluster_spec is not None
         return RayCluster(
             metadata=ObjectMeta(
                 name=self.status.ray_cluster_name or "",
@@ -212,87 +225,9 @@ class _Decision:
                 annotations=given or None,
                 owner_references=[owned_by(RAY_JOBS, self.job)],
             ),
-            spec=self.job.spec.ray_cluster_spec,
+            spec=cluster_spec(self.job, self.status.job_id or ""),
         )
 
-    def _submitter(self, name: str) -> Pod:
-        meta, spec = self.job.metadata, self.job.spec
-        if spec.submitter_pod_template is not None:
-            template = msgspec.convert(spec.submitter_pod_template, PodTemplateSpec)
-        else:
-            template = PodTemplateSpec()
-        containers = template.spec.containers = template.spec.containers or [self._default_container()]
-        main = containers[0]
-        if not main.command and not main.args:
-            main.command = ["/bin/sh", "-c", submit_command(self.job, self._address(), self.status.job_id or "")]
-        main.env = [
-            *(main.env or ()),
-            EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{self._address()}:{labels.DASHBOARD_PORT}"),
-            EnvVar(name="RAY_JOB_SUBMISSION_ID", value=self.status.job_id),
-        ]
-        template.spec.restart_policy = "Never"
-        template.spec.scheduler_name = template.spec.scheduler_name or "volcano"
-        group = f"ray-{meta.name}-pg"
-        return Pod(
-            metadata=ObjectMeta(
-                name=name,
-                namespace=meta.namespace,
-                labels={
-                    **(template.metadata.labels or {}),
-                    labels.ORIGIN_NAME: meta.name,
-                    labels.ORIGIN_KIND: RAY_JOBS.kind,
-                },
-                annotations={
-                    **(template.metadata.annotations or {}),
-                    # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
-                    **({} if self._selected() else {keys.GROUP_NAME: group, keys.TASK_SPEC: "submitter"}),
-                },
-                owner_references=[owned_by(RAY_JOBS, self.job)],
-            ),
-            spec=template.spec,
-        )
-
-    def _default_container(self) -> Container:
-        cluster = self.job.spec.ray_cluster_spec or (self.cluster.spec if self.cluster is not None else None)
-        heads = (cluster.head_group_spec.template.spec.containers or []) if cluster is not None else []
-        return Container(
-            name="ray-job-submitter",
-            image=heads[0].image if heads else None,
-            resources=ResourceRequirements(
-                limits={"cpu": "1", "memory": "1Gi"}, requests={"cpu": "500m", "memory": "200Mi"}
-            ),
-        )
-
-
-def submit_command(job: RayJob, address: str, submission_id: str) -> str:
-    """The shell command that submits the entrypoint and waits for its end."""
-    spec = job.spec
-    words = ["ray", "job", "submit", f"--address=http://{address}:{labels.DASHBOARD_PORT}"]
-    words.append(f"--submission-id={submission_id}")
-    if spec.runtime_env_yaml:
-        words.append(f"--runtime-env-json={json.dumps(_environment(spec.runtime_env_yaml))}")
-    if spec.metadata:
-        words.append(f"--metadata-json={json.dumps(spec.metadata)}")
-    for option, value in (
-        ("entrypoint-num-cpus", spec.entrypoint_num_cpus),
-        ("entrypoint-num-gpus", spec.entrypoint_num_gpus),
-        ("entrypoint-resources", spec.entrypoint_resources),
-    ):
-        if value:
-            words.append(f"--{option}={value}")
-    return f"{shlex.join(words)} -- {spec.entrypoint or ''}"
-
-
-def _environment(text: str) -> Any:
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError:
-        return {}
-
-
-def _last_words(pod: Pod) -> str:
-    for status in pod.status.container_statuses or ():
-        ended = status.state.terminated
-        if ended is not None:
-            return ended.message or f"the submitted job ended with code {ended.exit_code or 0}"
-    return pod.status.message or "the submitter's pod failed"
+    def _known(self) -> RayJob:
+        """The job with what is decided about it."""
+        return msgspec.structs.replace(self.job, status=self.status)

@@ -1,0 +1,174 @@
+"""Who submits the entrypoint of a RayJob: a pod of its own, or a container beside the head."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec, ResourceRequirements
+from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
+from unisono.api.training_kinds import RAY_JOBS
+from unisono.controllers import keys
+from unisono.controllers.owners import owned_by
+from unisono.controllers.training.ray import labels
+
+HTTP, SIDECAR = "HTTPMode", "SidecarMode"
+_NAME = "ray-job-submitter"
+_LOCAL = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """What runs ``ray job submit``: how it ends is how the job ended."""
+
+    ended: bool
+    succeeded: bool = False
+    message: str = ""
+
+
+def of_pod(pod: Pod) -> Submitter | None:
+    """The submitter in a pod of its own; None until it runs."""
+    match pod.status.phase:
+        case "Running":
+            return Submitter(False)
+        case "Succeeded":
+            return Submitter(True, True)
+        case "Failed":
+            return Submitter(True, False, _last_words(pod))
+    return None
+
+
+def beside_head(head: Pod | None) -> Submitter | None:
+    """The submitter in the head's pod; None until it runs."""
+    statuses = (head.status.container_statuses if head is not None else None) or ()
+    state = next((each.state for each in statuses if each.name == _NAME), None)
+    if state is None:
+        return None
+    if state.terminated is not None:
+        return Submitter(True, not state.terminated.exit_code, _ended_with(state.terminated))
+    return Submitter(False) if state.running is not None else None
+
+
+def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang: bool) -> Pod:
+    """The pod that submits the job.
+
+    Args:
+        job: the job; its status names the cluster and the submission.
+        cluster: the cluster, if it is there.
+        name: of the pod.
+        in_gang: whether the pod goes with the gang of the cluster.
+
+    """
+    meta, spec = job.metadata, job.spec
+    address = labels.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
+    # HTTPMode is a request that nobody can configure; here it is made from a pod, too.
+    if spec.submitter_pod_template is not None and spec.submission_mode != HTTP:
+        template = msgspec.convert(spec.submitter_pod_template, PodTemplateSpec)
+    else:
+        template = PodTemplateSpec()
+    containers = template.spec.containers = template.spec.containers or [_container(job, cluster)]
+    main = containers[0]
+    if not main.command and not main.args:
+        main.command = ["/bin/sh", "-c", submit_command(job, address, job.status.job_id or "")]
+    main.env = [
+        *(main.env or ()),
+        EnvVar(name="RAY_DASHBOARD_ADDRESS", value=f"http://{address}:{labels.DASHBOARD_PORT}"),
+        EnvVar(name="RAY_JOB_SUBMISSION_ID", value=job.status.job_id),
+    ]
+    template.spec.restart_policy = "Never"
+    template.spec.scheduler_name = template.spec.scheduler_name or "volcano"
+    group = f"ray-{meta.name}-pg"
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=meta.namespace,
+            labels={
+                **(template.metadata.labels or {}),
+                labels.ORIGIN_NAME: meta.name,
+                labels.ORIGIN_KIND: RAY_JOBS.kind,
+            },
+            annotations={
+                **(template.metadata.annotations or {}),
+                # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
+                **({keys.GROUP_NAME: group, keys.TASK_SPEC: "submitter"} if in_gang else {}),
+            },
+            owner_references=[owned_by(RAY_JOBS, job)],
+        ),
+        spec=template.spec,
+    )
+
+
+def cluster_spec(job: RayJob, submission_id: str) -> RayClusterSpec:
+    """Spec of the job's own cluster; in SidecarMode with the submitter beside the head."""
+    given = job.spec.ray_cluster_spec
+    assert given is not None
+    if job.spec.submission_mode != SIDECAR:
+        return given
+    made = msgspec.convert(msgspec.to_builtins(given), RayClusterSpec)
+    pod = made.head_group_spec.template.spec
+    beside = _container(job, None)
+    # It starts together with the head, so it waits until the head takes jobs.
+    dashboard = f"http://{_LOCAL}:{labels.DASHBOARD_PORT}"
+    wait = f"until ray job list --address={dashboard} >/dev/null 2>&1; do sleep 2; done"
+    beside.command = ["/bin/sh", "-c", f"{wait}; {submit_command(job, _LOCAL, submission_id)}"]
+    beside.env = [EnvVar(name="RAY_JOB_SUBMISSION_ID", value=submission_id)]
+    pod.containers = [*(pod.containers or ()), beside]
+    # A head that starts anew would run the job a second time.
+    pod.restart_policy = "Never"
+    return made
+
+
+def _container(job: RayJob, cluster: RayCluster | None) -> Container:
+    spec = job.spec.ray_cluster_spec or (cluster.spec if cluster is not None else None)
+    heads = (spec.head_group_spec.template.spec.containers or []) if spec is not None else []
+    return Container(
+        name=_NAME,
+        image=heads[0].image if heads else None,
+        resources=ResourceRequirements(
+            limits={"cpu": "1", "memory": "1Gi"}, requests={"cpu": "500m", "memory": "200Mi"}
+        ),
+    )
+
+
+def submit_command(job: RayJob, address: str, submission_id: str) -> str:
+    """The shell command that submits the entrypoint and waits for its end."""
+    spec = job.spec
+    words = ["ray", "job", "submit", f"--address=http://{address}:{labels.DASHBOARD_PORT}"]
+    words.append(f"--submission-id={submission_id}")
+    if spec.runtime_env_yaml:
+        words.append(f"--runtime-env-json={json.dumps(_environment(spec.runtime_env_yaml))}")
+    if spec.metadata:
+        words.append(f"--metadata-json={json.dumps(spec.metadata)}")
+    for option, value in (
+        ("entrypoint-num-cpus", spec.entrypoint_num_cpus),
+        ("entrypoint-num-gpus", spec.entrypoint_num_gpus),
+        ("entrypoint-resources", spec.entrypoint_resources),
+    ):
+        if value:
+            words.append(f"--{option}={value}")
+    return f"{shlex.join(words)} -- {spec.entrypoint or ''}"
+
+
+def _environment(text: str) -> Any:
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError:
+        return {}
+
+
+def _ended_with(ended: ContainerStateTerminated) -> str:
+    return ended.message or f"the submitted job ended with code {ended.exit_code or 0}"
+
+
+def _last_words(pod: Pod) -> str:
+    for status in pod.status.container_statuses or ():
+        ended = status.state.terminated
+        if ended is not None:
+            return _ended_with(ended)
+    return pod.status.message or "the submitter's pod failed"
