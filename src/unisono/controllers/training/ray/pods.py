@@ -16,9 +16,11 @@ from unisono.api.core import (
     EmptyDirVolumeSource,
     EnvVar,
     EnvVarSource,
+    HTTPGetAction,
     ObjectFieldSelector,
     Pod,
     PodTemplateSpec,
+    Probe,
     ResourceRequirements,
     Service,
     ServicePort,
@@ -171,6 +173,7 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
     container.command = ["/bin/bash", "-c", "--"]
     container.args = [" ; ".join(["ulimit -n 65536", " && ".join([*([before] if before else []), command])])]
     if place.is_head:
+        container.readiness_probe = container.readiness_probe or _answers(place)
         taken = {port.container_port for port in container.ports or ()}
         container.ports = [
             *(container.ports or ()),
@@ -179,6 +182,23 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
     set_already = {each.name for each in container.env or ()}
     added = [each for each in _environment(view, place, command) if each.name not in set_already]
     container.env = [*(container.env or ()), *added]
+
+
+def _answers(place: Place) -> Probe | None:
+    """The head is ready when its dashboard, which takes the jobs, answers for the cluster's store as well.
+
+    None where there is no dashboard.
+    """
+    params = place.params
+    port = params.get("dashboard-port", str(labels.DASHBOARD_PORT))
+    if params.get("include-dashboard", "true").lower() != "true" or not port.isdecimal():
+        return None
+    return Probe(
+        http_get=HTTPGetAction(path="/api/gcs_healthz", port=int(port)),
+        period_seconds=2,
+        timeout_seconds=5,
+        failure_threshold=10,
+    )
 
 
 def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVar]:
