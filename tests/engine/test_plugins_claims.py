@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations, count
+import itertools
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -297,7 +298,7 @@ REFUSED: dict[str, tuple[list[Any], dict[str, int]]] = {
 def test_why_a_pod_waits(things: list[Any], reasons: dict[str, int], timed: bool) -> None:
     """Also where the time of plug-ins is taken, as a running scheduler does."""
     state = world(*NODES, device_class(), *things, *user("p", "c"))
-    decisions = run(state.snapshot(), SETTINGS, START, monotonic=count().__next__ if timed else None)
+    decisions = run(state.snapshot(), SETTINGS, START, monotonic=itertools.count().__next__ if timed else None)
     assert not decisions.binds
     assert dict(decisions.verdicts["ns/p"].reasons) == reasons
 

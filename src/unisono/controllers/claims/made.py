@@ -13,6 +13,7 @@ from unisono.controllers.claims.decide import (
     MOST_USERS,
     claim_from,
     claim_keys,
+    is_done,
     made_for,
     needs_claims,
     recorded,
@@ -56,7 +57,8 @@ class PodClaimController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Make what is missing."""
         pod = self._pods.get(key)
-        if pod is None or pod.metadata.deletion_timestamp or not needs_claims(pod):
+        # A pod that has ended gets no new claims: those that were made for it go.
+        if pod is None or pod.metadata.deletion_timestamp or is_done(pod) or not needs_claims(pod):
             return None
         names, again = recorded(pod), None
         before = dict(names)
