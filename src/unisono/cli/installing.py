@@ -56,17 +56,17 @@ async def install(client: HttpClient, manifests: Sequence[dict[str, Any]], *, dr
             if not dry_run:
                 resources = await _served(client, defined)
             defined = []
-        title, meta = _title(manifest), manifest["metadata"]
+        name, meta = title(manifest), manifest["metadata"]
         try:
             resource = resources.of(manifest["apiVersion"], manifest["kind"])
             await _apply(client, resource, manifest, dry_run=dry_run)
         except (UnknownKind, NotFound) as error:
             if not dry_run or not _expected(manifest, error, made):
                 raise
-            yield Step(title, "not checked", "needs what this installation makes")
+            yield Step(name, "not checked", "needs what this installation makes")
             continue
         except ApiError as error:
-            error.message = f"{title}: {error.message}"
+            error.message = f"{name}: {error.message}"
             raise
         if manifest["kind"] == "CustomResourceDefinition":
             spec = manifest["spec"]
@@ -74,10 +74,11 @@ async def install(client: HttpClient, manifests: Sequence[dict[str, Any]], *, dr
             defined += [(f"{spec['group']}/{version['name']}", spec["names"]["kind"]) for version in spec["versions"]]
         elif manifest["kind"] == "Namespace":
             made.add(meta["name"])
-        yield Step(title, "applied (server dry run)" if dry_run else "applied")
+        yield Step(name, "applied (server dry run)" if dry_run else "applied")
 
 
-def _title(manifest: dict[str, Any]) -> str:
+def title(manifest: dict[str, Any]) -> str:
+    """``deployment.apps/unisono-scheduler``."""
     group = manifest["apiVersion"].rpartition("/")[0]
     kind = manifest["kind"].lower()
     return f"{kind}.{group}/{manifest['metadata']['name']}" if group else f"{kind}/{manifest['metadata']['name']}"

@@ -42,6 +42,12 @@ from unisono.cli.options import Where, where_options
     show_default=True,
     help="Also run that many simulated nodes, to try jobs out; use it where no kubelet is.",
 )
+@click.option("--uninstall", is_flag=True, help="Take the installation away again; queues and jobs are kept.")
+@click.option(
+    "--with-data",
+    is_flag=True,
+    help="With --uninstall: also delete queues and definitions, and with them all jobs and pod groups.",
+)
 @click.option(
     "--dry-run",
     type=click.Choice(("none", "client", "server")),
@@ -60,6 +66,8 @@ def command(
     image: str | None,
     scheduler_names: tuple[str, ...],
     config: Path | None,
+    uninstall: bool,
+    with_data: bool,
     dry_run: str,
     output: str,
     **chosen: Any,
@@ -67,12 +75,17 @@ def command(
     """Install scheduler, controllers and webhook on a cluster, or bring them up to this version.
 
     --namespace is where they run (default: unisono-system). Everything is applied from the server's side and in order;
-    running it again changes only what differs.
+    running it again changes only what differs. --uninstall takes away what any installation there has made.
     """
     from unisono.engine.config import load_config
     from unisono.install.manifests import manifests
     from unisono.install.options import NAMESPACE, InstallOptions
 
+    if with_data and not uninstall:
+        raise click.UsageError("--with-data belongs to --uninstall.")
+    if uninstall:
+        # Whatever was chosen then: what is not there is no error.
+        chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring"), True) | {"simulate": 1}
     text = ""
     if config is not None:
         text = config.read_text()
@@ -86,6 +99,16 @@ def command(
     if image:
         options = replace(options, image=image)
     made = manifests(options)
+    if uninstall:
+        from unisono.cli.uninstalling import USERS
+
+        if dry_run == "client":
+            _print([one for one in reversed(made) if with_data or one["kind"] not in USERS], output)
+            return
+        from unisono.cli.connection import run_async
+
+        run_async(_uninstall(where, made, options.namespace, with_data, dry_run == "server"))
+        return
     if dry_run == "client":
         _print(made, output)
         return
@@ -115,4 +138,15 @@ async def _install(where: Where, manifests: list[dict[str, Any]], dry_run: bool)
 
     async with connect(where) as client:
         async for step in install(client, manifests, dry_run=dry_run):
+            click.echo(step.line)
+
+
+async def _uninstall(
+    where: Where, manifests: list[dict[str, Any]], namespace: str, with_data: bool, dry_run: bool
+) -> None:
+    from unisono.cli.connection import connect
+    from unisono.cli.uninstalling import uninstall
+
+    async with connect(where) as client:
+        async for step in uninstall(client, manifests, namespace, with_data=with_data, dry_run=dry_run):
             click.echo(step.line)

@@ -1,0 +1,156 @@
+"""Take an installation from a cluster: everything that ``unisono install`` made, and users' objects only on wish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.cli.installing import MANAGER, Step, title
+from unisono.cli.resources import ResourceMap, UnknownKind, discover, request_json
+from unisono.errors import ApiError, NotFound
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+
+USERS = ("CustomResourceDefinition", "Queue")
+"""Kinds of the manifests that hold, or are, what users made."""
+_OURS = "app.kubernetes.io/part-of"
+_NODE_LEASES = "kube-node-lease"
+# What clusters put into every namespace, and what components leave in theirs.
+_EVERYWHERE = frozenset({"kube-root-ca.crt", "unisono-webhook"})
+_LEASES = ("unisono-scheduler", "unisono-controllers", "unisono-agent")
+_HOLDINGS = ("pods", "configmaps", "secrets", "persistentvolumeclaims", "jobs.batch.volcano.sh", "jobs.batch")
+# Components end within seconds of their Deployments; then nobody writes into the namespace any more.
+_TRIES, _PAUSE = 60, 1.0
+
+
+async def uninstall(
+    client: HttpClient, manifests: Sequence[dict[str, Any]], namespace: str, *, with_data: bool, dry_run: bool
+) -> AsyncIterator[Step]:
+    """Delete the manifests, last ones first, and what the components made for themselves.
+
+    Args:
+        client: the cluster.
+        manifests: everything that an installation in ``namespace`` may have made.
+        namespace: where the components run. It is deleted too, unless others changed it or have objects in it.
+        with_data: also delete queues and definitions, and with these all jobs, pod groups and other objects of users.
+        dry_run: the server checks and deletes nothing.
+
+    Raises:
+        ApiError: the server refuses; what was deleted before stays deleted.
+
+    """
+    resources = await discover(client)
+    remover = _Remover(client, resources, dry_run)
+    simulated = False
+    for manifest in reversed(manifests):
+        if manifest["kind"] in ("Namespace", *USERS):
+            continue
+        step = await remover.remove(manifest)
+        if step is not None:
+            simulated |= step.title == "deployment.apps/unisono-agent"
+            yield step
+    if not dry_run:
+        await _ended(client, namespace)
+    for manifest in _left(namespace):
+        step = await remover.remove(manifest)
+        if step is not None:
+            yield step
+    if simulated:
+        async for step in _simulated_nodes(client, remover):
+            yield step
+    for manifest in reversed(manifests):
+        if manifest["kind"] == "Namespace":
+            step = await _namespace(client, resources, remover, manifest)
+        elif manifest["kind"] not in USERS:
+            continue
+        elif with_data:
+            step = await remover.remove(manifest)
+        else:
+            step = None
+        if step is not None:
+            yield step
+    if not with_data:
+        yield Step("queues, definitions and all objects of their kinds", "kept", "--with-data deletes them, too")
+
+
+class _Remover:
+    def __init__(self, client: HttpClient, resources: ResourceMap, dry_run: bool) -> None:
+        self._client, self._resources, self._dry_run = client, resources, dry_run
+
+    async def remove(self, manifest: dict[str, Any]) -> Step | None:
+        """Delete one object; None when it is not there."""
+        meta = manifest["metadata"]
+        try:
+            resource = self._resources.of(manifest["apiVersion"], manifest["kind"])
+            params = {"dryRun": "All"} if self._dry_run else {}
+            path = resource.path(meta.get("namespace"), meta["name"])
+            body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+            await request_json(self._client, "DELETE", path, body=body, params=params)
+        except (UnknownKind, NotFound):
+            return None
+        except ApiError as error:
+            error.message = f"{title(manifest)}: {error.message}"
+            raise
+        return Step(title(manifest), "deleted (server dry run)" if self._dry_run else "deleted")
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **place}}
+
+
+def _left(namespace: str) -> list[dict[str, Any]]:
+    leases = [_object("coordination.k8s.io/v1", "Lease", name, namespace) for name in _LEASES]
+    return [*leases, _object("v1", "Secret", "unisono-webhook", namespace)]
+
+
+async def _ended(client: HttpClient, namespace: str) -> None:
+    """Wait for the components' pods; gives up on those that do not end."""
+    path, chosen = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": "app.kubernetes.io/name=unisono"}
+    for _ in range(_TRIES):
+        if not (await request_json(client, "GET", path, params=chosen)).get("items"):
+            return
+        await asyncio.sleep(_PAUSE)
+
+
+async def _simulated_nodes(client: HttpClient, remover: _Remover) -> AsyncIterator[Step]:
+    chosen = {"labelSelector": "unisono.io/simulated=true"}
+    nodes = (await request_json(client, "GET", "/api/v1/nodes", params=chosen)).get("items") or ()
+    for node in nodes:
+        name = node["metadata"]["name"]
+        for one in (_object("coordination.k8s.io/v1", "Lease", name, _NODE_LEASES), _object("v1", "Node", name)):
+            step = await remover.remove(one)
+            if step is not None:
+                yield step
+
+
+async def _namespace(
+    client: HttpClient, resources: ResourceMap, remover: _Remover, manifest: dict[str, Any]
+) -> Step | None:
+    """Delete the namespace where it is the installation's alone."""
+    name = manifest["metadata"]["name"]
+    try:
+        found = await request_json(client, "GET", f"/api/v1/namespaces/{name}")
+    except NotFound:
+        return None
+    managers = {entry.get("manager") for entry in found["metadata"].get("managedFields", ()) if _sets_fields(entry)}
+    if managers - {MANAGER}:
+        others = ", ".join(sorted(str(manager) for manager in managers - {MANAGER}))
+        return Step(title(manifest), "kept", f"made or changed by {others}")
+    for plural in _HOLDINGS:
+        try:
+            resource = resources.named(plural)
+        except UnknownKind:
+            continue
+        for one in (await request_json(client, "GET", resource.path(name))).get("items") or ():
+            meta = one["metadata"]
+            ours = (meta.get("labels") or {}).get(_OURS) == "unisono" or meta["name"] in _EVERYWHERE
+            if not ours:
+                return Step(title(manifest), "kept", f"holds {resource.title}/{meta['name']}")
+    return await remover.remove(manifest)
+
+
+def _sets_fields(entry: dict[str, Any]) -> bool:
+    return entry.get("subresource") != "status"
