@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from unisono.apiserver.backend import Backend
+from unisono.apiserver.server import ApiServer
 from unisono.kube import kubeconfig
 from unisono.kube.http import HttpClient
 
@@ -27,6 +29,27 @@ async def cluster() -> AsyncIterator[HttpClient]:
         yield client
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def servers(kind: str, directory: Path) -> AsyncIterator[tuple[HttpClient, Path]]:
+    """An ``embedded`` server, or the ``cluster`` where one is named: a client of its administrator, its kubeconfig."""
+    if kind == "cluster":
+        if VARIABLE not in os.environ:
+            pytest.skip(f"{VARIABLE} names no cluster")
+        async with cluster() as client:
+            yield client, Path(os.environ[VARIABLE])
+        return
+    backend = await Backend.open(directory / "state.db")
+    server = ApiServer(backend.service, data_dir=directory)
+    await server.start()
+    client = HttpClient(kubeconfig.load(server.kubeconfig_path))
+    try:
+        yield client, Path(server.kubeconfig_path)
+    finally:
+        await client.close()
+        await server.stop()
+        await backend.close()
 
 
 async def send(

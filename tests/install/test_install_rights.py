@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed import VARIABLE, cluster, eventually, send
+from installed import eventually, send, servers
 
 from support.accounts import Accounts, Asked, Requests, place
 from unisono.agent.simulated_specs import parse_specs
@@ -22,13 +20,10 @@ from unisono.api.kinds import ALL_KINDS, LEASES, find
 from unisono.api.machine import MACHINE_DEPLOYMENTS
 from unisono.api.provisioning import PROVISIONING_REQUESTS
 from unisono.api.yaml import load_all
-from unisono.apiserver.backend import Backend
-from unisono.apiserver.server import ApiServer
 from unisono.controllers.registry import all_controllers
 from unisono.engine.config import DEFAULT_TEXT, load_config
 from unisono.install.options import InstallOptions
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
-from unisono.kube import kubeconfig
 from unisono.kube.controller import Context, Informers
 from unisono.kube.http import HttpClient
 from unisono.scheduler import feed
@@ -154,30 +149,10 @@ def test_every_reason_is_about_a_right() -> None:
             assert any(re.fullmatch(what, str(one)) for one in granted(component)), (component, what)
 
 
-@contextlib.asynccontextmanager
-async def embedded(directory: Path) -> AsyncIterator[HttpClient]:
-    backend = await Backend.open(directory / "state.db")
-    server = ApiServer(backend.service, data_dir=directory)
-    await server.start()
-    client = HttpClient(kubeconfig.load(server.kubeconfig_path))
-    try:
-        yield client
-    finally:
-        await client.close()
-        await server.stop()
-        await backend.close()
-
-
 @pytest.fixture(params=["embedded", "cluster"])
 async def admin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpClient]:
-    if request.param == "cluster":
-        if VARIABLE not in os.environ:
-            pytest.skip(f"{VARIABLE} names no cluster")
-        async with cluster() as client:
-            yield client
-    else:
-        async with embedded(tmp_path) as client:
-            yield client
+    async with servers(request.param, tmp_path) as (client, _):
+        yield client
 
 
 async def ensure(client: HttpClient, manifest: dict[str, Any]) -> None:
