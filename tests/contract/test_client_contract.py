@@ -16,6 +16,8 @@ from unisono.api.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 
 SECONDS = 20
+# The controller of a cluster takes ending namespaces one after the other, and every test before left one.
+NAMESPACE_SECONDS = 180
 
 
 @pytest.fixture(autouse=True)
@@ -444,7 +446,7 @@ async def test_a_namespace_takes_its_content_along(client, namespace):
     await client.delete(NAMESPACES, namespace)
     selector = f"metadata.name={namespace}"
     stream = client.watch(NAMESPACES, resource_version=version, field_selector=selector)
-    async with asyncio.timeout(SECONDS), aclosing(stream):
+    async with asyncio.timeout(NAMESPACE_SECONDS), aclosing(stream):
         async for event in stream:
             if event.type == "DELETED":
                 break

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from unisono.api.kinds import NODES
+from unisono.api.kinds import NODES, PRIORITY_CLASSES, QUEUES
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
+from unisono.errors import ApiError
 from unisono.kube import kubeconfig
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 
+PREFIX = "together-"
+"""Of the namespaces of this suite, and of everything in no namespace that it makes."""
 Open = Callable[[Path], AbstractAsyncContextManager[ClusterConfig]]
 
 
@@ -39,12 +42,22 @@ async def cluster(directory: Path) -> AsyncIterator[ClusterConfig]:
     config = kubeconfig.load(Path(os.environ["UNISONO_TEST_KUBECONFIG"]))
     client = HttpClient(config)
     try:
+        await _clear(client)
         nodes = (await client.list(NODES)).items
         if nodes:
             pytest.skip(f"the cluster has nodes of its own, such as {nodes[0].metadata.name}")
         yield config
     finally:
         await client.close()
+
+
+async def _clear(client: HttpClient) -> None:
+    """Take away what a former run left that was ended from outside: its nodes would count as the cluster's own."""
+    for kind in (NODES, QUEUES, PRIORITY_CLASSES):
+        for left in (await client.list(kind)).items:
+            if left.metadata.name.startswith(PREFIX):
+                with suppress(ApiError):
+                    await client.delete(kind, left.metadata.name)
 
 
 SERVERS: dict[str, Open] = {"embedded": embedded}

@@ -11,6 +11,7 @@ from typing import Any
 
 from integration_hooks import Hooks
 from integration_ledger import Ledger
+from integration_servers import PREFIX
 
 from support.accounts import Accounts, Requests
 from unisono.agent.simulated import SimulatedNodes
@@ -35,8 +36,8 @@ from unisono.scheduler.settings import FixedConfig
 EVERYTHING = FixedConfig(
     load_config(DEFAULT_TEXT.replace("allocate, backfill", "allocate, preempt, reclaim, backfill"))
 )
-SECONDS = 60.0
-"""Longest time of one test."""
+SECONDS = 180.0
+"""Longest time of one test; a busy machine and a cluster's own server may need most of it."""
 PATIENCE = 4.0
 """Seconds that a gang may stay partly bound here."""
 
@@ -142,7 +143,7 @@ class Plane:
         In the namespaces of former tests, which are ending, nobody may create anything.
         """
         forbidden = [text for part in self.parts_of_all_times for text in part.requests.forbidden]
-        assert not [text for text in forbidden if "/namespaces/together-" not in text or self.namespace in text]
+        assert not [text for text in forbidden if f"/namespaces/{PREFIX}" not in text or self.namespace in text]
 
 
 def job(
@@ -180,7 +181,7 @@ async def plane(
 ) -> AsyncIterator[Plane]:
     """All components, working through ``through``, on ``nodes`` nodes; everything is gone at the end."""
     client = HttpClient(direct)
-    made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name="together-")))
+    made = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name=PREFIX)))
     namespace = made.metadata.name
     specs = parse_specs([{"name": namespace, "count": nodes, "capacity": {"cpu": cpus, "memory": "64Gi"}}])
     ledger = Ledger(client, namespace)
