@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from job_world import World, job, task
 
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
-from unisono.api.kinds import JOBS
+from unisono.api.kinds import COMMANDS, JOBS
+from unisono.controllers.hyperjob.split import SplitError, wanted_jobs
 from unisono.errors import ApiError
 
 
@@ -18,8 +21,8 @@ def replicated(name: str, replicas: int = 1, **spec: Any) -> dict[str, Any]:
     return {"name": name, "replicas": replicas, "templateSpec": {"tasks": [task("t", 1)], **spec}}
 
 
-async def start(world: World, *jobs: dict[str, Any]) -> None:
-    value = {"metadata": {"name": "h", "namespace": "default"}, "spec": {"replicatedJobs": list(jobs)}}
+async def start(world: World, *jobs: dict[str, Any], **spec: Any) -> None:
+    value = {"metadata": {"name": "h", "namespace": "default"}, "spec": {"replicatedJobs": list(jobs), **spec}}
     await world.client.create(HYPER_JOBS, msgspec.convert(value, HyperJob))
     await world.settle()
 
@@ -187,3 +190,133 @@ async def test_the_jobs_go_with_the_hyper_job():
         world.client.collect_garbage()
         await world.advance(10)
         assert jobs(world) == []
+
+
+# --- minAvailable -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("least", "outcomes", "ended"),
+    [
+        (2, ["Succeeded", "Failed", "Succeeded"], ("Completed", "HyperJob completed: 2 completed, 1 failed, ")),
+        (3, ["Succeeded", "Succeeded", "Succeeded"], ("Completed", "HyperJob completed: 3 completed")),
+        (9, ["Succeeded", "Succeeded", "Failed"], ("Failed", "HyperJob failed: 2 completed, 1 failed, ")),
+    ],
+)
+async def test_enough_jobs_complete_a_hyper_job(least, outcomes, ended):
+    async with World() as world:
+        await start(world, replicated("a", 3), minAvailable=least)
+        for number, outcome in enumerate(outcomes):
+            await end(world, f"h-a-{number}", outcome)
+        kind, message = condition(world)
+        assert kind == ended[0]
+        assert message.startswith(ended[1])
+
+
+async def test_what_goes_on_in_vain_is_terminated():
+    async with World() as world:
+        await start(world, replicated("a", 3), minAvailable=2)
+        for name in jobs(world):
+            await world.admit(name)
+        await world.all_pods("Running")
+        await end(world, "h-a-0", "Failed")
+        assert [world.phase(name) for name in jobs(world)[1:]] == ["Running", "Running"], "two can still complete"
+        await end(world, "h-a-1", "Failed")
+        await world.finish_deletions()
+        assert world.phase("h-a-2") == "Terminated"
+        assert condition(world) == ("Failed", "HyperJob failed: 0 completed, 2 failed, 0 aborted, 1 terminated")
+        assert world.client.objects(COMMANDS) == []
+        await world.restart()
+        assert condition(world)[0] == "Failed"
+
+
+async def test_without_min_available_one_failure_stops_nobody():
+    async with World() as world:
+        await start(world, replicated("a", 2))
+        await world.admit("h-a-1")
+        await world.all_pods("Running")
+        await end(world, "h-a-0", "Failed")
+        assert world.phase("h-a-1") == "Running"
+
+
+# --- splitPolicy ------------------------------------------------------------------------------------------------
+
+GPU = "nvidia.com/gpu"
+
+
+def gpu_job(replicas: int, each: int = 2, policy: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    worker = task("w", 1)
+    worker["template"]["spec"]["containers"][0]["resources"] = {"limits": {GPU: str(each)}}
+    made = replicated("a", replicas, **{"tasks": [task("head", 1), worker]} | spec)
+    return made | {"splitPolicy": {"mode": "static", "acceleratorType": GPU, **(policy or {})}}
+
+
+def sizes(world: World) -> list[int]:
+    """Workers by job."""
+    return [each.spec.tasks[1].replicas for each in world.client.objects(JOBS)]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (gpu_job(2, policy={"accelerators": 12}), [3, 3]),
+        (gpu_job(2, policy={"accelerators": 10}), [3, 2]),
+        (gpu_job(3, 1, policy={"accelerators": 8}), [3, 3, 2]),
+        (gpu_job(2), [1, 1]),
+        (gpu_job(4, policy={"mode": "auto", "accelerators": 12}), [6]),
+        (gpu_job(4, policy={"mode": "auto"}), [1]),
+    ],
+)
+async def test_accelerators_are_shared_evenly(value, expected):
+    async with World() as world:
+        await start(world, value)
+        assert sizes(world) == expected
+        assert status(world).split_count == len(expected)
+
+
+@pytest.mark.parametrize(("gang", "expected"), [(2, 4), (1, 1), (None, None)])
+async def test_a_gang_of_all_pods_stays_one(gang, expected):
+    async with World() as world:
+        await start(world, gpu_job(1, policy={"accelerators": 6}, **({"minAvailable": gang} if gang else {})))
+        assert sizes(world) == [3]
+        assert world.job("h-a-0").spec.min_available == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (gpu_job(2, policy={"accelerators": 7}), "make splitPolicy.accelerators a multiple of that"),
+        (gpu_job(4, policy={"accelerators": 6}), "too few for 4 replicas"),
+        (gpu_job(2, policy={"accelerators": 4, "acceleratorType": "amd.com/gpu"}), "and here are 0"),
+        (gpu_job(2, policy={"accelerators": 4, "acceleratorType": None}), "acceleratorType is missing"),
+    ],
+)
+async def test_a_policy_that_cannot_be_followed_is_told(value, told):
+    async with World() as world:
+        await start(world, value)
+        assert jobs(world) == []
+        (message,) = world.recorder.of("FailedSplit")
+        assert told in message
+
+
+async def test_more_accelerators_reach_jobs_that_run():
+    async with World() as world:
+        await start(world, gpu_job(2, policy={"accelerators": 8}))
+        await change(world, gpu_job(2, policy={"accelerators": 12}))
+        assert sizes(world) == [3, 3]
+        await change(world, gpu_job(2, policy={"accelerators": 5}))
+        assert sizes(world) == [3, 3], "jobs go on until the policy can be followed"
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 60), st.sampled_from(["static", "auto"]))
+def test_every_accelerator_is_in_exactly_one_job(replicas: int, each: int, pods: int, mode: str):
+    value = gpu_job(replicas, each, {"accelerators": pods * each, "mode": mode})
+    hyper_job = msgspec.convert({"metadata": {"name": "h"}, "spec": {"replicatedJobs": [value]}}, HyperJob)
+    try:
+        found = [wanted.spec.tasks[1].replicas for wanted in wanted_jobs(hyper_job)]
+    except SplitError:
+        assert pods < replicas
+        return
+    assert sum(found) * each == pods * each
+    assert max(found) - min(found) <= 1
+    assert len(found) == (1 if mode == "auto" else replicas)

@@ -19,8 +19,9 @@ class SplitPolicy(Base):
     """How a replicated job is spread over clusters.
 
     Attributes:
-        mode: static: as many jobs as ``replicas`` says; auto: by accelerators.
-        accelerators: accelerators that are needed in all.
+        mode: static: the accelerators are shared over ``replicas`` jobs; auto: as few jobs as there are places that can
+            take the whole, which is one within one cluster.
+        accelerators: accelerators that are needed in all; the template's own sizes hold without it.
         accelerator_type: resource name of them.
 
     """
@@ -54,7 +55,7 @@ class HyperJobSpec(Base):
 
     Attributes:
         replicated_jobs: the jobs; each is a gang of its own.
-        min_available: for several clusters; no effect within one.
+        min_available: jobs that must complete; when that can no longer be, the others are terminated.
         max_domains: clusters over which the run may spread; no effect within one.
         plugins: for several clusters; no effect within one.
 

@@ -95,7 +95,7 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get create", JOB_SETS, RAY_CLUSTERS),
     *_on("get list watch create patch delete", k.JOBS, k.PODS, k.POD_GROUPS),
     *_on("get list watch create patch", k.QUEUES),
-    *_on("list watch delete", k.COMMANDS),
+    *_on("get list watch create delete", k.COMMANDS),
     *_on("get list watch create patch delete", k.SERVICES),
     *_on("get create patch delete", k.CONFIG_MAPS, k.SECRETS, k.NETWORK_POLICIES),
     *_on("get create", k.PERSISTENT_VOLUME_CLAIMS),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import suppress
 
+from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job
+from unisono.api.bus import Command
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
-from unisono.api.kinds import JOBS
+from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers import owners
 from unisono.controllers.hyperjob.decide import HyperPlan, decide
 from unisono.controllers.indexing import index
@@ -74,6 +77,10 @@ class HyperJobController(Controller):
             await self._step(hyper_job, "Update", job, work, failures)
         for job in plan.delete:
             await self._step(hyper_job, "Delete", job, delete_seen(self._client, JOBS, job), failures)
+        for job in plan.terminate:
+            with suppress(Vanishing):
+                command = create_once(self._client, COMMANDS, _termination(job))
+                await self._step(hyper_job, "Terminate", job, command, failures)
         if failures:
             raise failures[0]
         return again
@@ -98,3 +105,11 @@ class HyperJobController(Controller):
     def _changed(self, event_type: EventType, new: HyperJob, _old: HyperJob | None) -> None:
         if event_type == "DELETED":
             self._announcer.forget(new)
+
+
+def _termination(job: Job) -> Command:
+    """The order to end a job for good; it goes with the job."""
+    target = owners.owned_by(JOBS, job)
+    name = f"{job.metadata.name}-terminate"
+    metadata = ObjectMeta(name=name, namespace=job.metadata.namespace, owner_references=[target])
+    return Command(metadata=metadata, action="TerminateJob", target=target)

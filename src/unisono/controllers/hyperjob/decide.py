@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ import msgspec
 from unisono.api.batch import Job, JobSpec
 from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob, HyperJobStatus, ReplicatedJob
-from unisono.controllers.hyperjob.status import ended_states, next_status
+from unisono.controllers.hyperjob.split import SplitError, WantedJob, wanted_jobs
+from unisono.controllers.hyperjob.status import LOST, ended_states, is_lost, next_status
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import has_ended, make_job, phase_of
 from unisono.controllers.notices import Notice
@@ -21,7 +22,7 @@ from unisono.controllers.patching import contains, to_json
 BY_HYPER_JOB = "volcano.sh/hyperjob-name"
 BY_REPLICATED_JOB = "volcano.sh/replicatedjob-name"
 TEMPLATE_HASH = "volcano.sh/vcjob-template-spec-hash"
-_LOST = frozenset({phases.FAILED, phases.TERMINATED})
+_OVER = phases.FINISHED | {phases.TERMINATING}
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class HyperPlan:
         create: jobs that are missing.
         patch: merge patches for jobs whose template has changed in what a job may change.
         delete: jobs beyond the number of replicas.
+        terminate: jobs that go on in vain: too many others are lost.
         notices: events to record.
 
     """
@@ -41,6 +43,7 @@ class HyperPlan:
     create: list[Job] = field(default_factory=list)
     patch: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
     delete: list[Job] = field(default_factory=list)
+    terminate: list[Job] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
 
 
@@ -53,27 +56,27 @@ def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPla
         now: seconds since 1970.
 
     """
-    wanted = {name: replicated for replicated, name in wanted_jobs(hyper_job)}
-    states = {name: _state(hyper_job, name, replicated, jobs) for name, replicated in wanted.items()}
+    try:
+        wanted = {each.name: each for each in wanted_jobs(hyper_job)}
+    except SplitError as error:
+        # Jobs that run are left alone until the policy can be followed.
+        return HyperPlan(hyper_job.status, notices=[Notice("Warning", "FailedSplit", str(error), once=str(error))])
+    states = {name: _state(hyper_job, name, each.replicated, jobs) for name, each in wanted.items()}
     plan = HyperPlan(next_status(hyper_job, jobs, states, now))
     if hyper_job.metadata.deletion_timestamp:
         return plan
-    for name, replicated in wanted.items():
+    if is_lost(hyper_job, states):
+        plan.terminate = [job for name, job in jobs.items() if name in wanted and phase_of(job) not in _OVER]
+        return plan
+    for name, each in wanted.items():
         job = jobs.get(name)
         if states[name] is None:
-            plan.create.append(_job(hyper_job, name, replicated))
+            plan.create.append(_job(hyper_job, each))
         elif job is not None and not has_ended(job):
-            _follow(plan, job, replicated)
+            _follow(plan, job, each.spec)
     surplus = [job for name, job in jobs.items() if name not in wanted]
     plan.delete = [job for job in surplus if not job.metadata.deletion_timestamp]
     return plan
-
-
-def wanted_jobs(hyper_job: HyperJob) -> Iterator[tuple[ReplicatedJob, str]]:
-    """Each job that there should be: what it is a replica of, and its name ``<hyper job>-<replicated job>-<i>``."""
-    for replicated in hyper_job.spec.replicated_jobs or ():
-        for number in range(1 if replicated.replicas is None else replicated.replicas):
-            yield replicated, f"{hyper_job.metadata.name}-{replicated.name}-{number}"
 
 
 def template_hash(spec: JobSpec) -> str:
@@ -91,22 +94,21 @@ def _state(hyper_job: HyperJob, name: str, replicated: ReplicatedJob, jobs: Mapp
     if job is not None:
         return phase_of(job)
     state = ended_states(hyper_job.status).get(name)
-    again = state in _LOST and replicated.template_spec.ttl_seconds_after_finished is None
+    again = state in LOST and replicated.template_spec.ttl_seconds_after_finished is None
     return None if again else state
 
 
-def _job(hyper_job: HyperJob, name: str, replicated: ReplicatedJob) -> Job:
+def _job(hyper_job: HyperJob, wanted: WantedJob) -> Job:
     labels = {
         BY_HYPER_JOB: hyper_job.metadata.name,
-        BY_REPLICATED_JOB: replicated.name,
-        TEMPLATE_HASH: template_hash(replicated.template_spec),
+        BY_REPLICATED_JOB: wanted.replicated.name,
+        TEMPLATE_HASH: template_hash(wanted.spec),
     }
-    return make_job(HYPER_JOBS, hyper_job, name, replicated.template_spec, labels=labels)
+    return make_job(HYPER_JOBS, hyper_job, wanted.name, wanted.spec, labels=labels)
 
 
-def _follow(plan: HyperPlan, job: Job, replicated: ReplicatedJob) -> None:
+def _follow(plan: HyperPlan, job: Job, template: JobSpec) -> None:
     """Bring a changed template to a job that exists, as far as a job may change."""
-    template = replicated.template_spec
     digest = template_hash(template)
     if (job.metadata.labels or {}).get(TEMPLATE_HASH) == digest:
         return

@@ -11,6 +11,7 @@ from unisono.api.times import rfc3339
 from unisono.controllers.job import phases
 
 COMPLETED, FAILED = "Completed", "Failed"
+LOST = frozenset({phases.FAILED, phases.TERMINATED})
 _COUNTERS = ("pending", "running", "succeeded", "failed", "terminating", "unknown")
 
 
@@ -45,14 +46,30 @@ def next_status(
     )
 
 
+def is_lost(hyper_job: HyperJob, states: Mapping[str, str | None]) -> bool:
+    """Whether ``minAvailable`` jobs can no longer complete; never where the hyper job does not set it."""
+    if hyper_job.spec.min_available is None:
+        return False
+    lost = sum(state in LOST for state in states.values())
+    return len(states) - lost < _needed(hyper_job, states)
+
+
+def _needed(hyper_job: HyperJob, states: Mapping[str, str | None]) -> int:
+    """Jobs that must complete: all of them unless ``minAvailable`` says less."""
+    given = hyper_job.spec.min_available
+    return len(states) if given is None else min(given, len(states))
+
+
 def _replicated(
     hyper_job: HyperJob, replicated: ReplicatedJob, jobs: Mapping[str, Job], states: Mapping[str, str | None]
 ) -> ReplicatedJobStatus:
     before = {each.name: each.job_states or {} for each in hyper_job.status.replicated_jobs_status or ()}
     status = ReplicatedJobStatus(name=replicated.name)
     found: dict[str, JobState] = {}
-    for number in range(1 if replicated.replicas is None else replicated.replicas):
-        name = f"{hyper_job.metadata.name}-{replicated.name}-{number}"
+    prefix = f"{hyper_job.metadata.name}-{replicated.name}-"
+    for name in states:
+        if name.rpartition("-")[0] != prefix[:-1]:
+            continue
         job = jobs.get(name)
         if job is not None:
             found[name] = job.status.state
@@ -67,18 +84,20 @@ def _replicated(
 
 def _conditions(hyper_job: HyperJob, states: Mapping[str, str | None], now: float) -> list[Condition] | None:
     """None before every job has ended. A suspended job can be resumed, so it has not."""
-    ends = list(states.values())
+    # Jobs that were never made are not made any more once too many are lost.
+    ends = [state for state in states.values() if state is not None or not is_lost(hyper_job, states)]
     if not ends or not all(state in phases.FINISHED for state in ends):
         return None
     completed, failed, terminated = (
         ends.count(phase) for phase in (phases.COMPLETED, phases.FAILED, phases.TERMINATED)
     )
+    counts = f"{completed} completed, {failed} failed, 0 aborted, {terminated} terminated"
     if completed == len(ends):
-        kind, reason = COMPLETED, "AllChildVCJobsCompleted"
-        message = f"HyperJob completed: {completed} completed"
+        kind, reason, message = COMPLETED, "AllChildVCJobsCompleted", f"HyperJob completed: {completed} completed"
+    elif completed >= _needed(hyper_job, states):
+        kind, reason, message = COMPLETED, "MinAvailableVCJobsCompleted", f"HyperJob completed: {counts}"
     else:
-        kind, reason = FAILED, "SomeChildVCJobsUnsuccessful"
-        message = f"HyperJob failed: {completed} completed, {failed} failed, 0 aborted, {terminated} terminated"
+        kind, reason, message = FAILED, "SomeChildVCJobsUnsuccessful", f"HyperJob failed: {counts}"
     before = next((each for each in hyper_job.status.conditions or () if each.type == kind), None)
     since = before.last_transition_time if before is not None else rfc3339(now)
     return [Condition(type=kind, status="True", last_transition_time=since, reason=reason, message=message)]
