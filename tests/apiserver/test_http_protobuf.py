@@ -260,7 +260,9 @@ async def test_answers_for_clients_that_read_nothing_else(tmp_path: Path) -> Non
         assert b"ConfigMapList" in listed.body
         missing = await web.get(f"{path}/none", accept=MEDIA_TYPE)
         assert (missing.status, decode(missing.body)["reason"]) == (404, "NotFound")
-        watched = await web.get(f"{path}?watch=true&timeoutSeconds=1", accept=f"{MEDIA_TYPE};stream=watch")
+        watched = await web.get(
+            f"{path}?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=x", accept=f"{MEDIA_TYPE};stream=watch"
+        )
         size = int.from_bytes(watched.body[:4], "big")
         event: dict[int, Any] = dict(fields(watched.body[4 : 4 + size]))
         assert event[1] == b"ADDED"

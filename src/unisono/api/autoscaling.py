@@ -199,10 +199,14 @@ class HorizontalPodAutoscaler(Object):
     status: HorizontalPodAutoscalerStatus = msgspec.field(default_factory=HorizontalPodAutoscalerStatus)
 
 
+class CrossVersionObjectReferenceV1(CrossVersionObjectReference):
+    """An object of the same namespace, by kind and name."""
+
+
 class HorizontalPodAutoscalerSpecV1(Base):
     """What is scaled, between which bounds, by which use of the processor."""
 
-    scale_target_ref: CrossVersionObjectReference = msgspec.field(default_factory=CrossVersionObjectReference)
+    scale_target_ref: CrossVersionObjectReferenceV1 = msgspec.field(default_factory=CrossVersionObjectReferenceV1)
     min_replicas: Int32 | None = None
     max_replicas: Int32 = 0
     target_cpu_utilization_percentage: Int32 | None = msgspec.field(default=None, name="targetCPUUtilizationPercentage")

@@ -47,6 +47,7 @@ class ListMerge:
 ATOMIC_STRUCTS = frozenset(
     {
         "ConfigMapKeySelector",
+        "CrossVersionObjectReferenceV1",
         "LabelSelector",
         "LocalObjectReference",
         "NodeSelector",

@@ -74,6 +74,8 @@ def to_stored(value: Document) -> Document:
         if content:
             where[name] = content
     if "annotations" in metadata:
+        del metadata["annotations"]
+    if annotations:
         metadata["annotations"] = annotations
     for name, content in (("metadata", metadata), ("spec", spec), ("status", status)):
         if name in value or content:
