@@ -110,7 +110,7 @@ def test_nothing_is_lost_on_the_way_through_v1(
     back = to_stored(from_stored(stored))
     same = sorted(map(repr, back["spec"].get("metrics", [])))
     assert same == sorted(map(repr, spec["metrics"]))
-    assert back["metadata"].get("annotations") or annotations == None
+    assert (back["metadata"].get("annotations") or None) == annotations
 
 
 @pytest.mark.parametrize("text", ["no JSON", "7", ""])
