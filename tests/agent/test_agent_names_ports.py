@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,28 @@ async def test_localhost_of_a_pod_is_its_own(node: Node) -> None:
         await node.phase(name, "Succeeded", "Failed")
         lines = (await node.log(name)).splitlines()
         assert lines[0] == "True"
+
+
+async def test_pods_serve_one_port_on_their_address_and_on_localhost(node: Node, tmp_path: Path) -> None:
+    """Ray's agents do, several of them on one machine."""
+    need_own_ports(node)
+    script = (
+        "import pathlib, socket, time\n"
+        "hosts = (socket.gethostbyname(socket.gethostname()), '127.0.0.1')\n"
+        "servers = [socket.create_server((host, 23459)) for host in hosts]\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "(folder / f'{socket.gethostname()}.up').touch()\n"
+        "while len(list(folder.glob('*.up'))) < 2: time.sleep(0.01)\n"
+        "for host, server in zip(hosts, servers):\n"
+        "    client = socket.create_connection((host, 23459), 30)\n"
+        "    server.settimeout(30)\n"
+        "    print(server.accept()[1] == client.getsockname())\n"
+    )
+    for name in ("one", "two"):
+        node.run(manifest(name, ["python", "-c", script]))
+    for name in ("one", "two"):
+        await node.phase(name, "Succeeded", "Failed")
+        assert await node.log(name) == "True\nTrue\n"
 
 
 async def test_a_pod_that_asks_by_which_address_it_reaches_another_is_told_its_own(node: Node) -> None:

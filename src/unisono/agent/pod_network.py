@@ -4,7 +4,8 @@ Four small programs on the pod's cgroup change what its processes see; the netwo
 that pods reach everything that their user reaches:
 
 * **bind**: a fixed TCP port bound to 0.0.0.0 or 127.0.0.1 is bound to the pod's address, so that two pods may
-  use the same port. Port 0 and other addresses are left alone.
+  use the same port. Port 0 and other addresses are left alone. A server that listens on the pod's address already
+  and wants the same port of 127.0.0.1 as well, as Ray's agents do, gets it on the pod's second address.
 * **connect**: 127.0.0.1 leads to the pod's own listener where it has one on that port, else to the machine's.
 * **getsockname**: a UDP socket that asks "which address do I send from" is told the pod's address (the way
   programs such as Ray find their own address).
@@ -16,13 +17,15 @@ Decision and alternatives: ``docs/decisions/0003-pod-network-on-one-machine.md``
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from unisono.agent import bpf
+from unisono.agent.addresses import NETWORK
 from unisono.agent.bpf import Ins
 
 # struct bpf_sock_addr (linux/bpf.h), offsets in bytes.
@@ -60,7 +63,7 @@ def isolate(cgroup: Path, pod_ip: str, machine_ips: Sequence[str]) -> None:
 
 
 def bind_program(pod_ip: str) -> list[Ins]:
-    """TCP bind of a fixed port on every address, or on loopback, goes to the pod's address."""
+    """TCP bind of a fixed port on every address, or on loopback, goes to the pod's address, or else to its second."""
     return [
         Ins(bpf.MOV, 6, 1),
         Ins(bpf.LOAD32, 2, 6, _TYPE),
@@ -68,42 +71,56 @@ def bind_program(pod_ip: str) -> list[Ins]:
         Ins(bpf.LOAD32, 2, 6, _PORT),
         Ins(bpf.JUMP32_EQ_IMM, 2, imm=0, to="allow"),
         Ins(bpf.LOAD32, 2, 6, _IP4),
-        Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(_ANY), to="rewrite"),
+        Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(_ANY), to="first"),
         Ins(bpf.JUMP32_NE_IMM, 2, imm=_word(_LOOPBACK), to="allow"),
-        Ins(bpf.MOV32_IMM, 2, imm=_word(pod_ip), label="rewrite"),
+        *_to_listener(pod_ip, leads_to=second_address(pod_ip), otherwise="first"),
+        Ins(bpf.MOV32_IMM, 2, imm=_word(pod_ip), label="first"),
         Ins(bpf.STORE32, 6, 2, _IP4),
         *_allow(),
     ]
 
 
 def connect_program(pod_ip: str) -> list[Ins]:
-    """TCP connect to loopback goes to the pod's address where somebody listens there."""
+    """TCP connect to loopback goes to the pod's second or first address where somebody listens there."""
+    second = second_address(pod_ip)
     return [
         Ins(bpf.MOV, 6, 1),
         Ins(bpf.LOAD32, 2, 6, _TYPE),
         Ins(bpf.JUMP32_NE_IMM, 2, imm=socket.SOCK_STREAM, to="allow"),
         Ins(bpf.LOAD32, 2, 6, _IP4),
         Ins(bpf.JUMP32_NE_IMM, 2, imm=_word(_LOOPBACK), to="allow"),
-        # A struct bpf_sock_tuple on the stack: source address, destination address, source port, destination port.
-        Ins(bpf.STORE32_IMM, 10, off=-12, imm=0),
-        Ins(bpf.STORE32_IMM, 10, off=-8, imm=_word(pod_ip)),
-        Ins(bpf.STORE32_IMM, 10, off=-4, imm=0),
-        Ins(bpf.LOAD32, 2, 6, _PORT),
-        Ins(bpf.STORE16, 10, 2, -2),
-        Ins(bpf.MOV, 1, 6),
-        Ins(bpf.MOV, 2, 10),
-        Ins(bpf.ADD_IMM, 2, imm=-12),
-        Ins(bpf.MOV_IMM, 3, imm=12),
-        Ins(bpf.MOV_IMM, 4, imm=_CURRENT_NETNS),
-        Ins(bpf.MOV_IMM, 5, imm=0),
-        Ins(bpf.CALL, imm=_SK_LOOKUP_TCP),
-        Ins(bpf.JUMP_EQ_IMM, 0, imm=0, to="allow"),
-        Ins(bpf.MOV, 1, 0),
-        Ins(bpf.CALL, imm=_SK_RELEASE),
-        Ins(bpf.MOV32_IMM, 2, imm=_word(pod_ip)),
-        Ins(bpf.STORE32, 6, 2, _IP4),
+        *_to_listener(second, leads_to=second, otherwise="first"),
+        *_to_listener(pod_ip, leads_to=pod_ip, otherwise="allow", label="first"),
         *_allow(),
     ]
+
+
+def second_address(pod_ip: str) -> str:
+    """Where a pod's loopback is when its first address is taken: in the block of addresses above that of all pods."""
+    return str(ipaddress.IPv4Address(pod_ip) + NETWORK.num_addresses)
+
+
+def _to_listener(ip: str, *, leads_to: str, otherwise: str, label: str = "") -> Iterator[Ins]:
+    """Rewrite the address to ``leads_to`` and be done, if somebody listens at ``ip`` and the port in question."""
+    # A struct bpf_sock_tuple on the stack: source address, destination address, source port, destination port.
+    yield Ins(bpf.STORE32_IMM, 10, off=-12, imm=0, label=label)
+    yield Ins(bpf.STORE32_IMM, 10, off=-8, imm=_word(ip))
+    yield Ins(bpf.STORE32_IMM, 10, off=-4, imm=0)
+    yield Ins(bpf.LOAD32, 2, 6, _PORT)
+    yield Ins(bpf.STORE16, 10, 2, -2)
+    yield Ins(bpf.MOV, 1, 6)
+    yield Ins(bpf.MOV, 2, 10)
+    yield Ins(bpf.ADD_IMM, 2, imm=-12)
+    yield Ins(bpf.MOV_IMM, 3, imm=12)
+    yield Ins(bpf.MOV_IMM, 4, imm=_CURRENT_NETNS)
+    yield Ins(bpf.MOV_IMM, 5, imm=0)
+    yield Ins(bpf.CALL, imm=_SK_LOOKUP_TCP)
+    yield Ins(bpf.JUMP_EQ_IMM, 0, imm=0, to=otherwise)
+    yield Ins(bpf.MOV, 1, 0)
+    yield Ins(bpf.CALL, imm=_SK_RELEASE)
+    yield Ins(bpf.MOV32_IMM, 2, imm=_word(leads_to))
+    yield Ins(bpf.STORE32, 6, 2, _IP4)
+    yield Ins(bpf.JUMP, to="allow")
 
 
 def own_address_program(pod_ip: str, machine_ips: Sequence[str]) -> list[Ins]:
