@@ -52,7 +52,12 @@ async def cluster(directory: Path) -> AsyncIterator[ClusterConfig]:
 
 
 async def _clear(client: HttpClient) -> None:
-    """Take away what a former run left that was ended from outside: its nodes would count as the cluster's own."""
+    """Take away what a former run left that was ended from outside.
+
+    Its nodes would count as the cluster's own, and its webhook would be asked for ever.
+    """
+    for kind in ("mutating", "validating"):
+        await client.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/unisono")
     for kind in (NODES, QUEUES, PRIORITY_CLASSES):
         for left in (await client.list(kind)).items:
             if left.metadata.name.startswith(PREFIX):

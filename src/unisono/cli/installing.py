@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MANAGER = "unisono-install"
 _APPLY = "application/apply-patch+yaml"
+# What an API server says of a webhook that it cannot ask.
+_SILENT = "failed calling webhook"
 # A definition is served within a second or two of its creation.
 _TRIES, _PAUSE = 60, 0.5
 
@@ -66,6 +68,10 @@ async def install(client: HttpClient, manifests: Sequence[dict[str, Any]], *, dr
             yield Step(name, "not checked", "needs what this installation makes")
             continue
         except ApiError as error:
+            if manifest["kind"] == "Queue" and _SILENT in error.message:
+                # Of an earlier installation, which this one mends; the controllers make queues that are missing.
+                yield Step(name, "not applied", "the webhook does not answer; install again when its pods are ready")
+                continue
             error.message = f"{name}: {error.message}"
             raise
         if manifest["kind"] == "CustomResourceDefinition":

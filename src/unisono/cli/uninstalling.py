@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 USERS = ("CustomResourceDefinition", "Queue")
-"""Kinds of the manifests that hold, or are, what users made."""
+"""Kinds of the manifests that users' objects need; kept unless the data is to go, too."""
 _OURS = "app.kubernetes.io/part-of"
 _NODE_LEASES = "kube-node-lease"
 # What clusters put into every namespace, and what components leave in theirs.
@@ -34,7 +34,7 @@ async def uninstall(
         client: the cluster.
         manifests: everything that an installation in ``namespace`` may have made.
         namespace: where the components run. It is deleted too, unless others changed it or have objects in it.
-        with_data: also delete queues and definitions, and with these all jobs, pod groups and other objects of users.
+        with_data: also delete the definitions, and with them all queues, jobs, pod groups and other objects of users.
         dry_run: the server checks and deletes nothing.
 
     Raises:
@@ -63,12 +63,11 @@ async def uninstall(
     for manifest in reversed(manifests):
         if manifest["kind"] == "Namespace":
             step = await _namespace(client, resources, remover, manifest)
-        elif manifest["kind"] not in USERS:
-            continue
-        elif with_data:
+        elif manifest["kind"] == "CustomResourceDefinition" and with_data:
+            # Its objects go along; queues that are deleted one by one are held to rules about their family.
             step = await remover.remove(manifest)
         else:
-            step = None
+            continue
         if step is not None:
             yield step
     if not with_data:

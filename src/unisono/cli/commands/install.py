@@ -46,7 +46,7 @@ from unisono.cli.options import Where, where_options
 @click.option(
     "--with-data",
     is_flag=True,
-    help="With --uninstall: also delete queues and definitions, and with them all jobs and pod groups.",
+    help="With --uninstall: also delete the definitions, and with them all queues, jobs and pod groups.",
 )
 @click.option(
     "--dry-run",
@@ -103,7 +103,8 @@ def command(
         from unisono.cli.uninstalling import USERS
 
         if dry_run == "client":
-            _print([one for one in reversed(made) if with_data or one["kind"] not in USERS], output)
+            kept = ("Queue",) if with_data else USERS
+            _print([one for one in reversed(made) if one["kind"] not in kept], output)
             return
         from unisono.cli.connection import run_async
 

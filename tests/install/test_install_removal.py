@@ -1,0 +1,122 @@
+"""``unisono install --uninstall`` keeps what is not the installation's, and says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from installed import send, servers
+
+from unisono.api.kinds import QUEUES
+from unisono.cli.commands.install import command
+from unisono.cli.installing import install
+from unisono.cli.uninstalling import uninstall
+from unisono.install.manifests import manifests
+from unisono.install.options import InstallOptions
+from unisono.kube.http import HttpClient
+
+SPACE = "batch"
+# The embedded API brings its own definitions and policies.
+OPTIONS = InstallOptions(namespace=SPACE, crds=False, policies=False, webhook=False)
+NAMESPACE = f"namespace/{SPACE}"
+
+
+@pytest.fixture
+async def admin(tmp_path: Path) -> AsyncIterator[HttpClient]:
+    async with servers("embedded", tmp_path) as (client, _):
+        yield client
+
+
+async def put(client: HttpClient) -> None:
+    async for _ in install(client, manifests(OPTIONS), dry_run=False):
+        pass
+
+
+async def taken(client: HttpClient, **how: Any) -> dict[str, str]:
+    """What was said of each object."""
+    how = {"with_data": False, "dry_run": False, **how}
+    steps = [step async for step in uninstall(client, manifests(OPTIONS), SPACE, **how)]
+    return {step.title: f"{step.action} {step.note}".strip() for step in steps}
+
+
+async def test_a_namespace_of_its_own_goes_along(admin: HttpClient) -> None:
+    await put(admin)
+    assert (await taken(admin))[NAMESPACE] == "deleted"
+
+
+async def test_a_namespace_that_was_there_before_is_kept(admin: HttpClient) -> None:
+    path, body = "/api/v1/namespaces", {"metadata": {"name": SPACE, "labels": {"team": "a"}}}
+    status, _, answer = await admin.request(
+        "POST", path, body=json.dumps(body).encode(), params={"fieldManager": "somebody"}
+    )
+    assert status == 201, answer
+    await put(admin)
+    said = await taken(admin)
+    assert said[NAMESPACE] == "kept made or changed by somebody"
+    assert said["deployment.apps/unisono-scheduler"] == "deleted"
+    assert (await send(admin, "GET", f"/api/v1/namespaces/{SPACE}"))[0] == 200
+
+
+async def test_a_namespace_with_objects_of_users_is_kept(admin: HttpClient) -> None:
+    await put(admin)
+    body = {"metadata": {"name": "settings"}, "data": {"a": "b"}}
+    await send(admin, "POST", f"/api/v1/namespaces/{SPACE}/configmaps", body)
+    assert (await taken(admin))[NAMESPACE] == "kept holds configmap/settings"
+
+
+async def test_queues_stay(admin: HttpClient) -> None:
+    await put(admin)
+    path = QUEUES.path(None, "mine")
+    meta = {"apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "mine"}}
+    assert (await send(admin, "POST", QUEUES.path(), meta))[0] == 201
+    assert not any(title.startswith("queue") and said == "deleted" for title, said in (await taken(admin)).items())
+    assert (await send(admin, "GET", path))[0] == 200
+
+
+async def test_the_server_can_be_asked_first(admin: HttpClient) -> None:
+    await put(admin)
+    said = await taken(admin, dry_run=True)
+    assert said["deployment.apps/unisono-scheduler"] == "deleted (server dry run)"
+    status, _ = await send(admin, "GET", f"/apis/apps/v1/namespaces/{SPACE}/deployments/unisono-scheduler")
+    assert status == 200
+    assert (await taken(admin))["deployment.apps/unisono-scheduler"] == "deleted"
+
+
+def test_what_would_be_deleted_can_be_printed() -> None:
+    done = CliRunner().invoke(command, ["--uninstall", "--dry-run", "-n", SPACE])
+    kinds = [one["kind"] for one in yaml.load_all(done.output, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
+    assert kinds.index("MutatingWebhookConfiguration") < kinds.index("Deployment") < kinds.index("Namespace")
+    assert not {"Queue", "CustomResourceDefinition"} & set(kinds)
+
+
+def test_data_is_deleted_only_by_a_removal() -> None:
+    done = CliRunner().invoke(command, ["--with-data"])
+    assert done.exit_code == 2
+    assert "--uninstall" in done.output
+
+
+class Silent(HttpClient):
+    """Every write of a queue fails, since the webhook of an earlier installation is not there."""
+
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        if method == "PATCH" and "/queues/" in path:
+            message = 'Internal error occurred: failed calling webhook "queues.webhook.unisono": connection refused'
+            body = {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": message}
+            return 500, {}, json.dumps(body).encode()
+        return await super().request(method, path, **options)
+
+
+async def test_an_installation_whose_webhook_is_gone_can_be_mended(admin: HttpClient) -> None:
+    client = Silent(admin.config)
+    try:
+        steps = [step async for step in install(client, manifests(OPTIONS), dry_run=False)]
+    finally:
+        await client.close()
+    said = {step.title: step.action for step in steps}
+    assert said["queue.scheduling.volcano.sh/default"] == "not applied"
+    assert said["deployment.apps/unisono-controllers"] == "applied"
