@@ -23,7 +23,8 @@ from unisono.kube.clock import Clock
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROTECTION = "resource.kubernetes.io/delete-protection"
 _ATTEMPTS = 5
-_LOOK_SECONDS = 1.0
+# Folders of a node are made at once, disks of a cloud take their time.
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.05, 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -121,11 +122,12 @@ class ClaimWriter:
         for need in bind.preparations:
             if not isinstance(need, VolumeBind):
                 continue
-            deadline = self._clock.monotonic() + need.timeout
+            deadline, pause = self._clock.monotonic() + need.timeout, _FIRST_LOOK_SECONDS
             while not await self._is_bound(need):
                 if self._clock.monotonic() >= deadline:
                     raise ClaimError(f"claim {need.claim} was not bound within {need.timeout:.0f} s")
-                await self._clock.sleep(_LOOK_SECONDS)
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _LOOK_SECONDS)
 
     async def withdraw(self, bind: Bind, number: int | None = None) -> None:
         """Take back what the first ``number`` preparations of a bind have written, as far as it is not in use."""
