@@ -72,7 +72,7 @@ class FilePodAccess:
         Raises:
             AgentError: the container does not run here, or the command cannot be started.
         """
-        run = self._running(target)
+        run = await self._running(target)
         streams = Streams(wanted.stdin, wanted.stdout, wanted.stderr, wanted.tty)
         try:
             entered = await enter(
@@ -91,7 +91,7 @@ class FilePodAccess:
         Raises:
             AgentError: the container does not run here, or cannot be attached to.
         """
-        run = self._running(target)
+        run = await self._running(target)
         return await attach(run, stdin=wanted.stdin, outputs={1: wanted.stdout, 2: wanted.stderr})
 
     async def connect(self, target: Target, port: int) -> PortConnection:
@@ -112,9 +112,10 @@ class FilePodAccess:
                 return PortConnection(*await asyncio.open_connection(place, port, limit=_PIECE))
         raise AgentError(f"failed to connect to localhost:{port} inside the pod: connection refused")
 
-    def _running(self, target: Target) -> RunDir:
+    async def _running(self, target: Target) -> RunDir:
         runs = self._layout.pod(target.uid).spawned_runs(target.container)
-        if runs and runs[-1].exit() is None and runs[-1].is_held():
+        # The API says that a container runs from the start of its shim on, a moment before its command does.
+        if runs and await processes.begun(runs[-1]) and runs[-1].exit() is None:
             return runs[-1]
         raise AgentError(self._elsewhere(target) or f'container not found ("{target.container}")')
 

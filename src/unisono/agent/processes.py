@@ -45,6 +45,7 @@ async def spawn(spawner: Spawner, run: RunDir, spec: Mapping[str, Any]) -> Proce
 
     Raises:
         AgentError: the machine cannot start another process.
+        OSError: who starts them was killed each time; a later try may succeed.
     """
     path = run.path / "spec"
     path.write_bytes(marshal.dumps(dict(spec)))
@@ -56,7 +57,7 @@ async def spawn(spawner: Spawner, run: RunDir, spec: Mapping[str, Any]) -> Proce
             # It may have died before the start of the shim, or behind it: then the shim holds the lock.
             if (process := await _started_nevertheless(run)) is not None:
                 return process
-    raise AgentError("The container's process cannot be started: the process that starts them was killed repeatedly.")
+    raise OSError("the process that starts containers was killed again and again")
 
 
 async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Process:
@@ -78,10 +79,16 @@ async def _spawn_once(spawner: Spawner, run: RunDir, path: Path) -> Process:
 
 async def _started_nevertheless(run: RunDir) -> Process | None:
     """The shim of a start whose answer was lost; None when there is none."""
-    while run.is_held() and run.started() is None:  # noqa: ASYNC110  the shim tells by a file
-        await asyncio.sleep(_POLL_SECONDS)
+    await begun(run)
     record = run.started()
     return None if record is None else Process(int(record["pid"]), int(record["start_time"]))
+
+
+async def begun(run: RunDir) -> bool:
+    """Wait until the run's command was started, or could not be; False when its shim does not live any more."""
+    while (held := run.is_held()) and run.started() is None:  # noqa: ASYNC110  the shim tells by a file
+        await asyncio.sleep(_POLL_SECONDS)
+    return held
 
 
 def find(run: RunDir) -> Process | None:

@@ -29,6 +29,8 @@ class Client:
         self.fd = fd
         self.out = bytearray()
         self.received = bytearray()
+        # It did not read for too long: it gets what waits for it, and nothing more.
+        self.slow = False
 
 
 class Attach:
@@ -83,13 +85,11 @@ class Attach:
     def output(self, stream: int, data: bytes) -> None:
         """Send what the container wrote to everybody who is there."""
         for client in list(self.clients.values()):
-            if len(client.out) > _WAITING:
-                # The rest of its frame, and a last word, as far as it still takes them.
+            if len(client.out) > _WAITING and not client.slow:
+                client.slow = True
                 client.out += FRAME.pack(TOO_SLOW, 0)
-                self._flush(client)
-                self._leave(client)
-                continue
-            client.out += FRAME.pack(stream, len(data)) + data
+            elif not client.slow:
+                client.out += FRAME.pack(stream, len(data)) + data
             self._flush(client)
 
     def finish(self) -> None:
@@ -126,7 +126,10 @@ class Attach:
         except OSError:
             self._leave(client)
             return
-        self._register(client)
+        if client.slow and not client.out:
+            self._leave(client)
+        else:
+            self._register(client)
 
     def _leave(self, client: Client) -> None:
         if self.clients.pop(client.fd, None) is not None:

@@ -74,6 +74,9 @@ def run(spec: Spec) -> None:
     for fd in {*stdio.command_side, status[1], failed[1]}:
         os.close(fd)
     signals.target = init
+    poll = select.poll()
+    # Before anybody is told that the container runs.
+    attach = Attach(spec["dir"], poll, stdio.stdin, spec.get("stdin_once", False), stdio.terminal)
     started = time.time()
     problem = read_all(failed[0])
     pid = os.getpid()
@@ -88,8 +91,6 @@ def run(spec: Spec) -> None:
                 "started_at": started,
             },
         )
-    poll = select.poll()
-    attach = Attach(spec["dir"], poll, stdio.stdin, spec.get("stdin_once", False), stdio.terminal)
     pump(log, stdio.outputs, status[0], signals, spec["isolation"] == "none", poll, attach)
     result = read_all(status[0])
     attach.finish()

@@ -36,7 +36,6 @@ class Spawner:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
         self._pid = 0
-        self._pidfd = -1
         self._numbers = 0
         self._answers: dict[int, asyncio.Future[tuple[int, Any]]] = {}
         self._sending = asyncio.Lock()
@@ -73,6 +72,7 @@ class Spawner:
                 await self._send(link, request, rights)
             except OSError:
                 self._answers.pop(number, None)
+                self._drop_socket()
                 raise SpawnerLost from None
         try:
             pid, rest = await answer
@@ -130,12 +130,12 @@ class Spawner:
             raise AgentError(f"The process that starts containers cannot be started: {error.strerror}.") from error
         finally:
             theirs.close()
-        self._pidfd = os.pidfd_open(self._pid)
+        pidfd = os.pidfd_open(self._pid)
         self._socket = ours
         self._gone.clear()
         loop = asyncio.get_running_loop()
         loop.add_reader(ours, self._readable)
-        loop.add_reader(self._pidfd, self._ended)
+        loop.add_reader(pidfd, self._ended, self._pid, pidfd)
 
     def _readable(self) -> None:
         while self._socket is not None:
@@ -146,6 +146,7 @@ class Spawner:
             except OSError:
                 data = b""
             if not data:
+                _log.warning("spawner.lost", pid=self._pid)
                 self._drop_socket()
                 return
             number, pid, rest = marshal.loads(data)  # noqa: S302  from a process of our own
@@ -163,14 +164,15 @@ class Spawner:
             if not answer.done():
                 answer.set_exception(SpawnerLost())
 
-    def _ended(self) -> None:
-        """The process is gone."""
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        os.close(self._pidfd)
+    def _ended(self, pid: int, pidfd: int) -> None:
+        """A spawner is gone; another one may be at work by now."""
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+            os.waitpid(pid, 0)
+        if pid != self._pid:
+            return
         if self._socket is not None:
-            _log.warning("spawner.lost", pid=self._pid)
             self._readable()
             self._drop_socket()
         self._pid = 0
