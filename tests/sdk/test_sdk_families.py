@@ -1,0 +1,140 @@
+"""What the SDK asks of each kind of job, from objects alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from unisono.api.decode import decode
+from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, PODS, find
+from unisono.api.training_kinds import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, TRAIN_JOBS
+from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.sdk.errors import BadWork
+from unisono.sdk.families import (
+    JOB_KINDS,
+    Family,
+    family_of,
+    is_job,
+    named,
+    size_patch,
+    suspend_patch,
+    worker_group_patch,
+)
+
+
+def family(kind: Kind[Any]) -> Family:
+    found = family_of(kind)
+    assert found is not None
+    return found
+
+
+def obj(kind: Kind[Any], spec: dict[str, Any]) -> Any:
+    return decode(kind, {"metadata": {"name": "j"}, "spec": spec}).obj
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("PyTorchJob", PYTORCH_JOBS),
+        ("pytorchjobs.kubeflow.org", PYTORCH_JOBS),
+        ("mpijob", MPI_JOBS),
+        ("job", JOBS),
+        ("jobs.batch.volcano.sh", JOBS),
+        ("job.batch", BATCH_JOBS),
+        ("jf", JOB_FLOWS),
+        ("RayJob", RAY_JOBS),
+    ],
+)
+def test_kinds_by_name(name: str, kind: Kind[Any]) -> None:
+    assert named(name) is kind
+
+
+def test_an_unknown_kind_is_told_which_there_are() -> None:
+    with pytest.raises(BadWork, match=r"'pod' is no kind of job.*PyTorchJob.*RayJob.*job\.batch"):
+        named("pod")
+    assert family_of(PODS) is None
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_every_version_of_a_kind_is_a_job(kind: Kind[Any]) -> None:
+    for version in (kind.version, *kind.alias_versions):
+        api_version = f"{kind.group}/{version}"
+        assert is_job(api_version, kind.kind)
+        assert find(api_version, kind.kind) is kind
+    assert not is_job("v1", kind.kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        (PYTORCH_JOBS, {"spec": {"runPolicy": {"suspend": True}}}),
+        (TRAIN_JOBS, {"spec": {"suspend": True}}),
+        (JOB_SETS, {"spec": {"suspend": True}}),
+        (RAY_JOBS, {"spec": {"suspend": True}}),
+        (BATCH_JOBS, {"spec": {"suspend": True}}),
+    ],
+)
+def test_where_the_flag_of_suspension_is(kind: Kind[Any], patch: dict[str, Any]) -> None:
+    assert suspend_patch(family(kind), True) == patch
+    assert find(kind.api_version, kind.kind) is kind
+    decoded = decode(kind, {"metadata": {"name": "j"}, **patch})
+    assert not decoded.unknown_fields, "the kind has such a field"
+
+
+@pytest.mark.parametrize("kind", [JOB_FLOWS, HYPER_JOBS])
+def test_flows_are_not_suspended_as_a_whole(kind: Kind[Any]) -> None:
+    with pytest.raises(BadWork, match="suspend the jobs that it is made of"):
+        suspend_patch(family(kind), True)
+
+
+TORCH = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "task", "patch"),
+    [
+        (PYTORCH_JOBS, TORCH, "Worker", {"pytorchReplicaSpecs": {"Worker": {"replicas": 5}}}),
+        (PYTORCH_JOBS, TORCH, "worker", {"pytorchReplicaSpecs": {"Worker": {"replicas": 5}}}),
+        (MPI_JOBS, {"mpiReplicaSpecs": {"Worker": {}}}, "Worker", {"mpiReplicaSpecs": {"Worker": {"replicas": 5}}}),
+        (BATCH_JOBS, {"parallelism": 2, "completions": 4}, "pod", {"parallelism": 5}),
+        (
+            BATCH_JOBS,
+            {"parallelism": 2, "completions": 2, "completionMode": "Indexed"},
+            "pod",
+            {"parallelism": 5, "completions": 5},
+        ),
+    ],
+)
+def test_sizes(kind: Kind[Any], spec: dict[str, Any], task: str, patch: dict[str, Any]) -> None:
+    assert size_patch(family(kind), obj(kind, spec), task, 5) == {"spec": patch}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "task", "replicas", "told"),
+    [
+        (PYTORCH_JOBS, TORCH, "ps", 1, "no task 'ps': its tasks are Master, Worker"),
+        (PYTORCH_JOBS, TORCH, "Worker", -1, "0 or more"),
+        (BATCH_JOBS, {}, "worker", 1, "its tasks are pod"),
+        (JOB_SETS, {"replicatedJobs": []}, "a", 1, "a JobSet keeps the size"),
+        (JOB_FLOWS, {"flows": []}, "a", 1, "a JobFlow keeps the size"),
+    ],
+)
+def test_sizes_that_cannot_be(kind: Kind[Any], spec: dict[str, Any], task: str, replicas: int, told: str) -> None:
+    with pytest.raises(BadWork, match=told):
+        size_patch(family(kind), obj(kind, spec), task, replicas)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "told"), [(3, ""), (1, "may have 2 to 4 replicas, and not 1"), (5, "and not 5"), (-1, "0 or more")]
+)
+def test_worker_groups_of_ray_keep_their_limits(replicas: int, told: str) -> None:
+    groups = [{"groupName": "a"}, {"groupName": "b", "minReplicas": 2, "maxReplicas": 4}]
+    cluster = obj(RAY_CLUSTERS, {"workerGroupSpecs": groups})
+    if told:
+        with pytest.raises(BadWork, match=told):
+            worker_group_patch(cluster, "b", replicas)
+    else:
+        assert worker_group_patch(cluster, "b", replicas)[-1]["path"] == "/spec/workerGroupSpecs/1/replicas"
