@@ -56,7 +56,11 @@ class Portal:
                 yield item
         finally:
             if self.open:
-                self.run(_close(source))
+                closed = self.start(_close(source))
+                # An iterator that was forgotten is ended by the garbage collector, at times in the loop's own thread,
+                # which must not wait for itself.
+                if threading.current_thread() is not self._thread:
+                    closed.result()
 
     def close(self) -> None:
         """Stop the loop; closing twice is fine."""
