@@ -79,6 +79,7 @@ async def _restart_on_full_cluster(options: Any, folder: Path) -> dict[str, floa
                 return await _restart(client, kubeconfig, home, options)
             finally:
                 await load.remove(client, namespace)
+                await load.remove_nodes(client, load.FURNISHED)
         finally:
             await client.close()
 
@@ -124,6 +125,7 @@ async def _run(client: HttpClient, kubeconfig: Path, folder: Path, shape: load.S
             part.stop()
         if options.kubeconfig is not None:
             await load.remove(client, namespace)
+            await load.remove_nodes(client, load.SIMULATED)
     return report.Run(str(shape), shape.total, times, usage)
 
 

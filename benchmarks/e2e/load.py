@@ -22,7 +22,7 @@ from unisono.api.core import (
     ResourceRequirements,
 )
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, NODES, POD_GROUPS, PODS
+from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup, PodGroupSpec
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import Client, EventType
@@ -30,6 +30,9 @@ from unisono.kube.http import HttpClient
 from unisono.kube.informer import Informer
 
 SUBMITTERS = 16
+SIMULATED, FURNISHED = "sim-", "bench-"
+"""How names of nodes begin: those of ``unisono agent --simulate``, and those that are just there."""
+LEASE_NAMESPACE = "kube-node-lease"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,21 @@ async def remove(client: HttpClient, namespace: str) -> None:
     await client.delete(NAMESPACES, namespace)
 
 
+async def remove_nodes(client: Client, prefix: str) -> None:
+    """Delete the nodes whose names begin so, and their Leases: a named server lives on without them."""
+    names = [node.metadata.name for node in (await client.list(NODES)).items]
+
+    async def gone(number: int) -> None:
+        name = names[number]
+        if not name.startswith(prefix):
+            return
+        for kind, place in ((NODES, None), (LEASES, LEASE_NAMESPACE)):
+            with suppress(NotFound):
+                await client.delete(kind, name, place)
+
+    await _spread(range(len(names)), gone)
+
+
 # --- a cluster that is there already ---------------------------------------------------------------------
 
 
@@ -201,7 +219,7 @@ async def _spread(numbers: Sequence[int], work: object) -> None:
 
 async def _node(client: Client, number: int) -> None:
     amounts = {"cpu": "96", "memory": "768Gi", "pods": "110"}
-    name = f"bench-{number}"
+    name = f"{FURNISHED}{number}"
     with suppress(AlreadyExists):
         await client.create(NODES, Node(metadata=ObjectMeta(name=name)))
     ready = NodeStatus(
@@ -220,6 +238,6 @@ async def _gang(client: Client, namespace: str, number: int) -> None:
 
 async def _running(client: Client, namespace: str, number: int, nodes: int) -> None:
     meta = ObjectMeta(name=f"old-{number}", namespace=namespace, annotations={GROUP_NAME: f"old-{number // 50}"})
-    node = f"bench-{number % nodes}"
+    node = f"{FURNISHED}{number % nodes}"
     await client.create(PODS, Pod(metadata=meta, spec=_pod_spec(node)))
     await client.patch(PODS, meta.name, {"status": {"phase": "Running"}}, namespace=namespace, subresource="status")

@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration_servers import PREFIX
+
+from unisono.agent.node import renew_lease
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Node
+from unisono.api.kinds import LEASES, NODES
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import ClusterConfig
 
 sys.path.append(str(Path(__file__).parents[2]))
 load: Any = import_module("benchmarks.e2e.load")
@@ -82,3 +90,21 @@ def test_the_page_has_a_place_for_the_results(server: str) -> None:
     text = report.PAGE.read_text()
     assert f"<!-- end to end on {server}: begin -->" in text
     assert f"<!-- end to end on {server}: end -->" in text
+
+
+async def test_a_server_that_lives_on_keeps_no_node_of_the_measurement(config: ClusterConfig) -> None:
+    client = HttpClient(config)
+    try:
+        space = await load.new_namespace(client, PREFIX)
+        for number in range(3):
+            await client.create(NODES, Node(metadata=ObjectMeta(name=f"{PREFIX}{number}")))
+            await renew_lease(client, f"{PREFIX}{number}", 0.0)
+        await client.create(NODES, Node(metadata=ObjectMeta(name=f"other-{PREFIX}0")))
+        await load.remove_nodes(client, PREFIX)
+        await load.remove(client, space)
+        assert [node.metadata.name for node in (await client.list(NODES)).items] == [f"other-{PREFIX}0"]
+        leases = (await client.list(LEASES, load.LEASE_NAMESPACE)).items
+        assert not [lease for lease in leases if lease.metadata.name.startswith(PREFIX)]
+        await client.delete(NODES, f"other-{PREFIX}0")
+    finally:
+        await client.close()
