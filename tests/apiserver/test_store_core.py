@@ -193,3 +193,26 @@ async def test_closing_finishes_queued_writes_and_refuses_new_ones(tmp_path):
     with pytest.raises(Unavailable, match="stopping"):
         store.write([put("late")])
     await store.close()
+
+
+async def test_the_writers_of_one_transaction_go_on_few_at_a_time(store, gate):
+    gate.free.clear()
+    writes = [asyncio.ensure_future(store.write([put(f"w-{index:02}")])) for index in range(40)]
+    await asyncio.sleep(0)
+    gate.free.set()
+    went_on = [0]
+    while went_on[-1] < len(writes):
+        await asyncio.sleep(0)
+        went_on.append(sum(write.done() for write in writes))
+    assert max(gate.applied) > 10, "they came together"
+    assert max(after - before for before, after in zip(went_on, went_on[1:], strict=False)) <= 5
+    assert len(store.scan("things")) == 40
+
+
+async def test_closing_answers_everybody(store, gate):
+    gate.free.clear()
+    writes = [asyncio.ensure_future(store.write([put(f"w-{index:02}")])) for index in range(40)]
+    await asyncio.sleep(0)
+    gate.free.set()
+    await store.close()
+    assert [written[0].name for written in await asyncio.gather(*writes)] == [f"w-{index:02}" for index in range(40)]

@@ -18,6 +18,7 @@ from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.defaults import default_bindings, default_roles
 from unisono.apiserver.server import ApiServer
+from unisono.apiserver.turns import Shares
 from unisono.apiserver.types import Deleted, DeleteOptions, Page, StoreEvent, WriteOptions, Written
 from unisono.errors import NotFound
 
@@ -111,6 +112,7 @@ class ScriptedService:
 
     view: Any = field(default_factory=DefaultRoles)
     authorizer: Authorizer = field(default_factory=lambda: Authorizer(DefaultRoles(), lambda: 0))
+    shares: Shares = field(default_factory=Shares)
     objects: dict[tuple[str, str | None, str], dict[str, Any]] = field(default_factory=dict)
     script: list[Any] = field(default_factory=list)
     failure: Exception | None = None

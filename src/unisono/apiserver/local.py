@@ -12,14 +12,10 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec
 from unisono.apiserver.access.user import MASTERS
 from unisono.apiserver.service import ObjectService
-from unisono.apiserver.turns import Turns
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
 
 T = TypeVar("T", bound=Object)
-
-# Writes of one client per turn of the event loop: each costs about half a millisecond.
-_WRITES = 4
 
 
 class LocalClient:
@@ -33,7 +29,7 @@ class LocalClient:
     def __init__(self, service: ObjectService, *, user: str = "system:admin", field_manager: str = "unisono") -> None:
         self._service = service
         self._user, self._manager = user, field_manager
-        self._turns = Turns(_WRITES)
+        self._turns = service.shares.components
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
@@ -74,7 +70,9 @@ class LocalClient:
             timeout_seconds=timeout_seconds,
             bookmarks=True,
         )
+        turns = self._service.shares.events
         async for event in stream:
+            await turns.take()
             yield WatchEvent(event.type, codec.read(kind, event.object))
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:

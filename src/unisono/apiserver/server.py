@@ -177,6 +177,7 @@ class ApiServer:
             reviews=ReviewHandlers(Reviews(authorizer, authenticator.token_user), accounts, self._clock),
             metrics=self._metrics,
             limits=self._limits,
+            writing=self._service.shares.requests,
             monotonic=time.monotonic,
         )
 

@@ -20,6 +20,7 @@ from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
+from unisono.apiserver.turns import Shares
 from unisono.apiserver.types import (
     Deleted,
     DeleteOptions,
@@ -63,6 +64,7 @@ class ObjectService:
             checking=rules_of(Escalation(self.authorizer)), mutating={SERVICES.resource: (Addresses(store).assign,)}
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
+        self.shares = Shares()
         self._snapshots = reads.Snapshots()
         self._told_certificate: Callable[[str], None] = _nobody
 

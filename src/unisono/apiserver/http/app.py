@@ -34,6 +34,7 @@ from unisono.apiserver.http.query import flag
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
+from unisono.apiserver.turns import Turns
 from unisono.errors import ApiError, NotFound, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -61,6 +62,7 @@ class App:
         reviews: handler of kinds that are answered and not stored.
         metrics: counts every answer.
         limits: bounds on what clients may ask for.
+        writing: lets a few writes through per turn of the event loop.
         monotonic: seconds of a clock that only goes forward.
 
     """
@@ -79,12 +81,14 @@ class App:
         reviews: ReviewHandlers,
         metrics: RequestMetrics,
         limits: Limits,
+        writing: Turns,
         monotonic: Callable[[], float],
     ) -> None:
         self._catalog, self._authenticator, self._meta = catalog, authenticator, meta
         self._authorizer, self._reviews = authorizer, reviews
         self._objects, self._watches, self._logs, self._pods = objects, watches, logs, pods
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
+        self._writing = writing
         self._in_flight = 0
         self._streams: set[asyncio.Task[Any]] = set()
         self._streams_of: Counter[str] = Counter()
@@ -224,10 +228,14 @@ class App:
 
     async def _write(self, handler: Handler) -> web.StreamResponse:
         # A client that goes away must not stop a write half-way: the write ends, only its answer is lost.
-        task = asyncio.create_task(handler())
+        task = asyncio.create_task(self._in_turn(handler))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         return await asyncio.shield(task)
+
+    async def _in_turn(self, handler: Handler) -> web.StreamResponse:
+        await self._writing.take()
+        return await handler()
 
     async def _stream(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
         task = asyncio.current_task()

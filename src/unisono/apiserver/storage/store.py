@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from unisono.apiserver.storage.writer import Commit, Disk, Writer
 from unisono.errors import UnisonoError
 
 _log = structlog.get_logger(__name__)
+
+# Writers that go on in one turn of the event loop after a transaction: each has its answer to make.
+_ANSWERS = 4
 
 
 class StaleWriteError(UnisonoError):
@@ -68,6 +72,7 @@ class Store:
         self._revision = self._assigned = self._compacted = 0
         self._any_change: asyncio.Future[None] | None = None
         self._epoch = 0
+        self._answers: deque[Commit] = deque()
         self._closed = False
         self._batches = self._failures = self._largest = 0
         self._writer = Writer(disk, self._post, self._on_batch, keep_events=retention.events)
@@ -210,6 +215,8 @@ class Store:
         self._closed = True
         await asyncio.to_thread(self._writer.stop)
         await asyncio.sleep(0)  # results of the last batch are handed over by the loop
+        while self._answers:
+            self._answer()
         for collection in self._collections.values():
             collection.wake()
         self._wake_any()
@@ -267,8 +274,17 @@ class Store:
         for commit in commits:
             for event in commit.events:
                 self._publish(event)
-            commit.done(None)
         self._wake_any()
+        self._answers.extend(commits)
+        if len(self._answers) == len(commits):
+            self._answer()
+
+    def _answer(self) -> None:
+        """Tell a few writers that the disk has it, and the next ones in the next turn of the loop."""
+        for _ in range(min(_ANSWERS, len(self._answers))):
+            self._answers.popleft().done(None)
+        if self._answers:
+            self._loop.call_soon(self._answer)
 
     def _publish(self, event: Event) -> None:
         key = event.entry.key
