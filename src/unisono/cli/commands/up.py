@@ -81,6 +81,7 @@ def command(
     if detach:
         _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"])
         return
+    from unisono.standalone import loop
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.plane import PlaneOptions
 
@@ -88,7 +89,7 @@ def command(
     options = PlaneOptions(
         host=host, port=port, simulated_nodes=nodes, local_node=not no_agent, scheduler_config=scheduler_config
     )
-    asyncio.run(_serve(data, options))
+    loop.run(_serve(data, options))
 
 
 async def _serve(data: DataDir, options: object) -> None:
@@ -98,9 +99,9 @@ async def _serve(data: DataDir, options: object) -> None:
     assert isinstance(options, PlaneOptions)
     plane = Plane(data, options)
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    running = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stopped.set)
+        running.add_signal_handler(name, stopped.set)
     # Standard output of a detached one is its log, which is for programs too.
     tell = (lambda _: None) if os.environ.get("UNISONO_DETACHED") else click.echo
     await plane.start()
