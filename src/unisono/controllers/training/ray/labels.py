@@ -23,6 +23,8 @@ HEAD_GROUP: Final = "headgroup"
 _LONGEST = 50
 
 GCS_PORT, DASHBOARD_PORT, CLIENT_PORT, METRICS_PORT, SERVE_PORT = 6379, 8265, 10001, 8080, 8000
+# Where Ray's agent on each node listens, for its own cluster only.
+AGENT_PORT = 52365
 PORTS: Final = {
     "client": CLIENT_PORT,
     "dashboard": DASHBOARD_PORT,

@@ -16,7 +16,7 @@ from unisono.api.core import (
     EmptyDirVolumeSource,
     EnvVar,
     EnvVarSource,
-    HTTPGetAction,
+    ExecAction,
     ObjectFieldSelector,
     Pod,
     PodTemplateSpec,
@@ -173,7 +173,7 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
     container.command = ["/bin/bash", "-c", "--"]
     container.args = [" ; ".join(["ulimit -n 65536", " && ".join([*([before] if before else []), command])])]
     if place.is_head:
-        container.readiness_probe = container.readiness_probe or _answers(place)
+        container.readiness_probe = container.readiness_probe or _takes_jobs(place)
         taken = {port.container_port for port in container.ports or ()}
         container.ports = [
             *(container.ports or ()),
@@ -184,20 +184,22 @@ def _start_ray(view: RayClusterView, place: Place, container: Container) -> None
     container.env = [*(container.env or ()), *added]
 
 
-def _answers(place: Place) -> Probe | None:
-    """The head is ready when its dashboard, which takes the jobs, answers for the cluster's store as well.
+def _takes_jobs(place: Place) -> Probe | None:
+    """The head is ready when its dashboard listens, and the agent that starts what is submitted to the dashboard.
 
     None where there is no dashboard.
     """
     params = place.params
-    port = params.get("dashboard-port", str(labels.DASHBOARD_PORT))
-    if params.get("include-dashboard", "true").lower() != "true" or not port.isdecimal():
+    if params.get("include-dashboard", "true").lower() != "true":
         return None
+    ports = (
+        params.get("dashboard-agent-listen-port", str(labels.AGENT_PORT)),
+        params.get("dashboard-port", str(labels.DASHBOARD_PORT)),
+    )
+    # Bash connects by itself: not every image has a program for HTTP.
+    tries = " && ".join(f": </dev/tcp/127.0.0.1/{shlex.quote(port)}" for port in ports)
     return Probe(
-        http_get=HTTPGetAction(path="/api/gcs_healthz", port=int(port)),
-        period_seconds=2,
-        timeout_seconds=5,
-        failure_threshold=10,
+        exec=ExecAction(command=["/bin/bash", "-c", tries]), period_seconds=2, timeout_seconds=5, failure_threshold=10
     )
 
 
