@@ -19,9 +19,10 @@ from unisono.apiserver.deletion import removable
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
-from unisono.errors import NotFound
+from unisono.errors import Conflict, NotFound
 
 _NAME_ATTEMPTS = 8
+_PATCH_ATTEMPTS = 5
 
 
 async def create(
@@ -103,7 +104,39 @@ async def patch(
     stored = context.stored_kind(kind)
     check_type(stored, patch_type)
     check_subresource(stored, subresource)
-    entry, old = context.current(stored, namespace, name)
+    for attempt in range(1, _PATCH_ATTEMPTS + 1):
+        entry, old = context.current(stored, namespace, name)
+        try:
+            return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
+        except Conflict:
+            # While webhooks were asked somebody else has written: the patch is for whatever is there.
+            present = context.store.latest(entry.key)
+            overtaken = present is not None and present.revision != entry.revision
+            if not overtaken or attempt == _PATCH_ATTEMPTS or _names_version(change):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _names_version(change: Any) -> bool:
+    """Whether a patch is meant for one version of the object only."""
+    if isinstance(change, dict):
+        meta = change.get("metadata")
+        return isinstance(meta, dict) and bool(meta.get("resourceVersion"))
+    return any(isinstance(each, dict) and each.get("path") == "/metadata/resourceVersion" for each in change)
+
+
+async def _patch(
+    context: Context,
+    kind: Kind[Any],
+    stored: Kind[Any],
+    entry: Entry,
+    old: Any,
+    change: Any,
+    patch_type: PatchType,
+    options: WriteOptions,
+    subresource: str,
+) -> Written:
+    namespace, name = entry.namespace or None, entry.name
     data = codec.as_version(entry.data, stored, kind)
     # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
     current = codec.json_value(data) if field_owners.mentioned(change) else field_owners.plain(data)
