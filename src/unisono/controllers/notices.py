@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from unisono.api.base import Object
 from unisono.controllers.recorder import Recorder
+from unisono.kube.informer import Informer
 
 # Keys that are remembered per object.
 _REMEMBERED = 256
@@ -48,6 +49,10 @@ class Announcer:
     def forget(self, obj: Object) -> None:
         """The object is gone."""
         self._told.pop(obj.metadata.uid or "", None)
+
+    def forget_deleted(self, informer: Informer[Any]) -> None:
+        """Forget the objects of an informer as they go."""
+        informer.on_change(lambda event_type, obj, _: self.forget(obj) if event_type == "DELETED" else None)
 
     def _is_new(self, uid: str, key: str) -> bool:
         told = self._told.setdefault(uid, {})

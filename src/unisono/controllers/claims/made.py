@@ -48,6 +48,7 @@ class PodClaimController(Controller):
         """Watch pods with claims, templates that they wait for, and claims that go while their pod is there."""
         self._client = context.client
         self._pods = context.watch(PODS, when=_concerns)
+        self._announcer.forget_deleted(self._pods)
         index(self._pods, CLAIM_INDEX, claim_keys)
         index(self._pods, _TEMPLATE_INDEX, template_keys)
         self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._waiting, when=_comes)

@@ -65,6 +65,7 @@ class ClaimController(Controller):
         """Watch claims, and what those that wait may wait for."""
         self._client = context.client
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS)
+        self._announcer.forget_deleted(self._claims)
         self._volumes = context.watch(PERSISTENT_VOLUMES, self._claims_of_volume)
         self._classes = context.watch(STORAGE_CLASSES, lambda _: sorted(self._pending))
         self._nodes = context.watch(NODES, lambda _: sorted(self._pending), when=_came_went_or_turned)

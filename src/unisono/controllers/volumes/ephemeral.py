@@ -35,6 +35,7 @@ class EphemeralVolumeController(Controller):
         """Watch pods with ephemeral volumes, and claims that go while their pod is there."""
         self._client = context.client
         self._pods = context.watch(PODS, when=_comes)
+        self._announcer.forget_deleted(self._pods)
         index(self._pods, POD_INDEX, claim_keys)
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS, self._pods_of, when=_goes)
 

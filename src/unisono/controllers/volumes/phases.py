@@ -37,6 +37,7 @@ class VolumeController(Controller):
         """Watch volumes and the claims that they name."""
         self._client, self._clock = context.client, context.clock
         self._volumes = context.watch(PERSISTENT_VOLUMES)
+        self._announcer.forget_deleted(self._volumes)
         index(self._volumes, _CLAIM_INDEX, _named_claim)
         self._claims = context.watch(PERSISTENT_VOLUME_CLAIMS, self._volumes_of)
 
