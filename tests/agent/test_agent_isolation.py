@@ -19,7 +19,8 @@ from unisono.agent.gpus import Gpu, choose, gpu_labels, visible_devices
 from unisono.agent.launch import base_environment, identity, python_folder
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine
-from unisono.agent.node import SHARED_NETWORK, build_node
+from unisono.agent.node import build_node
+from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.kinds import NODES, PODS
 from unisono.errors import AgentError
 

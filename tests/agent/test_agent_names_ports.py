@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from agent_node import Node, eventually, manifest
 
-from unisono.agent.node import SHARED_NETWORK
+from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Service, ServiceSpec
 from unisono.api.kinds import NODES, PODS, SERVICES

@@ -8,6 +8,7 @@ import structlog
 from unisono import __version__
 from unisono.agent.gpus import GPU, gpu_labels
 from unisono.agent.machine import Machine
+from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec, Namespace, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
 from unisono.api.kinds import LEASES, NAMESPACES, NODES
@@ -22,7 +23,6 @@ LEASE_SECONDS = 40
 HEARTBEAT_SECONDS = 10.0
 MAX_PODS = 110
 RUNTIME = "unisono-process"
-SHARED_NETWORK = "unisono.io/shared-network"
 
 _log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""Annotations of Unisono's own; Volcano's and Kubernetes' keys stand in ``api.keys``."""
+"""Annotations and labels of Unisono's own; Volcano's and Kubernetes' keys stand in ``api.keys``."""
 
 from __future__ import annotations
 
@@ -36,3 +36,6 @@ USAGE_TIME: Final = "unisono.io/usage-time"
 
 CARDS: Final = "unisono.io/gpu-cards"
 """On a pod: numbers of the cards that each of its containers shares, ``0;1,2``, where the vendor has no such key."""
+
+SHARED_NETWORK: Final = "unisono.io/shared-network"
+"""On a node (label): its pods share the machine's ports, instead of each having its own."""
