@@ -21,3 +21,12 @@ def test_pods_that_would_have_to_go_and_plugins_that_are_off_are_named() -> None
         "  or end:  ns/a, ns/b and 18 more (lower priority, or of a queue above its share)",
         "  off:     plug-in prices failed or was too slow and was switched off for the cycle",
     ]
+
+
+def test_a_gang_that_has_its_minimum_is_not_counted_as_47_of_1() -> None:
+    verdict = {"job": "ns/j", "queue": "q", "cause": "NodesFull", "message": "full", "tasksNeeded": 1}
+    assert (
+        verdict_lines({**verdict, "tasksPlaceable": 47})[-1]
+        == "  gang:    47 pods have found a place, at least 1 needed"
+    )
+    assert verdict_lines({**verdict, "tasksPlaceable": 1})[-1] == "  gang:    1 of 1 pods would find a place"

@@ -12,17 +12,33 @@ from unisono.standalone.nodes_file import read_nodes
 
 def test_a_list_is_read(tmp_path: Path) -> None:
     file = tmp_path / "n.yaml"
-    file.write_text("- {name: a, count: 2, capacity: {cpu: 4}}\n- {name: b, capacity: {cpu: 1}}\n")
+    file.write_text(
+        "- {name: a, count: 2, capacity: {cpu: 4, memory: 1Gi}}\n- {name: b, capacity: {cpu: 1, memory: 1Gi}}\n"
+    )
     assert [entry["name"] for entry in read_nodes(file)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("name: a\n", "expected a list of nodes"), ("", "is empty"), ("- 3\n", "expected a list")]
+    ("text", "message"),
+    [
+        ("name: a\n", "expected a list of nodes"),
+        ("", "is empty"),
+        ("- 3\n", "expected a list"),
+        ("- {name: n}\n", r"n\.yaml: .*name: False is not a node name"),
+    ],
 )
 def test_anything_else_is_refused_with_the_way_out(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "n.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
+        read_nodes(file)
+
+
+def test_what_is_wrong_with_a_node_is_said_with_the_file(tmp_path: Path) -> None:
+    """YAML reads ``n`` as false: the message has to lead to the place."""
+    file = tmp_path / "nodes.yaml"
+    file.write_text("- {name: n, capacity: {cpu: 4, memory: 1Gi}}\n")
+    with pytest.raises(ConfigError, match=r"nodes\.yaml: .*name: False is not a node name"):
         read_nodes(file)
 
 

@@ -112,8 +112,10 @@ def _off(verdict: dict[str, Any]) -> str:
 
 
 def _gang(verdict: dict[str, Any]) -> str:
-    needed = verdict.get("tasksNeeded") or 0
-    return f"{verdict.get('tasksPlaceable') or 0} of {needed} pods would find a place" if needed else ""
+    needed, found = verdict.get("tasksNeeded") or 0, verdict.get("tasksPlaceable") or 0
+    if found > needed > 0:
+        return f"{found} pods have found a place, at least {needed} needed"
+    return f"{found} of {needed} pods would find a place" if needed else ""
 
 
 def _nodes(verdict: dict[str, Any]) -> str:

@@ -13,9 +13,10 @@ def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
     """The entries ``{name, count, capacity, labels, taints, devices}`` of the file.
 
     Raises:
-        ConfigError: the file is missing, is no YAML or no list of mappings.
+        ConfigError: the file is missing, is no YAML or no list of mappings, or says something wrong of a node.
 
     """
+    from unisono.agent.simulated_specs import parse_specs
     from unisono.api.yaml import load_all
 
     try:
@@ -33,4 +34,8 @@ def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
         entries += document.value
     if not entries:
         raise ConfigError("the nodes file is empty: list at least one node.", file=str(path))
+    try:
+        parse_specs(entries)
+    except ConfigError as error:
+        raise ConfigError(str(error), file=str(path)) from None
     return entries
