@@ -119,6 +119,8 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(create|get|patch) queues.*": "root and default where nobody made them, and states of queues",
         rf"delete ({KINDS})\..*": "jobs whose time after their end is over",
         rf"patch ({KINDS})\..*": "jobs that are suspended or resumed by their owner, and conditions of runtimes",
+        r"(create|delete|get|patch) horizontalpodautoscalers.*": "elastic PyTorchJobs with metrics",
+        r"(create|get) commands.*": "hyper jobs of which too many jobs are lost: the others are terminated",
         r"get (jobs\.batch|daemonsets\.apps|replicasets\.apps|statefulsets\.apps)": "annotations of pods' owners",
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",
         r"(get|patch) (podgroups|jobs\.batch\.volcano).*": "conflicts, and jobs whose size changes",
