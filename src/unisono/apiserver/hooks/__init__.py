@@ -20,7 +20,7 @@ from unisono.apiserver.admission import Request
 from unisono.apiserver.hooks import conditions, matching, review
 from unisono.apiserver.hooks.calling import Caller, CallError, HttpCaller
 from unisono.apiserver.patches.json_patch import apply_json_patch
-from unisono.apiserver.storage.store import Store
+from unisono.apiserver.storage.entry import Event
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ class Webhooks:
         self._context, self._store = context, context.store
         self._http = HttpCaller()
         self.caller: Caller = caller or self._http
-        self._known: dict[str, tuple[tuple[int, ...], list[ValidatingWebhook]]] = {}
+        # Most writes meet no webhook at all, so that is known without a look at the store.
+        self._known: dict[str, list[ValidatingWebhook]] = {}
+        self._store.listen(self._on_event)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -171,15 +173,15 @@ class Webhooks:
 
     def _hooks(self, kind: Kind[Any]) -> list[ValidatingWebhook]:
         """The webhooks of all configurations of a kind, by their name and then in their order."""
-        entries = sorted(_entries(self._store, kind), key=lambda entry: entry.name)
-        if not entries:
-            return []
-        revisions = tuple(entry.revision for entry in entries)
-        known, hooks = self._known.get(kind.resource, ((), []))
-        if known != revisions:
-            hooks = [hook for entry in entries for hook in codec.read(kind, entry.data).webhooks or ()]
-            self._known[kind.resource] = revisions, hooks
-        return hooks
+        found = self._known.get(kind.resource)
+        if found is None:
+            entries = sorted(self._store.scan(kind.resource), key=lambda entry: entry.name)
+            found = [hook for entry in entries for hook in codec.read(kind, entry.data).webhooks or ()]
+            self._known[kind.resource] = found
+        return found
+
+    def _on_event(self, event: Event) -> None:
+        self._known.pop(event.entry.resource, None)
 
     def _target(self, request: Request) -> matching.Target:
         kind, old = request.kind, request.old
@@ -198,10 +200,6 @@ class Webhooks:
             None if old is None else old.metadata.labels or {},
             labels,
         )
-
-
-def _entries(store: Store, kind: Kind[Any]) -> list[Any]:
-    return list(store.scan_latest(kind.resource, None))
 
 
 def _api_version(kind: Kind[Any], version: str) -> str:
