@@ -96,7 +96,7 @@ class Catalog:
         """The kinds of one group and version."""
         asked = group, version
         every = (*self._served.items(), *self._custom.items())
-        return [served for key, served in every if key[:2] == asked]
+        return sorted((served for key, served in every if key[:2] == asked), key=lambda served: served.kind.plural)
 
 
 def _group_rank(group: str) -> tuple[int, str]:

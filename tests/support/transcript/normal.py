@@ -22,6 +22,7 @@ REPLACED = (
     (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
     (re.compile(r"\bmade-[a-z0-9]{5}\b"), "made-<id>"),
     (re.compile(r"\b10(\.\d+){3}\b"), "<ip>"),
+    (re.compile(r"(?<=\d:)3\d{4}(?=/(TCP|UDP|SCTP)\b)"), "<port>"),
     (re.compile(r"STDIN|/tmp/[\w./-]+"), "STDIN"),
 )
 VALUES = {
