@@ -361,7 +361,7 @@ def test_accepted(kind: Kind[Any], value: dict[str, Any]) -> None:
         (
             kinds.PERSISTENT_VOLUME_CLAIMS,
             {"spec": CLAIM["spec"] | {"storageClassName": "b"}},
-            CLAIM,
+            {"spec": CLAIM["spec"] | {"storageClassName": "a"}},
             "spec: Forbidden: spec is immutable after creation",
         ),
     ],
@@ -371,11 +371,21 @@ def test_refused_updates(kind: Kind[Any], new: dict[str, Any], old: dict[str, An
     assert any(message.startswith(expected) for message in found), found
 
 
-def test_a_claim_may_grow_and_be_bound() -> None:
-    grown = copy.deepcopy(CLAIM)
+def test_a_claim_may_be_bound_and_then_grow() -> None:
+    bound = copy.deepcopy(CLAIM)
+    bound["spec"]["volumeName"] = "pv-1"
+    assert messages(kinds.PERSISTENT_VOLUME_CLAIMS, bound, CLAIM) == []
+    bound["status"] = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+    grown = copy.deepcopy(bound)
     grown["spec"]["resources"]["requests"]["storage"] = "2Gi"
-    grown["spec"]["volumeName"] = "pv-1"
-    assert messages(kinds.PERSISTENT_VOLUME_CLAIMS, grown, CLAIM) == []
+    assert messages(kinds.PERSISTENT_VOLUME_CLAIMS, grown, bound) == []
+
+
+def test_a_claim_gets_its_class_once() -> None:
+    classed = copy.deepcopy(CLAIM)
+    classed["spec"]["storageClassName"] = "a"
+    assert messages(kinds.PERSISTENT_VOLUME_CLAIMS, classed, CLAIM) == []
+    assert messages(kinds.PERSISTENT_VOLUME_CLAIMS, CLAIM, classed) != []
 
 
 def test_each_error_once() -> None:
