@@ -57,6 +57,14 @@ def evicted(decisions: Decisions) -> list[str]:
     return sorted(eviction.pod for eviction in decisions.evictions)
 
 
+def test_the_rack_where_least_is_missing_is_cleared() -> None:
+    """Rack a is full, rack b half: one pod less has to go there, although a comes first."""
+    first = ranked("va", 2, "low", running={0: "a-0", 1: "a-1"})
+    second = ranked("vb", 1, "low", running={0: "b-0"}, created=1)
+    things = [*FOUR, first, second, ranked("j", 2, "high", topology=wish(1))]
+    assert evicted(schedule(world(things), PREEMPT)) == ["vb-w-0"]
+
+
 @pytest.mark.parametrize(
     ("things", "expected"),
     [

@@ -56,7 +56,7 @@ def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
     cycle.session.subject = job
-    return any(_Plan(cycle, job, rule, tasks, domain).carry_out() for domain in _domains(cycle, job, rule))
+    return any(_Plan(cycle, job, rule, tasks, domain).carry_out() for domain in _domains(cycle, job, rule, tasks))
 
 
 def _wanted(cycle: Cycle, job: JobState) -> list[Task]:
@@ -72,11 +72,32 @@ def _wanted(cycle: Cycle, job: JobState) -> list[Task]:
     return []
 
 
-def _domains(cycle: Cycle, job: JobState, rule: GangRule) -> list[int]:
+def _domains(cycle: Cycle, job: JobState, rule: GangRule, tasks: Sequence[Task]) -> list[int]:
+    """Domains to try: gradient by gradient, and of each those first where least is missing."""
     search = search_of(cycle)
     gradients = search.gradients(job, None, search.tree.root, evict=True)
-    flat = [domain for gradient in gradients for domain in gradient][: rule.most_domains]
+    need = _sum_of(cycle, tasks)
+    flat = [domain for gradient in gradients for domain in _least_missing_first(cycle, need, gradient)]
+    flat = flat[: rule.most_domains]
     return flat if flat or is_bounded(cycle.session, job) else [search.tree.root]
+
+
+def _sum_of(cycle: Cycle, tasks: Sequence[Task]) -> Vector:
+    need = np.zeros(cycle.session.rows, dtype=np.int64)
+    for task in tasks:
+        need += fitted(task.pod_class.vector, len(need))
+    return need
+
+
+def _least_missing_first(cycle: Cycle, need: Vector, domains: Sequence[int]) -> list[int]:
+    """Where most of what is needed is free, or will be, the fewest have to go; equal ones as they came."""
+    rows, nodes = np.flatnonzero(need), cycle.session.nodes
+    if len(domains) < 2 or not len(rows):
+        return list(domains)
+    later = nodes.allocatable[rows] - nodes.used[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
+    free = search_of(cycle).tree.sums_at(later.clip(min=0), list(domains))
+    missing = (np.maximum(need[rows][:, None] - free, 0) / need[rows][:, None]).max(axis=0)
+    return [domains[at] for at in np.argsort(missing, kind="stable").tolist()]
 
 
 class _Reversed:
@@ -108,9 +129,7 @@ class _Plan:
         self.session = cycle.session
         self.evictions: Evictions = evictions_of(cycle)
         self.standing = Standing.of(cycle, job)
-        self.need = np.zeros(self.session.rows, dtype=np.int64)
-        for task in tasks:
-            self.need += fitted(task.pod_class.vector, len(self.need))
+        self.need = _sum_of(cycle, tasks)
 
     def carry_out(self) -> bool:
         """Find a plan and commit it; False, and nothing changed, when there is none."""
