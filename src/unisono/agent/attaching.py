@@ -92,9 +92,9 @@ class AttachedSession:
 
     async def close(self) -> None:
         """Leave the container alone."""
+        self._writer.close()
         self._receiving.cancel()
         await asyncio.gather(self._receiving, return_exceptions=True)
-        self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 

@@ -145,9 +145,10 @@ class ChannelForwarder:
         finally:
             inputs.cancel()
             pumps.cancel()
+            # A client that goes away cancels us here once more: the connections must be closed nevertheless.
+            closing = asyncio.gather(*(c.close() for c in self._connections.values()), return_exceptions=True)
+            await asyncio.shield(closing)
             await asyncio.gather(inputs, pumps, return_exceptions=True)
-            for connection in self._connections.values():
-                await connection.close()
 
     async def _open(self, wire: Wire, index: int, port: int) -> bool:
         try:
