@@ -253,9 +253,9 @@ class Reader:
             "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "reader"}],
         }
         if kind is CLUSTER_ROLES:
-            return iter([msgspec.convert({"metadata": {"name": "r"}, "rules": [rule]}, kind.type)])
+            return iter([msgspec.convert({"metadata": {"name": "r"}, "rules": [rule]}, kind.struct)])
         if kind is CLUSTER_ROLE_BINDINGS:
-            return iter([msgspec.convert(binding, kind.type)])
+            return iter([msgspec.convert(binding, kind.struct)])
         return iter(())
 
     def find(self, kind: Any, name: str, namespace: str | None = None) -> Any:
