@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,12 @@ def test_what_the_machine_refuses_is_a_sentence_too(tmp_path: Path, capsys: pyte
         main(["backup", str(tmp_path / "file" / "copy"), "--data-dir", str(tmp_path / "file")])
     assert end.value.code == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_ctrl_c_before_anything_has_begun_ends_quietly(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-m", "unisono", "--help"], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -11,11 +11,14 @@ import os
 import sys
 from typing import Any
 
-import click
+try:
+    import click
 
-from unisono import __version__
-from unisono.cli.options import KUBECTL
-from unisono.errors import ApiError, UnisonoError
+    from unisono import __version__
+    from unisono.cli.options import KUBECTL
+    from unisono.errors import ApiError, UnisonoError
+except KeyboardInterrupt:  # Ctrl-C while the modules are read: nothing has begun, and a traceback would tell nothing
+    raise SystemExit(130) from None
 
 COMMANDS: dict[str, str] = {
     "run": "Submit jobs, follow them with logs and end with their verdict.",
