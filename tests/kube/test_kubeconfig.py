@@ -93,7 +93,7 @@ def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
         ),
         ({"users": user(**{"client-certificate-data": "QQ=="})}, "is missing", "users[u].user.client-key"),
         ({"users": user(**{"client-key": "gone.pem"})}, "cannot be read", "users[u].user.client-key"),
-        ({"users": user(**{"auth-provider": {"name": "gcp"}})}, "no longer", "users[u].user.auth-provider"),
+        ({"users": user(**{"auth-provider": {"name": "azure"}})}, "use an exec plug-in", "users[u].user.auth-provider"),
         ({"users": user(exec={"apiVersion": "v0", "command": "x"})}, "must be client.auth", None),
         ({"users": user(exec={"apiVersion": "client.authentication.k8s.io/v1"})}, "is missing", None),
         (

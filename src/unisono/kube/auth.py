@@ -187,4 +187,8 @@ def credentials(config: ClusterConfig, clock: Clock) -> Credentials:
         return Static(f"Basic {base64.b64encode(pair).decode()}")
     if config.exec_plugin is not None:
         return ExecCredentials(config.exec_plugin, config, clock)
+    if config.auth_provider is not None:
+        from unisono.kube.official import OfficialCredentials
+
+        return OfficialCredentials(config.auth_provider, clock)
     return Static(None)

@@ -19,6 +19,8 @@ import yaml
 
 from unisono.errors import ConfigError
 
+# What the official client knows; kubectl itself knows oidc alone by now.
+_PROVIDERS = ("oidc", "gcp")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -44,6 +46,22 @@ class ExecPlugin:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthProvider:
+    """A way to log in that is left to the official client (`kube.official`).
+
+    Attributes:
+        name: ``oidc`` or ``gcp``.
+        files: the kubeconfig files, in their order.
+        context: which context of them.
+
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """Address, trust and credentials of one API server.
 
@@ -57,6 +75,7 @@ class ClusterConfig:
         token: bearer token; ``token_file`` is read again as it is rotated and wins over it.
         username, password: basic authentication.
         exec_plugin: program that answers credentials.
+        auth_provider: a way to log in that the official client knows.
         impersonate: ``Impersonate-*`` headers.
         proxy: URL of an HTTP proxy.
         context: name of the kubeconfig context, empty when there is none.
@@ -76,6 +95,7 @@ class ClusterConfig:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     exec_plugin: ExecPlugin | None = None
+    auth_provider: AuthProvider | None = None
     impersonate: tuple[tuple[str, str], ...] = ()
     proxy: str | None = None
     context: str = ""
@@ -239,8 +259,20 @@ class _Merged:
             tls_server_name=cluster.text("tls-server-name"),
             proxy=proxy,
             context=name,
+            auth_provider=self._auth_provider(user, name) if user else None,
             **(_credentials(user) if user else {}),
         )
+
+    def _auth_provider(self, user: _Entry, context: str) -> AuthProvider | None:
+        value = user.value.get("auth-provider")
+        if not value:
+            return None
+        name = value.get("name") if isinstance(value, dict) else None
+        if name not in _PROVIDERS:
+            raise user.error(
+                "auth-provider", f"{name or 'without a name'} is supported by no client any more: use an exec plug-in"
+            )
+        return AuthProvider(name, tuple(file.path for file in self._files), context)
 
     def _current(self) -> str:
         for file in self._files:
@@ -276,8 +308,6 @@ class _Merged:
 
 
 def _credentials(user: _Entry) -> dict[str, Any]:
-    if user.value.get("auth-provider"):
-        raise user.error("auth-provider", "is no longer supported by Kubernetes: use an exec plug-in")
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
         raise user.error("client-key" if key is None else "client-certificate", "is missing")
