@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
 from unisono.apiserver.authorization.kinds import REVIEW_KINDS
-from unisono.apiserver.events_v1 import EVENTS_V1
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.apiserver.http.protobuf_wire import fields
+from unisono.apiserver.views import VIEWS
 from unisono.errors import ApiError
 
 AGGREGATED = (
@@ -64,7 +64,7 @@ async def test_aggregated_discovery(web: WebClient, path: str, core: bool) -> No
     }
     expected = {
         (kind.group, version, kind.plural)
-        for kind in (*ALL_KINDS, *REVIEW_KINDS, EVENTS_V1)
+        for kind in (*ALL_KINDS, *REVIEW_KINDS, *(view.kind for view in VIEWS))
         for version in (kind.version, *kind.alias_versions)
         if (kind.group == "") == core
     }
