@@ -49,6 +49,14 @@ def test_counts_come_to_rest_first_then_wait_for_the_interval() -> None:
     assert pacing.wait("b", counted(4), counted(5), 10.6) == 0.5, "each job has its own time"
 
 
+def test_a_strained_server_is_told_less_often() -> None:
+    pacing = CountPacing(2.0, 0.5)
+    assert pacing.wait("a", counted(1), counted(2), 10.0, stretch=4.0) == 2.0
+    pacing.written("a", 12.0)
+    assert pacing.wait("a", counted(2), counted(3), 12.0, stretch=4.0) == 8.0
+    assert pacing.wait("a", counted(2), counted(3), 14.0) == 0.0, "and as before when it has time again"
+
+
 def test_counts_that_went_back_start_anew() -> None:
     pacing = CountPacing(2.0, 0.5)
     pacing.wait("a", counted(1), counted(2), 10.0)

@@ -21,6 +21,7 @@ from unisono.controllers.statuses import write_status
 from unisono.errors import UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
+from unisono.kube.strain import Strain
 
 T = TypeVar("T", bound=Object)
 P = TypeVar("P", bound=BasePlan)
@@ -76,6 +77,7 @@ class Executor(Generic[T, P]):
         self._expectations, self._notify, self._offload = expectations, notify, offload
         # Digests of what was applied, by UID of the job: equal objects are not written again.
         self._applied: dict[str, dict[tuple[str, str], bytes]] = {}
+        self.strain = Strain()
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
@@ -94,7 +96,9 @@ class Executor(Generic[T, P]):
         """
         job = await self.prepare(job, plan)
         if plan.status is not None:
+            begun = self._clock.monotonic()
             job = await write_status(self._client, self._kind, job, plan.status)
+            self.strain.note(self._clock.monotonic() - begun)
         for notice in plan.notices:
             self._notify(job, notice)
         try:

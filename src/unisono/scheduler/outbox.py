@@ -15,6 +15,7 @@ import structlog
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.strain import Strain
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 from unisono.scheduler.metrics import Metrics
 
@@ -43,11 +44,15 @@ class Outbox(Generic[W]):
         interval: float,
         workers: int = 8,
     ) -> None:
-        """``interval`` is the time in seconds that unimportant changes of one object keep between them."""
+        """``interval`` is the time in seconds that unimportant changes of one object keep between them.
+
+        It is stretched while the API server is strained, and so are the times given to ``put``.
+        """
         self.name = name
         self._write, self._clock, self._metrics = write, clock, metrics
         self._interval, self._worker_count = interval, workers
         self._queue = WorkQueue(clock, Backoff(base=0.2, cap=30.0))
+        self._strain = Strain()
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
 
@@ -58,8 +63,9 @@ class Outbox(Generic[W]):
         itself in that time is never written.
         """
         self._wishes[key] = wish
-        since = self._written_at.get(key, float("-inf")) + self._interval - self._clock.monotonic()
-        self._queue.add_after(key, 0.0 if urgent else max(settle, since))
+        stretch = self._strain.stretch
+        since = self._written_at.get(key, float("-inf")) + self._interval * stretch - self._clock.monotonic()
+        self._queue.add_after(key, 0.0 if urgent else max(settle * stretch, since))
 
     def discard(self, key: str) -> None:
         """Forget the wish for ``key``; a write under way is not stopped."""
@@ -95,8 +101,10 @@ class Outbox(Generic[W]):
                 self._queue.done(key)
 
     async def _once(self, key: str, wish: W) -> None:
+        begun = self._clock.monotonic()
         try:
             if await self._write(key, wish):
+                self._strain.note(self._clock.monotonic() - begun)
                 self._metrics.writes_done.inc()
                 self._remember(key)
         except Conflict:
@@ -123,7 +131,7 @@ class Outbox(Generic[W]):
         now = self._clock.monotonic()
         self._written_at[key] = now
         if len(self._written_at) > _REMEMBERED:
-            recent = now - self._interval
+            recent = now - self._interval * self._strain.stretch
             self._written_at = {name: when for name, when in self._written_at.items() if when > recent}
 
     def _again(self, key: str, wish: W, allowed: bool) -> None:

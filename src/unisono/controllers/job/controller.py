@@ -96,7 +96,7 @@ class JobController(Controller):
         if plan.status is None:
             self._pacing.settled(uid)
             return
-        wait = self._pacing.wait(uid, job.status, plan.status, self._clock.monotonic())
+        wait = self._pacing.wait(uid, job.status, plan.status, self._clock.monotonic(), self._executor.strain.stretch)
         if wait > 0:
             plan.status = None
             plan.requeue_after = wait if plan.requeue_after is None else min(wait, plan.requeue_after)

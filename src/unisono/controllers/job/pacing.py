@@ -28,16 +28,16 @@ class CountPacing:
         self._written: dict[str, float] = {}
         self._noticed: dict[str, float] = {}
 
-    def wait(self, uid: str, old: JobStatus, new: JobStatus, now: float) -> float:
+    def wait(self, uid: str, old: JobStatus, new: JobStatus, now: float, stretch: float = 1.0) -> float:
         """Seconds that the write of ``new`` waits; 0 for now.
 
-        ``now`` is monotonic seconds.
+        ``now`` is monotonic seconds; ``stretch`` multiplies the times while the API server is strained.
         """
         if msgspec.structs.replace(old, **_NO_COUNTS) != msgspec.structs.replace(new, **_NO_COUNTS):
             return 0.0
-        due = self._noticed.setdefault(uid, now) + self._settle
+        due = self._noticed.setdefault(uid, now) + self._settle * stretch
         if uid in self._written:
-            due = max(due, self._written[uid] + self._interval)
+            due = max(due, self._written[uid] + self._interval * stretch)
         return max(0.0, due - now)
 
     def written(self, uid: str, now: float) -> None:
