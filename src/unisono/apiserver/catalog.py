@@ -93,7 +93,7 @@ class Catalog:
         return list(found.items())
 
     def resources(self, group: str, version: str) -> list[Served]:
-        """The kinds of one group and version."""
+        """The kinds of one group and version, by their plural."""
         asked = group, version
         every = (*self._served.items(), *self._custom.items())
         return sorted((served for key, served in every if key[:2] == asked), key=lambda served: served.kind.plural)
