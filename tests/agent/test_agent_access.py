@@ -228,15 +228,14 @@ async def test_ports_of_a_pod_are_reached_and_closed_ones_told(
     (tmp_path / "page").write_text("hello")
     # As root the port is the pod's own; elsewhere it must be free on the machine.
     port = 20_000 + os.getpid() % 20_000
-    node.run(manifest("web", ["python", "-m", "http.server", str(port), "--bind", "127.0.0.1", "-d", str(tmp_path)]))
+    node.run(
+        manifest("web", ["python", "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "-d", str(tmp_path)])
+    )
     await node.phase("web", "Running")
     where = target(node, "web", "")
 
     async def fetch() -> bytes:
-        try:
-            connection = await access.connect(where, port)
-        except AgentError:
-            return b""
+        connection = await access.connect(where, port)
         await connection.write(b"GET /page HTTP/1.0\r\n\r\n")
         connection.end_writing()
         found = b""
@@ -245,9 +244,8 @@ async def test_ports_of_a_pod_are_reached_and_closed_ones_told(
         await connection.close()
         return found
 
-    async with asyncio.timeout(30):
-        while not (answer := await fetch()):
-            await asyncio.sleep(0.05)
-    assert answer.endswith(b"hello")
+    log = node.data_dir / "pods" / where.uid / "runs" / "main" / "0" / "log"
+    await eventually(lambda: log.exists() and b"Serving HTTP" in log.read_bytes())
+    assert (await fetch()).endswith(b"hello")
     with pytest.raises(AgentError, match="failed to connect to localhost:9 inside the pod"):
         await access.connect(where, 9)

@@ -51,12 +51,17 @@ async def test_a_spawner_that_dies_again_and_again_costs_no_pod(node: Node) -> N
     names = [f"job-{index}" for index in range(12)]
     for name in names:
         node.run(manifest(name, ["sh", "-c", "echo $HOSTNAME"]))
-    kills = 0
-    while kills < 4 and not all((pod := node.pod(n)) and pod.status.phase == "Succeeded" for n in names):
-        if pid := spawner_of(node).pid:
-            os.kill(pid, signal.SIGKILL)
-            kills += 1
-        await asyncio.sleep(0.05)
+    killed = 0
+
+    def done() -> bool:
+        return all((pod := node.pod(name)) and pod.status.phase == "Succeeded" for name in names)
+
+    for _ in range(4):
+        await eventually(lambda last=killed: done() or spawner_of(node).pid not in {0, last})
+        if done():
+            break
+        killed = spawner_of(node).pid
+        os.kill(killed, signal.SIGKILL)
     for name in names:
         await node.until(name, lambda pod: pod.status.phase in {"Succeeded", "Failed"})
         assert await node.log(name) == f"{name}\n"
