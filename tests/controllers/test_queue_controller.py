@@ -127,9 +127,14 @@ async def test_a_new_queue_gets_a_parent_a_state_and_counts():
         await world.submit(job(task("a", 1), queue="q"))
         assert world.client.find(QUEUES, "q").status.pending == 1
         await world.admit()
+        assert world.client.find(QUEUES, "q").status.pending == 1, "counts are written once a second"
+        await world.client.clock.advance(1)
+        await world.settle()
         status = world.client.find(QUEUES, "q").status
         assert (status.pending, status.inqueue) == (0, 1)
         await world.all_pods("Succeeded")
+        await world.client.clock.advance(1)
+        await world.settle()
         status = world.client.find(QUEUES, "q").status
         assert (status.pending, status.inqueue, status.completed) == (0, 0, None)
 

@@ -15,10 +15,13 @@ from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
+from unisono.kube.strain import Strain
 
 GROUP_INDEX = "queue"
 CHILD_INDEX = "parent-queue"
 COMMAND_INDEX = "target-queue"
+# Counts of one queue, which every job of it changes, keep this time in seconds between two writes.
+_COUNT_SECONDS = 1.0
 
 
 class QueueController(Controller):
@@ -29,10 +32,11 @@ class QueueController(Controller):
     def __init__(self, recorder: Recorder, default_queue: str = DEFAULT) -> None:
         """``default_queue`` is the queue of jobs that name none."""
         self._recorder, self._default_queue = recorder, default_queue
+        self._strain, self._counted = Strain(), dict[str, float]()
 
     def setup(self, context: Context) -> None:
         """Watch queues with their children, pod groups and commands."""
-        self._client = context.client
+        self._client, self._clock = context.client, context.clock
         self._queues = context.watch(QUEUES, self._family)
         self._groups = context.watch(POD_GROUPS, queue_names, when=_moves_counts)
         self._commands = context.watch(COMMANDS, command_targets)
@@ -54,9 +58,24 @@ class QueueController(Controller):
         if queue is None or queue.metadata.deletion_timestamp:
             for command in commands:
                 await delete_seen(self._client, COMMANDS, command)
+            self._counted.pop(key, None)
             return None
         parent = self._queues.get(queue.spec.parent) if queue.spec.parent else None
-        await self._write(queue, decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands))
+        plan = decide(queue, parent, self._groups.by_index(GROUP_INDEX, key), commands)
+        wait = self._pace(key, plan)
+        await self._write(queue, plan)
+        return wait
+
+    def _pace(self, key: str, plan: QueuePlan) -> float | None:
+        """Take counts out of the plan that can wait, and answer how long; a state is news."""
+        if not plan.status or "state" in plan.status:
+            return None
+        now = self._clock.monotonic()
+        wait = self._counted.get(key, float("-inf")) + _COUNT_SECONDS * self._strain.stretch - now
+        if wait > 0:
+            plan.status = {}
+            return wait
+        self._counted[key] = now
         return None
 
     async def _write(self, queue: Queue, plan: QueuePlan) -> None:
@@ -67,8 +86,10 @@ class QueueController(Controller):
                 patch = {**plan.patch, "metadata": {**plan.patch.get("metadata", {}), "resourceVersion": version}}
                 version = (await self._client.patch(QUEUES, name, patch)).metadata.resource_version
             if plan.status:
+                begun = self._clock.monotonic()
                 status = {"metadata": {"resourceVersion": version}, "status": plan.status}
                 await self._client.patch(QUEUES, name, status, subresource="status")
+                self._strain.note(self._clock.monotonic() - begun)
         except NotFound:
             return
         for kind, reason, message in plan.events:
