@@ -73,8 +73,7 @@ def to_stored(value: Document) -> Document:
     ):
         if content:
             where[name] = content
-    if "annotations" in metadata:
-        del metadata["annotations"]
+    metadata.pop("annotations", None)
     if annotations:
         metadata["annotations"] = annotations
     for name, content in (("metadata", metadata), ("spec", spec), ("status", status)):
