@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from unisono.cluster.quiet import collector_paused
+from unisono.cluster import quiet
+from unisono.cluster.quiet import collector_paused, freeze_for_good
 
 
 class Thing:
@@ -52,8 +53,9 @@ def test_what_was_made_inside_is_old_and_still_found_when_it_is_garbage() -> Non
     assert seen() is None
 
 
-def test_objects_that_somebody_froze_stay_frozen() -> None:
-    gc.freeze()
+def test_objects_that_were_frozen_for_good_stay_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet._Collector, "frozen", False)
+    freeze_for_good()
     number = gc.get_freeze_count()
     with collector_paused(keeps=True):
         kept = Thing()

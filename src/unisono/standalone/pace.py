@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from unisono.cluster.quiet import freeze_for_good
+
 # New objects between two searches of the garbage collector, then how many of those there are to the next wider one.
 _SEARCHES = (50_000, 20, 50)
 _SWITCH_SECONDS = 0.001
@@ -19,6 +21,6 @@ def set_pace() -> None:
 
     The thread that decides hands the interpreter over each millisecond, so that it does not hold up the requests.
     """
-    gc.freeze()
+    freeze_for_good()
     gc.set_threshold(*_SEARCHES)
     sys.setswitchinterval(_SWITCH_SECONDS)
