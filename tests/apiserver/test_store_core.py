@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -205,7 +206,7 @@ async def test_the_writers_of_one_transaction_go_on_few_at_a_time(store, gate):
         await asyncio.sleep(0)
         went_on.append(sum(write.done() for write in writes))
     assert max(gate.applied) > 10, "they came together"
-    assert max(after - before for before, after in zip(went_on, went_on[1:], strict=False)) <= 5
+    assert max(after - before for before, after in pairwise(went_on)) <= 5
     assert len(store.scan("things")) == 40
 
 
