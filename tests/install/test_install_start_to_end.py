@@ -60,6 +60,8 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with servers(request.param, tmp_path) as (admin, kubeconfig):
         mark = secrets.token_hex(3)
         found = Place(request.param, admin, kubeconfig, tmp_path, f"install-test-{mark}", f"install-users-{mark}")
+        # What a run left that was ended from outside.
+        await found.unisono("install", "-n", found.system, "--uninstall")
         await send(admin, "POST", "/api/v1/namespaces", {"metadata": {"name": found.users}})
         try:
             yield found
