@@ -19,6 +19,7 @@ Subclasses that belong to one room live there and derive from these.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 
@@ -121,6 +122,12 @@ _BY_REASON: dict[str, type[ApiError]] = {
     "ServerTimeout": Unavailable,
     "InternalError": Unavailable,
 }
+
+
+def system_reason(error: OSError) -> str:
+    """What the system says, such as ``Address already in use``: asyncio's text names the address once more."""
+    # Failures to resolve a name have negative numbers, which the system does not know.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 def from_status(status: dict[str, Any], http_code: int = 500) -> ApiError:

@@ -15,6 +15,7 @@ from unisono.agent.logs import FileLogSource
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap, Event, Pod
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, PODS
+from unisono.api.log_options import LogOptions
 
 DEADLINE = 30.0
 
@@ -116,9 +117,5 @@ class Node:
     async def log(self, name: str, container: str = "main", **options: Any) -> str:
         pod = self.pod(name)
         assert pod is not None
-        defaults: dict[str, Any] = {
-            "follow": False, "tail_lines": None, "since_seconds": None,
-            "timestamps": False, "previous": False, "limit_bytes": None,
-        }  # fmt: skip
-        stream = self.logs.open("default", name, pod.metadata.uid or "", container, **(defaults | options))
+        stream = self.logs.open("default", name, pod.metadata.uid or "", container, LogOptions(**options))
         return b"".join([chunk async for chunk in stream]).decode()

@@ -14,6 +14,7 @@ from unisono.agent.layout import Layout, RunDir
 from unisono.agent.lifecycle import Exit
 from unisono.agent.logs import FileLogSource, last_lines
 from unisono.agent.shim.log import Log
+from unisono.api.log_options import LogOptions
 from unisono.errors import AgentError
 
 STAMP = "2023-11-14T22:13:{:02d}.123456789Z"
@@ -37,11 +38,7 @@ def write(run: RunDir, *records: str) -> None:
 
 
 async def read(root: Path, clock: VirtualClock | None = None, **options: Any) -> str:
-    defaults: dict[str, Any] = {
-        "follow": False, "tail_lines": None, "since_seconds": None,
-        "timestamps": False, "previous": False, "limit_bytes": None,
-    }  # fmt: skip
-    stream = FileLogSource(root, clock or VirtualClock()).open("default", "p", "u", "main", **(defaults | options))
+    stream = FileLogSource(root, clock or VirtualClock()).open("default", "p", "u", "main", LogOptions(**options))
     return b"".join([chunk async for chunk in stream]).decode()
 
 

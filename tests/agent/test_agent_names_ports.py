@@ -12,6 +12,7 @@ from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Service, ServiceSpec
 from unisono.api.kinds import NODES, PODS, SERVICES
+from unisono.api.log_options import LogOptions
 
 pytestmark = pytest.mark.processes
 
@@ -151,9 +152,12 @@ async def test_a_taken_port_is_told_clearly(node: Node) -> None:
     node.run(manifest("first", ["python", "-c", script], hostNetwork=True, terminationGracePeriodSeconds=0))
     await node.phase("first", "Running")
     stream = node.logs.open(
-        "default", "first", node.pod("first").metadata.uid, "main",
-        follow=True, tail_lines=None, since_seconds=None, timestamps=False, previous=False, limit_bytes=None,
-    )  # fmt: skip
+        "default",
+        "first",
+        node.pod("first").metadata.uid,
+        "main",
+        LogOptions(follow=True),
+    )
     assert await anext(stream) == b"up\n"
     await stream.aclose()
     node.run(manifest("second", ["python", "-c", script], hostNetwork=True))

@@ -12,6 +12,7 @@ from agent_node import Node, eventually, manifest
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Secret
 from unisono.api.kinds import NODES, PODS, SECRETS
+from unisono.api.log_options import LogOptions
 
 pytestmark = pytest.mark.processes
 
@@ -182,9 +183,12 @@ async def test_grace_period_lets_a_program_finish(node: Node, tmp_path: Path) ->
     node.run(manifest("polite", ["sh", "-c", script]))
     await eventually(lambda: node.pod("polite").status.phase == "Running")
     stream = node.logs.open(
-        "default", "polite", node.pod("polite").metadata.uid, "main",
-        follow=True, tail_lines=None, since_seconds=None, timestamps=False, previous=False, limit_bytes=None,
-    )  # fmt: skip
+        "default",
+        "polite",
+        node.pod("polite").metadata.uid,
+        "main",
+        LogOptions(follow=True),
+    )
     assert await anext(stream) == b"up\n"
     await node.client.delete(PODS, "polite", "default")
     async for _ in stream:

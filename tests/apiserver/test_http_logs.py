@@ -9,6 +9,7 @@ import pytest
 
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import PODS
+from unisono.api.log_options import LogOptions
 from unisono.errors import AgentError, NotFound
 
 LOG = "/api/v1/namespaces/default/pods/p/log"
@@ -21,7 +22,9 @@ class Logs:
         self.script: list[Any] = [b"hello\n"]
         self.asked: list[tuple[Any, ...]] = []
 
-    async def open(self, namespace: str, pod: str, uid: str, container: str, **options: Any) -> AsyncIterator[bytes]:
+    async def open(
+        self, namespace: str, pod: str, uid: str, container: str, options: LogOptions
+    ) -> AsyncIterator[bytes]:
         self.asked.append((namespace, pod, uid, container, options))
         for step in self.script:
             if isinstance(step, Exception):
@@ -91,14 +94,7 @@ async def test_parameters_reach_the_source(service: ScriptedService, logs: Logs,
             "p",
             "uid-p",
             "main",
-            {
-                "follow": True,
-                "tail_lines": 0,
-                "since_seconds": 9,
-                "timestamps": True,
-                "previous": True,
-                "limit_bytes": 5,
-            },
+            LogOptions(follow=True, tail_lines=0, since_seconds=9, timestamps=True, previous=True, limit_bytes=5),
         )
     ]
 
@@ -106,7 +102,7 @@ async def test_parameters_reach_the_source(service: ScriptedService, logs: Logs,
 async def test_since_time_becomes_seconds(service: ScriptedService, logs: Logs, web: WebClient) -> None:
     put(service, state(running={}))
     await web.get(f"{LOG}?sinceTime=2027-01-15T07:59:00Z")
-    assert logs.asked[0][-1]["since_seconds"] == 60.0
+    assert logs.asked[0][-1].since_seconds == 60.0
 
 
 async def test_following_streams_as_lines_come(service: ScriptedService, logs: Logs, web: WebClient) -> None:

@@ -202,7 +202,9 @@ def test_other_machines_need_an_explicit_yes(tmp_path: Path, host: str) -> None:
 
 async def test_a_taken_port_is_a_clear_error(web: WebClient, tmp_path: Path) -> None:
     port = int(web.server.url.rpartition(":")[2])
-    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port} .* choose another port"):
+    with pytest.raises(
+        ConfigError, match=rf"cannot listen on 127.0.0.1:{port} \(Address already in use\); choose another port"
+    ):
         await ApiServer(ScriptedService(), port=port, data_dir=tmp_path / "b").start()  # type: ignore[arg-type]
 
 

@@ -147,7 +147,7 @@ async def test_an_address_that_is_taken_is_named(config: ClusterConfig, start: C
     assert first.component.status is not None
     port = first.component.status.url.rpartition(":")[2]
     options = ComponentOptions(listen=f"127.0.0.1:{port}")
-    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+    with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{port} \(Address already in use\):"):
         await Component("other", config, Pretender, options).run()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry
 
+from unisono.api.log_options import LogOptions
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.kube.client import Client
@@ -41,15 +42,12 @@ class Logs:
         pod: str,
         uid: str,
         container: str,
-        *,
-        follow: bool,
-        tail_lines: int | None,
-        **_: Any,
+        options: LogOptions,
     ) -> AsyncIterator[bytes]:
         lines = [f"{pod}/{container} line {index}\n".encode() for index in range(3)]
-        for line in lines if tail_lines is None else lines[len(lines) - tail_lines :]:
+        for line in lines if options.tail_lines is None else lines[len(lines) - options.tail_lines :]:
             yield line
-        if follow:
+        if options.follow:
             await asyncio.sleep(0)
             yield b"last line\n"
 

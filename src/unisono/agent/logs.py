@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from unisono.agent.layout import Layout, RunDir
+from unisono.api.log_options import LogOptions
 from unisono.api.times import parse_time
 from unisono.errors import AgentError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 _CHUNK = 1 << 16
 _POLL_SECONDS = 0.1
+_ALL = LogOptions()
 
 
 class FileLogSource:
@@ -28,41 +30,20 @@ class FileLogSource:
         self._layout, self._clock = Layout(data_dir), clock
 
     async def open(
-        self,
-        namespace: str,
-        pod: str,
-        uid: str,
-        container: str,
-        *,
-        follow: bool,
-        tail_lines: int | None,
-        since_seconds: float | None,
-        timestamps: bool,
-        previous: bool,
-        limit_bytes: int | None,
+        self, namespace: str, pod: str, uid: str, container: str, options: LogOptions = _ALL
     ) -> AsyncIterator[bytes]:
-        """Stream one container's log.
-
-        Args:
-            namespace: the pod's namespace.
-            pod: the pod's name.
-            uid: the incarnation of the pod.
-            container: container or init container.
-            follow: go on until this run of the container ends.
-            tail_lines: start that many lines before the end.
-            since_seconds: leave out older lines.
-            timestamps: put each line's time in front of it.
-            previous: the run before the latest.
-            limit_bytes: stop after that many bytes.
+        """Stream one container's log, as the API server's ``LogSource`` describes it.
 
         Raises:
             AgentError: there is no such run.
+
         """
-        run = self._find(namespace, pod, uid, container, previous)
-        since = None if since_seconds is None else self._clock.time() - since_seconds
-        left = limit_bytes
-        async for record in self._records(run, follow and not previous, tail_lines):
-            text = _shown(record, since, timestamps)
+        run = self._find(namespace, pod, uid, container, options.previous)
+        age = options.since_seconds
+        since = None if age is None else self._clock.time() - age
+        left = options.limit_bytes
+        async for record in self._records(run, options.follow and not options.previous, options.tail_lines):
+            text = _shown(record, since, options.timestamps)
             if left is not None:
                 text = text[:left]
                 left -= len(text)

@@ -40,7 +40,7 @@ from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
 from unisono.apiserver.remote import PodAccess
-from unisono.errors import ConfigError
+from unisono.errors import ConfigError, system_reason
 
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
@@ -227,6 +227,5 @@ def _bind(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
         )
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another port", key="port"
-        ) from error
+        reason = system_reason(error)
+        raise ConfigError(f"cannot listen on {host}:{port} ({reason}); choose another port", key="port") from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from unisono.kube.reflector import ReflectorStatistics
+from unisono.kube.request_meter import RequestMeter
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _NO_ANSWER = "<error>"
@@ -18,25 +19,20 @@ class ClientMetrics:
     """Requests under client-go's names; ``observe`` is the observer of a ``Transport``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
-            "rest_client_requests",
-            "Requests by HTTP method, resource and status; <error> where no answer came.",
-            ["method", "resource", "code"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "rest_client_request_duration_seconds",
-            "Time from a request to its answer, watches not counted.",
-            ["verb"],
-            buckets=_BUCKETS,
-            registry=registry,
+        self._meter = RequestMeter(
+            registry,
+            ("rest_client_requests", "rest_client_request_duration_seconds"),
+            (
+                "Requests by HTTP method, resource and status; <error> where no answer came.",
+                "Time from a request to its answer, watches not counted.",
+            ),
+            "method",
+            _BUCKETS,
         )
 
     def observe(self, method: str, path: str, status: int, seconds: float | None) -> None:
         """Count one try; ``status`` is 0 where no answer came, ``seconds`` None for streams."""
-        self._requests.labels(method, resource_of(path), str(status) if status else _NO_ANSWER).inc()
-        if seconds is not None:
-            self._seconds.labels(method).observe(seconds)
+        self._meter.count(method, resource_of(path), str(status) if status else _NO_ANSWER, seconds)
 
 
 class StreamMetrics(Collector):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from unisono.errors import ConfigError
+from unisono.errors import ConfigError, system_reason
 
 Reasons = Callable[[], Sequence[str]]
 
@@ -52,7 +52,7 @@ class StatusServer:
         except OSError as error:
             await runner.cleanup()
             raise ConfigError(
-                f"cannot listen on {self._host}:{self._port} ({error.strerror or error}): name another address",
+                f"cannot listen on {self._host}:{self._port} ({system_reason(error)}): name another address",
                 key="--listen",
             ) from error
         self._runner = runner

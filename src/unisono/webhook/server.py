@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
-from unisono.errors import ApiError, ConfigError
+from unisono.errors import ApiError, ConfigError, system_reason
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Informers
 from unisono.kube.http import HttpClient
@@ -115,7 +115,7 @@ class WebhookServer:
         except OSError as error:
             await runner.cleanup()
             raise ConfigError(
-                f"cannot listen on {self._host}:{self._port} ({error.strerror or error}): name another address",
+                f"cannot listen on {self._host}:{self._port} ({system_reason(error)}): name another address",
                 key="--serve",
             ) from error
         self.port = runner.addresses[0][1]

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kinds import PODS
+from unisono.api.log_options import LogOptions
 from unisono.api.times import parse_time
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
@@ -54,24 +55,24 @@ class LogHandler:
         if not get(pod, "spec", "nodeName"):
             # A pod that is not placed yet has an empty log: clients that follow come back.
             return await exchange.send(200, b"", content_type="text/plain")
-        check_has_log(pod, container, previous=bool(options["previous"]))
+        check_has_log(pod, container, previous=options.previous)
         if self._source is None:
             raise ApiError("no node agent serves logs here", code=503, reason="ServiceUnavailable")
         chunks = self._source.open(
-            str(path.namespace), str(path.name), pod["metadata"].get("uid", ""), container, **options
+            str(path.namespace), str(path.name), pod["metadata"].get("uid", ""), container, options
         )
         return await _relay(exchange, chunks)
 
-    def _options(self, query: Query, pod: str) -> dict[str, Any]:
+    def _options(self, query: Query, pod: str) -> LogOptions:
         since = _since(query, pod, self._clock)
-        return {
-            "follow": flag(query, "follow"),
-            "tail_lines": _at_least(query, "tailLines", 0, pod),
-            "since_seconds": since,
-            "timestamps": flag(query, "timestamps"),
-            "previous": flag(query, "previous"),
-            "limit_bytes": _at_least(query, "limitBytes", 1, pod),
-        }
+        return LogOptions(
+            follow=flag(query, "follow"),
+            tail_lines=_at_least(query, "tailLines", 0, pod),
+            since_seconds=since,
+            timestamps=flag(query, "timestamps"),
+            previous=flag(query, "previous"),
+            limit_bytes=_at_least(query, "limitBytes", 1, pod),
+        )
 
 
 def choose_container(pod: dict[str, Any], wanted: str) -> str:

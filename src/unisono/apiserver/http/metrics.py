@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+
+from unisono.kube.request_meter import RequestMeter
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -18,18 +20,15 @@ class RequestMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._requests = Counter(
-            "apiserver_request",
-            "Requests by verb, resource and HTTP status.",
-            ["verb", "resource", "code"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "apiserver_request_duration_seconds",
-            "Time from a request's arrival to its answer, watches and followed logs not counted.",
-            ["verb"],
-            buckets=_BUCKETS,
-            registry=registry,
+        self._meter = RequestMeter(
+            registry,
+            ("apiserver_request", "apiserver_request_duration_seconds"),
+            (
+                "Requests by verb, resource and HTTP status.",
+                "Time from a request's arrival to its answer, watches and followed logs not counted.",
+            ),
+            "verb",
+            _BUCKETS,
         )
         self._streams = Gauge(
             "apiserver_longrunning_requests",
@@ -46,9 +45,7 @@ class RequestMetrics:
 
     def answered(self, verb: str, resource: str, code: int, seconds: float | None) -> None:
         """Count an answer; ``seconds`` is None for streams."""
-        self._requests.labels(verb, resource, str(code)).inc()
-        if seconds is not None:
-            self._seconds.labels(verb).observe(seconds)
+        self._meter.count(verb, resource, str(code), seconds)
 
     def stream(self, verb: str, resource: str, change: int) -> None:
         """Count a stream that opens (+1) or ends (-1)."""
