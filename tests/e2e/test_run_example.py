@@ -15,6 +15,9 @@ import pytest
 
 from support.plane import REPOSITORY, unisono, wait_until
 
+# For whole jobs of real processes on a busy machine.
+LONG = 400.0
+
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 
 
@@ -31,7 +34,7 @@ def own_data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gang_of_four_trains_with_numpy_and_completes() -> None:
-    done = unisono("run", str(REPOSITORY / "examples" / "digits-gang.yaml"), patience=120)
+    done = unisono("run", str(REPOSITORY / "examples" / "digits-gang.yaml"), patience=LONG)
     assert accuracy(done.stdout) > 0.9
     for rank in range(4):
         assert f"rank {rank} of 4 is ready" in done.stdout
@@ -40,7 +43,7 @@ def test_a_gang_of_four_trains_with_numpy_and_completes() -> None:
 
 
 def test_the_result_as_json_goes_to_stdout_and_the_story_to_stderr() -> None:
-    done = unisono("run", str(REPOSITORY / "examples" / "digits-gang.yaml"), "--output", "json", patience=120)
+    done = unisono("run", str(REPOSITORY / "examples" / "digits-gang.yaml"), "--output", "json", patience=LONG)
     result = json.loads(done.stdout)
     assert result["succeeded"] is True
     assert result["jobs"][0]["phase"] == "Completed"
@@ -51,7 +54,7 @@ def test_the_result_as_json_goes_to_stdout_and_the_story_to_stderr() -> None:
 @pytest.mark.torch
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed (pip install torch)")
 def test_pytorch_ddp_trains_on_gloo() -> None:
-    done = unisono("run", str(REPOSITORY / "examples" / "pytorch-ddp.yaml"), patience=300)
+    done = unisono("run", str(REPOSITORY / "examples" / "pytorch-ddp.yaml"), patience=LONG)
     assert accuracy(done.stdout) > 0.9
     assert "rank 3 of 4 is ready" in done.stdout
 
@@ -77,7 +80,7 @@ spec:
 def test_a_job_that_fails_ends_with_code_1_and_its_reason(tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text(FAILING)
-    done = unisono("run", str(file), check=False)
+    done = unisono("run", str(file), check=False, patience=LONG)
     assert done.returncode == 1
     assert "exit code 3" in done.stdout
     assert "job/broken aborted" in done.stdout
@@ -86,9 +89,13 @@ def test_a_job_that_fails_ends_with_code_1_and_its_reason(tmp_path: Path) -> Non
 def test_a_gang_that_never_fits_says_why_and_times_out(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
     file.write_text(FAILING.replace("image: none", "image: none, resources: {requests: {cpu: 4000}}"))
-    done = unisono("run", str(file), "--timeout", "8", check=False)
-    assert done.returncode == 124
-    assert re.search(r"waiting: .*cpu", done.stdout)
+    # A busy machine may need longer than that to find the reason: it gets the time that it needs.
+    for seconds in (8, 40, 160):
+        done = unisono("run", str(file), "--timeout", str(seconds), check=False, patience=LONG)
+        assert done.returncode == 124, done.stderr
+        if "waiting: " in done.stdout:
+            break
+    assert re.search(r"waiting: .*cpu", done.stdout), done.stdout
     assert re.search(r"job/broken has not ended, it is pending: .*cpu", done.stdout)
 
 
@@ -99,7 +106,7 @@ def test_a_file_for_a_cluster_runs_in_its_namespace_and_queue(tmp_path: Path) ->
         "spec:\n  min", "spec:\n  queue: gpu\n  min"
     )
     file.write_text(there.replace("SystemExit(3)", "SystemExit(0)"))
-    done = unisono("run", str(file), "--output", "json", patience=120)
+    done = unisono("run", str(file), "--output", "json", patience=LONG)
     assert "namespace/team: created, because the files name it" in done.stderr
     assert "queue/gpu: created, because the files name it" in done.stderr
     found = json.loads(done.stdout)["jobs"][0]
@@ -124,7 +131,7 @@ def test_an_interrupted_run_takes_its_processes_with_it(tmp_path: Path, name: si
 
     wait_until("the process runs", flag.exists)
     run.send_signal(name)
-    assert run.wait(timeout=30) == 128 + name
+    assert run.wait(timeout=LONG) == 128 + name
     assert not alive()
 
 

@@ -27,7 +27,7 @@ from unisono.sdk import (
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sdk")]
 
-PATIENCE = 60
+PATIENCE = 180
 SHORT = {"unisono.io/run-seconds": "0"}
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE = 60.0
+# Of a busy machine; whoever has an answer has it at once.
+PATIENCE = 180.0
 
 
 def wait_until(what: str, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:

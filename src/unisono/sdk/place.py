@@ -21,7 +21,8 @@ from unisono.kube.kubeconfig import ClusterConfig, in_cluster, load
 from unisono.sdk.errors import NoControlPlane
 from unisono.standalone.paths import DataDir
 
-START_SECONDS = 60.0
+# A start takes two seconds, and very much longer where many others want the same processors.
+START_SECONDS = 180.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
