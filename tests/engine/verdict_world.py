@@ -80,6 +80,11 @@ class Objects:
             self.all["Node", fresh.metadata.name] = fresh
 
     def _request_at_most(self, change: c.RequestAtMost, job: str) -> None:
+        spec = self.group(job).spec
+        if spec.min_resources:
+            most = {name: amount * (spec.min_member or 0) for name, amount in change.amounts.items()}
+            asked = resource_list(spec.min_resources)
+            spec.min_resources = dict(to_wire({name: min(n, most.get(name, n)) for name, n in asked.items()}))
         for pod in self.waiting(job):
             for container in pod.spec.containers or ():
                 wanted = resource_list(container.resources.requests)

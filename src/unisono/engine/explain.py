@@ -21,6 +21,7 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.changes import CreateQueue, WaitFor, amounts_text
+from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
@@ -80,6 +81,14 @@ def _progress(job: JobState, placeable: int) -> str:
     if job.min_member > 1:
         return f"{placeable} of {job.min_member} tasks can be placed"
     return "no node takes it"
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
+
+
+def _node_with(resources: tuple[str, ...]) -> str:
+    return f"add a node that has {' and '.join(resources)}" if resources else ""
 
 
 def _told(setback: Setback) -> str:
@@ -156,7 +165,10 @@ class Explainer:
     def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft:
         free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
         message = refusal.message
-        if refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
+        nowhere = candidates.unoffered(self.cycle, (name for name in refusal.need if free.get(name) == 0))
+        if nowhere:
+            message += f" (asks for {amounts_text(refusal.need)}; no node offers {_either(nowhere)})"
+        elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
             message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
         verdict = Verdict(
             job.key,
@@ -169,9 +181,11 @@ class Explainer:
             holders=self._holders(refusal.need),
             queue=job.queue.name,
         )
+        ladders = candidates.for_refusal(self.cycle, job, refusal)
+        if nowhere:
+            return Draft(verdict, ladders, last=_node_with(nowhere))
         first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
         last = _OTHER_QUEUE.get(refusal.cause, "")
-        ladders = candidates.for_refusal(self.cycle, job, refusal)
         return Draft(verdict, ladders, first, last, evictions=refusal.cause is Cause.OVER_SHARE)
 
     def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft | None:
@@ -191,11 +205,13 @@ class Explainer:
         cause = Cause.TOO_LARGE if too_large else Cause.NODES_FULL
         need = {name: pod_class.requests.get(name, 0) * missing for name in short}
         free = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
+        taken = amounts_text({name: refusal.have.get(name, 0) for name in short})
+        nowhere = candidates.unoffered(self.cycle, short)
+        why = f"the cluster has {amounts_text(refusal.limit)} and {taken} of it is taken"
         verdict = Verdict(
             job.key,
             cause,
-            f"{_progress(job, placeable)}: the cluster has {amounts_text(refusal.limit)} and "
-            f"{amounts_text({name: refusal.have.get(name, 0) for name in short})} of it is taken",
+            f"{_progress(job, placeable)}: {f'no node offers {_either(nowhere)}' if nowhere else why}",
             need=need,
             have=free,
             tasks_placeable=placeable,
@@ -205,7 +221,7 @@ class Explainer:
             queue=job.queue.name,
         )
         ladders = candidates.for_fit(self.cycle, job, report.refused, cause, placeable, empty)
-        return Draft(verdict, ladders, evictions=cause is Cause.NODES_FULL)
+        return Draft(verdict, ladders, last=_node_with(nowhere), evictions=cause is Cause.NODES_FULL)
 
     def _invalid(self, job: JobState, report: JobReport) -> Draft:
         refusal = report.invalid
@@ -250,10 +266,11 @@ class Explainer:
         idle = self.cycle.session.nodes.idle
         registry = self.cycle.session.registry
         have = {name: max(int(idle[registry.row(name)].clip(min=0).sum()), 0) for name in lacking}
+        nowhere = candidates.unoffered(self.cycle, lacking)
         verdict = Verdict(
             job.key,
             cause,
-            f"{_progress(job, placeable)}: {fit.text}",
+            f"{_progress(job, placeable)}: {fit.text}" + (f" No node offers {_either(nowhere)}." if nowhere else ""),
             need=need,
             have=have,
             tasks_placeable=placeable,
@@ -265,8 +282,9 @@ class Explainer:
             queue=job.queue.name,
         )
         ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
-        last = "add a node" if cause is Cause.NO_NODES else ""
-        return Draft(verdict, ladders, last=last, evictions=cause is Cause.NODES_FULL)
+        last = "add a node" if cause is Cause.NO_NODES else _node_with(nowhere)
+        fallback = selected_nowhere(task.pod_class, self.cycle.session.nodes) if cause is Cause.FILTERS else ""
+        return Draft(verdict, ladders, last=last, fallback=fallback, evictions=cause is Cause.NODES_FULL)
 
     def _no_domain(self, job: JobState, advice: Advice) -> Draft:
         """The cluster could hold the tasks, but no domain that the job's topology allows."""

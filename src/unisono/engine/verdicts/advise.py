@@ -32,6 +32,7 @@ class Draft:
         verdict: everything else; a suggestion that is there already stays.
         ladders: changes that might help, cheapest ladder first; of each the first step that works is taken.
         first, last: advice in words only, said before and after.
+        fallback: advice in words only, said where no change is known to help.
         evictions: whether others could make room.
 
     """
@@ -40,6 +41,7 @@ class Draft:
     ladders: Ladders = field(default_factory=list)
     first: str = ""
     last: str = ""
+    fallback: str = ""
     evictions: bool = False
 
 
@@ -60,14 +62,14 @@ def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dic
         changes = _tried(trials, key, draft.ladders)
         if changes is None:
             continue
-        texts = [change.text() for change in changes] or _first_step(draft)
+        texts = [change.text() for change in changes] or _first_step(draft) or [draft.fallback]
         verdict = replace(draft.verdict, changes=changes, suggestion=_joined(draft, texts))
         if draft.evictions and trials.possible(key):
             job = cycle.session.job(key)
             victims = evictable.victims(job) if job is not None else ()
             if job is not None and victims and trials.starts(key, EvictPods(victims)):
                 verdict = replace(verdict, would_run_after=victims, spared=spared(cycle, job, victims))
-        draft.verdict, draft.ladders, draft.first, draft.last = verdict, [], "", ""
+        drafts[key] = Draft(verdict)
     return {key: _finished(draft, off) for key, draft in drafts.items()}
 
 
@@ -110,7 +112,7 @@ def _joined(draft: Draft, texts: list[str]) -> str:
 
 def _finished(draft: Draft, off: tuple[str, ...]) -> Verdict:
     verdict = draft.verdict
-    if draft.ladders or draft.first or draft.last:
-        texts = [ladder[0].text() for ladder in draft.ladders if ladder][:_MOST_CHANGES]
+    if draft.ladders or draft.first or draft.last or draft.fallback:
+        texts = [ladder[0].text() for ladder in draft.ladders if ladder][:_MOST_CHANGES] or [draft.fallback]
         verdict = replace(verdict, suggestion=_joined(draft, texts))
     return replace(verdict, plugins_off=off) if off else verdict

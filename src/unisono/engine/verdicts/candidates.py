@@ -6,20 +6,19 @@ Nothing here needs to be certain, because every step is tried before it is said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import BoolArray, Refusal
+from unisono.engine.answers import Refusal
 from unisono.engine.capacity import EmptyFit, counts
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.changes import (
-    AddLabels,
     AddNodes,
     AddToleration,
     AllowTier,
@@ -37,6 +36,7 @@ from unisono.engine.verdicts.changes import (
     RequestAtMost,
     Uncordon,
 )
+from unisono.engine.verdicts.labels import enough, labelled
 
 Ladders = list[list[Change]]
 _REPELLING = ("NoSchedule", "NoExecute")
@@ -58,6 +58,9 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
     }
     if not short:
         return []
+    nowhere = unoffered(cycle, short)
+    if nowhere:
+        return [[RequestAtMost(dict.fromkeys(nowhere, 0))]]
     if refusal.cause is Cause.OVER_SHARE:
         return [_larger_share(job, short), _nodes_with(cycle, short)]
     smaller = _smaller_gang(job, refusal, short)
@@ -126,6 +129,15 @@ def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
 
 
 # ---- nodes
+
+
+def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of some resources that no node has at all; none where there are no nodes."""
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    if not nodes.size:
+        return ()
+    rows = [(name, registry.find(name)) for name in names]
+    return tuple(name for name, row in rows if row is None or not nodes.allocatable[row].any())
 
 
 def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> Ladders:
@@ -215,7 +227,7 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     nodes, pod_class = cycle.session.nodes, task.pod_class
     room = counts(np.maximum(nodes.idle, 0), pod_class)
     facts = nodes.table.facts
-    cordoned = _enough(nodes.table.unschedulable, room, missing)
+    cordoned = enough(nodes.table.unschedulable, room, missing)
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
     tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
     taints = Counter(
@@ -226,12 +238,7 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     )
     common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
     ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
-    labels = dict(pod_class.node_selector)
-    if labels:
-        lacking = np.array([any(one.labels.get(k) != v for k, v in labels.items()) for one in facts], dtype=np.bool_)
-        chosen = _enough(lacking & ~nodes.table.unschedulable & nodes.table.ready, room, missing)
-        if chosen:
-            ladders.append([AddLabels(tuple(nodes.table.names[at] for at in chosen), labels)])
+    ladders.append(labelled(pod_class, nodes, room, missing))
     return ladders + _relaxed(pod_class)
 
 
@@ -244,18 +251,6 @@ def _relaxed(pod_class: PodClass) -> Ladders:
         "topologySpreadConstraints": any(spread.hard for spread in terms.spread),
     }
     return [[RelaxRule(rule)] for rule, required in rules.items() if required]
-
-
-def _enough(allowed: BoolArray, room: np.ndarray[tuple[int, ...], np.dtype[np.int64]], missing: int) -> list[int]:
-    """Columns of the roomiest allowed nodes that together hold ``missing`` pods; none when they cannot."""
-    order = [at for at in np.argsort(-room, kind="stable").tolist() if allowed[at] and room[at] > 0]
-    chosen: list[int] = []
-    for at in order:
-        if missing <= 0:
-            break
-        chosen.append(at)
-        missing -= int(room[at])
-    return sorted(chosen) if missing <= 0 else []
 
 
 # ---- the job's own pods

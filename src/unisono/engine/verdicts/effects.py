@@ -159,6 +159,15 @@ def _remove_gates(change: RemoveGates, edit: Edit, job: str) -> None:
 
 @apply.register
 def _request(change: RequestAtMost, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    if record.min_resources is not None:  # its maker adds up what the pods request
+        most = {name: amount * record.min_member for name, amount in change.amounts.items()}
+        minimum = {
+            name: min(amount, most.get(name, amount))
+            for name, amount in edit.origin.registry.amounts(record.min_resources).items()
+        }
+        record.min_resources = edit.origin.registry.vector(minimum)
+        record.min_amounts = minimum
     for old in _waiting(edit, job):
         task = edit.task(old.key)
         requests = {

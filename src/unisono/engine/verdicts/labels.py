@@ -1,0 +1,121 @@
+"""Labels that pods ask of their nodes: which nodes to put them on, and what to say where no node has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import BoolArray
+from unisono.engine.plugins.node_selectors import match_pod, match_term, parse_integer, required_of
+from unisono.engine.plugins.taints import per_node, repels
+from unisono.engine.verdicts.changes import AddLabels, Change
+from unisono.engine.view import NodeView
+
+_TERMS_TRIED = 3
+_OF_THE_MACHINE = frozenset(
+    (
+        *("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os"),
+        *("beta.kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/instance-type"),
+        *("node.kubernetes.io/instance-type", "node.kubernetes.io/windows-build"),
+        *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+        *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
+    )
+)
+"""Labels that tell what a node is: another value would be a lie."""
+
+
+def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], missing: int) -> list[Change]:
+    """Labels on nodes that have room for ``missing`` pods, one step for each way to meet what the pods require.
+
+    Args:
+        pod_class: its node selector and required node affinity are meant.
+        nodes: all nodes.
+        room: ``[N]`` how many pods of the class each node could take now.
+        missing: how many pods need a place.
+
+    """
+    usable = nodes.table.ready & ~nodes.table.unschedulable & ~match_pod(pod_class, nodes)
+    usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
+    steps: list[Change] = []
+    for labels, allowed in _ways(pod_class, nodes):
+        chosen = enough(usable & allowed, room, missing) if labels and not labels.keys() & _OF_THE_MACHINE else []
+        if chosen:
+            steps.append(AddLabels(tuple(nodes.table.names[at] for at in chosen), labels))
+    return steps
+
+
+def nowhere(pod_class: PodClass, nodes: NodeView) -> str:
+    """What to do where no node matches what the pods select, in words; ``""`` where one does."""
+    if not (pod_class.node_selector or required_of(pod_class)) or not nodes.size or match_pod(pod_class, nodes).any():
+        return ""
+    labels = next((labels for labels, _ in _ways(pod_class, nodes) if labels), {})
+    if not labels:
+        return "change the node affinity that its pods require: no node matches it"
+    text = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    mend = "add nodes with" if labels.keys() & _OF_THE_MACHINE else "label nodes with room, or add nodes, with"
+    return f"{mend} {text}, which no node has, or change the node selector of its pods"
+
+
+def enough(allowed: BoolArray, room: npt.NDArray[np.int64], missing: int) -> list[int]:
+    """Columns of the roomiest allowed nodes that together hold ``missing`` pods; none when they cannot."""
+    order = [at for at in np.argsort(-room, kind="stable").tolist() if allowed[at] and room[at] > 0]
+    chosen: list[int] = []
+    for at in order:
+        if missing <= 0:
+            break
+        chosen.append(at)
+        missing -= int(room[at])
+    return sorted(chosen) if missing <= 0 else []
+
+
+def _ways(pod_class: PodClass, nodes: NodeView) -> list[tuple[dict[str, str], BoolArray]]:
+    """Labels that meet the node selector and one term of the affinity, and the nodes that they can do it for."""
+    everywhere = np.ones(nodes.size, dtype=np.bool_)
+    given = dict(pod_class.node_selector)
+    required = required_of(pod_class)
+    if required is None:
+        return [(given, everywhere)]
+    ways = []
+    for term in (required.node_selector_terms or ())[:_TERMS_TRIED]:
+        found = _labels_for(term, given)
+        if found is None:
+            continue
+        labels, rest = found
+        unmet = bool(rest.match_expressions or rest.match_fields)
+        ways.append((labels, match_term(rest, nodes) if unmet else everywhere))
+    return ways
+
+
+def _labels_for(term: NodeSelectorTerm, given: Mapping[str, str]) -> tuple[dict[str, str], NodeSelectorTerm] | None:
+    """Labels that meet a term, and what of it no label can meet; None where they contradict the node selector."""
+    labels, rest = dict(given), []
+    for requirement in term.match_expressions or ():
+        if requirement.operator in ("NotIn", "DoesNotExist"):
+            rest.append(requirement)
+            continue
+        value = _value_for(requirement, labels.get(requirement.key))
+        if value is None:
+            return None
+        labels[requirement.key] = value
+    return labels, NodeSelectorTerm(match_expressions=rest or None, match_fields=term.match_fields)
+
+
+def _value_for(requirement: NodeSelectorRequirement, given: str | None) -> str | None:
+    """A value of the label that meets the requirement: the one that is wanted anyway, where it does."""
+    values = requirement.values or []
+    match requirement.operator:
+        case "In":
+            fitting = [value for value in values if given in (None, value)]
+            return fitting[0] if fitting else None
+        case "Exists":
+            return "true" if given is None else given
+        case "Gt" | "Lt":
+            bound = parse_integer(values[0]) if len(values) == 1 else None
+            if bound is None or given is not None:
+                return given
+            return str(bound + 1 if requirement.operator == "Gt" else bound - 1)
+    return None
