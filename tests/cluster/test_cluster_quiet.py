@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from unisono.cluster import quiet
-from unisono.cluster.quiet import collector_paused, freeze_for_good
+from unisono.cluster.quiet import collector_paused
 
 
 class Thing:
@@ -27,37 +26,25 @@ def enabled() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_the_collector_is_off_inside_and_on_again_even_after_a_failure(keeps: bool) -> None:
-    with pytest.raises(RuntimeError), collector_paused(keeps=keeps):
+def test_the_collector_is_off_inside_and_on_again_even_after_a_failure() -> None:
+    with pytest.raises(RuntimeError), collector_paused():
         assert not gc.isenabled()
         raise RuntimeError
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_somebody_else_may_have_switched_it_off(keeps: bool) -> None:
+def test_somebody_else_may_have_switched_it_off() -> None:
     gc.disable()
-    with collector_paused(keeps=keeps):
+    with collector_paused():
         assert not gc.isenabled()
     assert not gc.isenabled()
 
 
 def test_what_was_made_inside_is_old_and_still_found_when_it_is_garbage() -> None:
-    with collector_paused(keeps=True):
+    with collector_paused():
         thing = Thing()
         seen = weakref.ref(thing)
     assert any(one is thing for one in gc.get_objects(generation=2))
     del thing
     gc.collect()
     assert seen() is None
-
-
-def test_objects_that_were_frozen_for_good_stay_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet._Collector, "frozen", False)
-    freeze_for_good()
-    number = gc.get_freeze_count()
-    with collector_paused(keeps=True):
-        kept = Thing()
-    assert gc.get_freeze_count() >= number > 0
-    assert kept.me is kept

@@ -135,7 +135,7 @@ class ClusterState:
             return
         put, remove, keys = handler
         present = {obj.key: obj for obj in objects}
-        with collector_paused(keeps=True):
+        with collector_paused():
             for key in keys():
                 if key not in present:
                     self.version += remove(key)

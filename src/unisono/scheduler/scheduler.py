@@ -268,7 +268,7 @@ class Scheduler:
         decisions, version = await self._decide_on(config)
         self._cycles += 1
         self.metrics.cycles_run.inc()
-        self._carry_out(decisions)
+        await self._carry_out(decisions)
         self._seen_version, self._seen_config = version, config
         self._release_gangs()
         self._due_at = self._next_due()
@@ -288,7 +288,8 @@ class Scheduler:
         self.metrics.cycle.observe(self._last_seconds * 1000)
         return decisions, version
 
-    def _carry_out(self, decisions: Decisions) -> None:
+    async def _carry_out(self, decisions: Decisions) -> None:
+        """Hand the decisions to who writes them, with a moment for requests in this process between the steps."""
         for violation in decisions.violations:
             self.metrics.violations.inc()
             _log.error("cycle.violation", subject=violation.subject, error=violation.message)
@@ -300,7 +301,9 @@ class Scheduler:
         self._binds += len(sent)
         self._reports.bound(f"{bind.namespace}/{bind.pod}" for bind in sent)
         self.verdicts.replace(decisions.verdicts)
+        await asyncio.sleep(0)
         self._reports.take(decisions)
+        await asyncio.sleep(0)
         self._count_waiting(decisions)
         if sent or decisions.evictions:
             _log.info(
