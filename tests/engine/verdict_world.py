@@ -102,6 +102,9 @@ class Objects:
     def _raise_quota(self, change: c.RaiseQuota, job: str) -> None:
         spec = self.all["ResourceQuota", f"{job.partition('/')[0]}/{change.quota}"].spec
         spec.hard = self._raised(spec.hard, change.amounts)
+        head, there = self.group(job), len(self.pods(job))
+        if there and head.status.phase != "Pending" and there < (head.spec.min_member or 0):
+            self._create_pods(c.CreatePods((head.spec.min_member or 0) - there), job)
 
     def _relax_rule(self, change: c.RelaxRule, job: str) -> None:
         for pod in self.waiting(job):

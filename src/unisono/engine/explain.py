@@ -20,8 +20,10 @@ from unisono.engine.topology.place import advice_of
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
-from unisono.engine.verdicts.changes import CreateQueue, WaitFor, amounts_text
+from unisono.engine.verdicts.candidates import Ladders
+from unisono.engine.verdicts.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
+from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
@@ -102,6 +104,7 @@ class Explainer:
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
         self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
+        self.quotas = QuotaRoom(cycle.session)
         self._known_holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
 
     def _holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
@@ -227,9 +230,16 @@ class Explainer:
         refusal = report.invalid
         if job.size == 0:
             text = f"the PodGroup has no pods yet; {job.min_member} are needed"
+            short = self.quotas.shortages(job, job.min_member)
+            if short:
+                return self._over_quota(job, text, short, [])
             return self._simple(job, Cause.NO_PODS, text, "create pods that name this PodGroup")
         assert refusal is not None
         have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
+        short = self.quotas.shortages(job, need - have) if refusal.cause is Cause.TOO_FEW_PODS else []
+        if short:
+            raised: Ladders = [[short[0].change]] if len(short) == 1 else []
+            return self._over_quota(job, refusal.message, short, candidates.for_too_few(job, have, need)[1:] + raised)
         verdict = Verdict(
             job.key,
             refusal.cause,
@@ -241,6 +251,24 @@ class Explainer:
             queue=job.queue.name,
         )
         return Draft(verdict, candidates.for_too_few(job, have, need))
+
+    def _over_quota(self, job: JobState, message: str, short: list[Shortage], ladders: Ladders) -> Draft:
+        """The API server refuses to create the pods that are missing."""
+        first = short[0]
+        verdict = Verdict(
+            job.key,
+            Cause.QUOTA,
+            "; ".join([message, *(one.text() for one in short)]),
+            need=dict(first.need),
+            have=first.left,
+            tasks_placeable=job.valid_count,
+            tasks_needed=job.min_member,
+            queue=job.queue.name,
+        )
+        raised = ", and ".join(one.change.text() for one in short)
+        if any(isinstance(change, RaiseQuota) for ladder in ladders for change in ladder):
+            return Draft(verdict, ladders, fallback=raised)
+        return Draft(verdict, ladders, last=raised)
 
     def _waits_for_release(self, job: JobState) -> Draft:
         number = job.counts[TaskStatus.PIPELINED]

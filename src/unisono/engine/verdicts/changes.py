@@ -65,7 +65,7 @@ class RaiseCapability:
 
 @dataclass(frozen=True, slots=True)
 class RaiseQuota:
-    """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``."""
+    """Raise ``spec.hard`` of a ResourceQuota in the job's namespace by ``amounts``; missing pods are created then."""
 
     quota: str
     amounts: Mapping[str, int]

@@ -12,7 +12,7 @@ from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, ResourceRegistry
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine.verdicts.changes import (
     AddLabels,
     AddNodes,
@@ -84,6 +84,10 @@ def _raise_quota(change: RaiseQuota, edit: Edit, job: str) -> None:
     namespace = job.partition("/")[0]
     quota = edit.origin.quotas[namespace][change.quota]
     edit.quota(replace(quota, hard=_raised(quota.hard, change.amounts)))
+    record = edit.job(job)
+    there = sum(task.status not in COMPLETED_STATES for task in record.tasks.values())
+    if there and there < record.min_member and record.phase != "Pending":  # their controller tries again
+        apply(CreatePods(record.min_member - there), edit, job)
 
 
 @apply.register

@@ -1,0 +1,91 @@
+"""Whether ResourceQuotas are why a gang has too few pods: the API server then refuses the ones that are missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from unisono.cluster.limits import Quota
+from unisono.cluster.status import COMPLETED_STATES
+from unisono.engine.job_state import JobState
+from unisono.engine.quotas import amount_of, asked, concerns, counted, plain, present
+from unisono.engine.session import Session
+from unisono.engine.verdicts.changes import RaiseQuota, amounts_text
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A quota that has no room for the pods that a gang still needs.
+
+    Attributes:
+        quota: its name.
+        need: what the missing pods ask for, of what is short.
+        used, hard: as the quota's status and spec say.
+
+    """
+
+    quota: str
+    need: Mapping[str, int]
+    used: Mapping[str, int]
+    hard: Mapping[str, int]
+
+    @property
+    def left(self) -> dict[str, int]:
+        """What may still be used."""
+        return {name: max(self.hard[name] - self.used[name], 0) for name in self.need}
+
+    @property
+    def change(self) -> RaiseQuota:
+        """What makes room."""
+        return RaiseQuota(self.quota, {name: self.need[name] - self.hard[name] + self.used[name] for name in self.need})
+
+    def text(self) -> str:
+        """For people."""
+        asked_for, used, hard = amounts_text(self.need), amounts_text(self.used), amounts_text(self.hard)
+        return (
+            f"resource quota {self.quota} has no room for those that are missing "
+            f"(asked for: {asked_for}; used: {used}; hard: {hard})"
+        )
+
+
+class QuotaRoom:
+    """Answers for the jobs of one cycle."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @cached_property
+    def _counted(self) -> dict[str, Counter[str]]:
+        return counted(self.session)
+
+    def shortages(self, job: JobState, missing: int) -> list[Shortage]:
+        """Quotas of the job's namespace, by name, that leave no room for ``missing`` more pods of the job.
+
+        What a missing pod asks for is the rest of minResources, where they tell, or what the job's other pods ask for.
+        """
+        quotas = self.session.snapshot.quotas.get(job.namespace, {}) if missing > 0 else {}
+        counting = (quotas[name] for name in sorted(quotas) if concerns(quotas[name], job))
+        return [found for quota in counting if (found := self._shortage(job, missing, quota)) is not None]
+
+    def _shortage(self, job: JobState, missing: int, quota: Quota) -> Shortage | None:
+        taken = quota.used if quota.used is not None else self._counted[job.namespace]
+        need = {name: self._wanted(job, missing, name) for name in quota.hard}
+        used = {name: amount_of(taken, name) for name in quota.hard}
+        short = [name for name, hard in quota.hard.items() if need[name] > 0 and used[name] + need[name] > hard]
+        if not short:
+            return None
+        return Shortage(quota.name, *({name: amounts[name] for name in short} for amounts in (need, used, quota.hard)))
+
+    def _wanted(self, job: JobState, missing: int, name: str) -> int:
+        """What ``missing`` more pods ask of one entry of a quota; 0 where nobody can tell."""
+        if plain(name) == "pods":
+            return missing * (1000 if name == "count/pods" else 1)
+        whole = asked(job, name)
+        if whole and name.startswith("limits."):
+            return whole * missing // max(job.min_member, 1)
+        if whole:
+            return max(whole - amount_of(present(job, self.session.registry), name), 0)
+        like = next((task for task in job.record.tasks.values() if task.status not in COMPLETED_STATES), None)
+        return amount_of(like.pod_class.requests, name) * missing if like is not None else 0

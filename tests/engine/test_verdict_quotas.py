@@ -1,0 +1,114 @@
+"""A gang that has too few pods because a ResourceQuota lets no more be created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_verdict_changes import GANG, check
+
+from support.build import amounts, flatten, gang, group, node, pod, quota
+from unisono.api.core import ResourceQuota, ResourceQuotaStatus
+from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdicts.changes import CreatePods, LowerMinAvailable, RaiseQuota
+
+
+def used(limits: ResourceQuota, **taken: Any) -> ResourceQuota:
+    """With what its controller has counted."""
+    limits.status = ResourceQuotaStatus(hard=limits.spec.hard, used=amounts(taken))  # type: ignore[arg-type]
+    return limits
+
+
+def scoped(limits: ResourceQuota, *scopes: str) -> ResourceQuota:
+    """With scopes."""
+    limits.spec.scopes = list(scopes)
+    return limits
+
+
+def verdict_of(*things: Any) -> Verdict:
+    (verdict,) = [one for one in check(flatten([node("a"), *things]), GANG) if one.job == "ns/j"]
+    return verdict
+
+
+SHORT = "Not enough valid tasks for gang-scheduling, valid: 2, min: 3"
+
+
+def test_the_quota_is_named_with_its_numbers() -> None:
+    verdict = verdict_of(used(quota("team", cpu=2), cpu=2), gang("j", 2, 3))
+    assert verdict.cause is Cause.QUOTA
+    assert verdict.message == (
+        f"{SHORT}; resource quota team has no room for those that are missing "
+        "(asked for: cpu 1; used: cpu 2; hard: cpu 2)"
+    )
+    assert (verdict.need, verdict.have) == ({"cpu": 1000}, {"cpu": 0})
+    assert verdict.changes == (LowerMinAvailable(2), RaiseQuota("team", {"cpu": 1000}))
+
+
+def three(**minimum: Any) -> list[Any]:
+    """Two pods of three, with minResources."""
+    return [group("j", 3, resources=minimum), *(pod(f"j-{at}", "j", cpu=1, created=at) for at in range(2))]
+
+
+REFUSING: dict[str, tuple[list[Any], dict[str, int]]] = {
+    "pods": ([used(quota("team", pods=2), pods=2), gang("j", 2, 3)], {"pods": 1}),
+    "count/pods": (
+        [used(quota("team", **{"count/pods": 2}), **{"count/pods": 2}), gang("j", 2, 3)],
+        {"count/pods": 1000},
+    ),
+    "nobody has counted": ([quota("team", **{"requests.cpu": 2}), gang("j", 2, 3)], {"requests.cpu": 1000}),
+    "others hold it": (
+        [used(quota("team", cpu=4), cpu=4), pod("x", node="a", cpu=2), gang("j", 2, 3)],
+        {"cpu": 1000},
+    ),
+    "the missing pod is larger than the others": ([used(quota("team", cpu=5), cpu=2), three(cpu=6)], {"cpu": 1000}),
+    "limits": (
+        [used(quota("team", **{"limits.cpu": 5}), **{"limits.cpu": 4}), three(**{"limits.cpu": 6})],
+        {"limits.cpu": 1000},
+    ),
+    "scope that counts them": (
+        [scoped(used(quota("team", cpu=2), cpu=2), "NotBestEffort"), gang("j", 2, 3)],
+        {"cpu": 1000},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSING))
+def test_what_the_quota_lacks_is_what_it_is_raised_by(name: str) -> None:
+    things, by = REFUSING[name]
+    verdict = verdict_of(*things)
+    assert verdict.cause is Cause.QUOTA
+    assert RaiseQuota("team", by) in verdict.changes
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(used(quota("team", cpu=3), cpu=2), id="room"),
+        pytest.param(used(quota("team", **{"nvidia.com/gpu": 0}), **{"nvidia.com/gpu": 0}), id="another resource"),
+        pytest.param(used(quota("team", namespace="other", cpu=2), cpu=2), id="another namespace"),
+        pytest.param(scoped(used(quota("team", cpu=2), cpu=2), "BestEffort"), id="scope that leaves them out"),
+        pytest.param(used(quota("team", **{"limits.cpu": 2}), **{"limits.cpu": 2}), id="limits that nobody knows"),
+    ],
+)
+def test_a_quota_with_room_is_not_blamed(limits: ResourceQuota) -> None:
+    verdict = verdict_of(limits, gang("j", 2, 3))
+    assert (verdict.cause, verdict.message) == (Cause.TOO_FEW_PODS, SHORT)
+    assert CreatePods(1) in verdict.changes
+
+
+def test_several_quotas_are_all_named() -> None:
+    verdict = verdict_of(quota("apples", pods=2), quota("pears", cpu=2), gang("j", 2, 3))
+    assert verdict.changes == (LowerMinAvailable(2),)
+    assert verdict.suggestion == (
+        "lower minAvailable to 2, or raise the resource quota apples: pods by 1, "
+        "and raise the resource quota pears: cpu by 1"
+    )
+    assert "apples" in verdict.message
+    assert "pears" in verdict.message
+
+
+def test_a_quota_that_refuses_the_first_pod_is_no_passing_state() -> None:
+    verdict = verdict_of(used(quota("team", pods=5), pods=5), group("j", 3))
+    assert verdict.cause is Cause.QUOTA
+    assert verdict.message.startswith("the PodGroup has no pods yet; 3 are needed; resource quota team has no room")
+    assert verdict.suggestion == "raise the resource quota team: pods by 3"
