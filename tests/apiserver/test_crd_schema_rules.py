@@ -183,20 +183,6 @@ async def test_words_that_schemas_do_not_have(service):
     assert written.warnings == [f'unknown field "{at}"']
 
 
-async def test_conversion_webhooks_are_accepted_with_a_warning(service):
-    definition = crd()
-    config = {"service": {"namespace": "n", "name": "s"}}
-    definition["spec"]["conversion"] = {
-        "strategy": "Webhook",
-        "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
-    }
-    written = await service.create(CRDS, None, definition, OPTIONS)
-    assert written.warnings == [
-        "spec.conversion.strategy: this server calls no conversion webhooks; "
-        "versions are converted as with strategy None"
-    ]
-
-
 @pytest.mark.parametrize(
     ("pattern", "matching", "other"),
     [

@@ -76,6 +76,7 @@ async def _change(
     options: WriteOptions,
     subresource: str,
 ) -> Written:
+    await context.conversions.know_present(stored, namespace, name)
     entry, old = context.current(stored, namespace, name)
     live = field_owners.plain(codec.as_version(entry.data, stored, kind))
     before = field_owners.entries_of(old.metadata.managed_fields)

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from unisono.api.base import Object
@@ -19,6 +19,7 @@ from unisono.apiserver.admission import Admission
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.registry import Registry
 from unisono.apiserver.hooks import Webhooks
+from unisono.apiserver.hooks.conversions import Conversions
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
@@ -74,6 +75,7 @@ class Context:
         quotas: keeps what quotas say is used.
         custom: definitions of the user-defined ones.
         hooks: webhooks that users have set up.
+        conversions: those that convert users' own kinds.
 
     """
 
@@ -86,11 +88,13 @@ class Context:
     custom: Registry = field(init=False)
     quotas: QuotaLedger = field(init=False)
     hooks: Webhooks = field(init=False)
+    conversions: Conversions = field(init=False)
 
     def __post_init__(self) -> None:
         self.custom = Registry(self.store, self.kinds)
         self.quotas = QuotaLedger(self.store, self.kinds)
         self.hooks = Webhooks(self)
+        self.conversions = Conversions(self)
 
     def now(self) -> str:
         """The time as objects carry it."""
@@ -106,7 +110,11 @@ class Context:
         view = view_of(kind)
         found: Kind[Any] | None = self.kinds.get((view.stored if view else kind).resource)
         if isinstance(found, CustomKind):
-            found = cast("Kind[Any] | None", self.custom.current(kind))
+            current = self.custom.current(kind)
+            if current is not None and current.definition.webhook is not None:
+                # This request's own, for what the webhook makes of the objects that it reads.
+                current = replace(current, converted={})
+            found = cast("Kind[Any] | None", current)
         if found is None:
             raise NotFound("the server could not find the requested resource")
         return found

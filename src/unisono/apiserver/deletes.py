@@ -10,6 +10,7 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec, deletion, failures
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
+from unisono.apiserver.custom.kinds import as_stored
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import Deleted, DeleteOptions
 from unisono.errors import NotFound
@@ -20,6 +21,7 @@ async def delete(
 ) -> Deleted:
     """Delete an object, or mark it; see ``ObjectService.delete``."""
     stored = context.stored_kind(kind)
+    await context.conversions.know_present(stored, namespace, name)
     entry, obj = context.current(stored, namespace, name)
     deletion.check_preconditions(obj, stored, options)
     request = Request("DELETE", stored, obj.metadata.namespace, name, obj, user=options.user)
@@ -28,6 +30,7 @@ async def delete(
             await (context.hooks.mutate if changing else context.hooks.check)(request, dry_run=options.dry_run)
             # Others may have changed it meanwhile: what is there now is deleted, if it is the same object.
             uid = obj.metadata.uid
+            await context.conversions.know_present(stored, namespace, name)
             entry, obj = context.current(stored, namespace, name)
             if obj.metadata.uid != uid:
                 raise failures.conflict(stored, name)
@@ -36,15 +39,17 @@ async def delete(
     context.admission.check(request, context)
     before = entry.data
     gone = deletion.mark(obj, stored, options, context.clock())
+    storing = as_stored(obj, before)
     if options.dry_run:
-        data = codec.render(obj)
-    elif not gone and codec.render(obj) == before:
+        data = codec.render(storing)
+    elif not gone and codec.render(storing) == before:
         data = before  # it is already on its way out, and this delete changes nothing
     else:
-        change = context.change(stored, obj, entry.revision, delete=gone)
+        change = context.change(stored, storing, entry.revision, delete=gone)
         data = (await context.commit(stored, [change]))[0].data
     if gone and stored.resource not in deletion.ANSWER_WITH_OBJECT:
         return Deleted(details=failures.deleted_details(stored, name, obj.metadata.uid))
+    data = await context.conversions.shown(stored, data)
     return Deleted(object=codec.as_version(data, stored, kind))
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, ownership
-from unisono.apiserver.custom.kinds import schema_for
+from unisono.apiserver.custom.kinds import CustomKind, schema_for
+from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.scale import paths_of, steps
 from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.ownership.paths import Path
@@ -99,6 +100,8 @@ def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str
 
 def _seen(kind: Kind[Any], stored: Kind[Any], obj: Object) -> bytes:
     """An object as its writer sees it."""
+    if isinstance(obj, CustomObject):
+        return obj.encoded()
     data = codec.render(obj)
     return codec.as_version(data, stored, kind) if view_of(kind) is not None else data
 
@@ -186,7 +189,8 @@ def on_update(
     entries = entries_of(base)
     door = ignored(stored, subresource)
     try:
-        before = plain(codec.as_version(old, stored, kind) if view_of(kind) else old)
+        seen = view_of(kind) is not None or isinstance(stored, CustomKind)
+        before = plain(codec.as_version(old, stored, kind) if seen else old)
         after = plain(_seen(kind, stored, new))
         changed = ownership.record(before, after, schema(kind, stored), entries, writer, now, door)
     except ApiError:

@@ -19,6 +19,7 @@ from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.selecting import custom_selector
+from unisono.apiserver.hooks.conversions import data_of
 from unisono.apiserver.past import at_revision, within
 from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
 from unisono.apiserver.selectors.labels import parse_label_selector
@@ -103,24 +104,25 @@ def selector(kind: Kind[Any], labels: str, fields: str) -> Selector | None:
     return lambda entry: by_field(entry) and by_label(entry.labels)
 
 
-def select(context: Context, kind: Kind[Any], namespace: str | None, labels: str, fields: str) -> Sequence[Entry]:
-    """Committed objects that match, by namespace and name."""
-    matches = selector(kind, labels, fields)
+def candidates(context: Context, kind: Kind[Any], namespace: str | None, fields: str) -> Sequence[Entry]:
+    """Committed objects by namespace and name, among which those are that match a field selector."""
     name = selected_name(fields)
     if name is not None and (namespace or not kind.namespaced):
         one = context.store.get(context.key(kind, namespace, name))
-        found: Sequence[Entry] = (one,) if one else ()
-    else:
-        found = context.store.scan(kind.resource, namespace if kind.namespaced else None)
-    return found if matches is None else [entry for entry in found if matches(entry)]
+        return (one,) if one else ()
+    return context.store.scan(kind.resource, namespace if kind.namespaced else None)
 
 
-def _select_at(
-    context: Context, kind: Kind[Any], namespace: str | None, labels: str, fields: str, revision: int
+async def matching(
+    context: Context, kind: Kind[Any], found: Sequence[Entry], labels: str, fields: str
 ) -> Sequence[Entry]:
+    """Those of ``found`` that both selectors select."""
     matches = selector(kind, labels, fields)
-    found = within(at_revision(context.store, kind.resource, revision), namespace if kind.namespaced else None)
-    return found if matches is None else [entry for entry in found if matches(entry)]
+    if matches is None:
+        return found
+    if fields:
+        await context.conversions.know(kind, data_of(found))
+    return [entry for entry in found if matches(entry)]
 
 
 async def list_page(
@@ -149,10 +151,13 @@ async def list_page(
         wanted, start = parse_revision(resource_version), 0
         await _reach(context, wanted)
         if exact and wanted:
-            entries, revision = _select_at(context, stored, namespace, labels, fields, wanted), wanted
+            found, revision = at_revision(context.store, stored.resource, wanted), wanted
+            found = within(found, namespace if stored.namespaced else None)
         else:
-            entries, revision = select(context, stored, namespace, labels, fields), context.store.revision
+            found, revision = candidates(context, stored, namespace, fields), context.store.revision
+        entries = await matching(context, stored, found, labels, fields)
     end = min(len(entries), start + limit) if limit > 0 else len(entries)
+    await context.conversions.know(stored, data_of(entries[start:end]))
     items = [codec.as_version(entry.data, stored, kind) for entry in entries[start:end]]
     if end == len(entries):
         return Page(items, revision)

@@ -38,6 +38,7 @@ async def change(
 ) -> Written:
     """Give an object the replicas of a changed Scale, whose writer owns them then."""
     stored = context.stored_kind(kind)
+    await context.conversions.know_present(stored, namespace, name)
     entry, old = context.current(stored, namespace, name)
     data = codec.as_version(entry.data, stored, kind)
     scale = wanted(scales.scale_of(kind, codec.json_value(data), strict=False))
@@ -71,6 +72,7 @@ async def _apply(
     context: Context, kind: Kind[Any], namespace: str | None, name: str, body: Any, options: WriteOptions
 ) -> Written:
     stored = context.stored_kind(kind)
+    await context.conversions.know_present(stored, namespace, name)
     entry, old = context.current(stored, namespace, name)
     if not isinstance(body, dict):
         raise failures.bad_request("an applied configuration must be an object")

@@ -18,6 +18,7 @@ from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale
+from unisono.apiserver.hooks.conversions import data_of
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
 from unisono.apiserver.turns import Shares
@@ -92,6 +93,7 @@ class ObjectService:
         entry = self.store.get(self.context.key(stored, namespace, name))
         if entry is None:
             raise failures.not_found(stored, name)
+        await self.context.conversions.know(stored, [entry.data])
         data = codec.as_version(entry.data, stored, kind)
         return scale.encode(scale.scale_of(kind, codec.json_value(data))) if subresource == "scale" else data
 
@@ -158,7 +160,7 @@ class ObjectService:
         field_selector = selector_for(kind, field_selector)
         matches = reads.selector(stored, label_selector, field_selector)
         from_now = send_initial_events or not since
-        present = reads.select(self.context, stored, namespace, label_selector, field_selector) if from_now else ()
+        present = reads.candidates(self.context, stored, namespace, field_selector) if from_now else ()
         return Watch(
             context=self.context,
             kind=kind,
@@ -263,8 +265,10 @@ class ObjectService:
         """Delete all that match; answers them as they were."""
         stored = self.context.stored_kind(kind)
         fields = selector_for(kind, field_selector)
-        entries = reads.select(self.context, stored, namespace, label_selector, fields)
         revision = self.store.revision
+        found = reads.candidates(self.context, stored, namespace, fields)
+        entries = await reads.matching(self.context, stored, found, label_selector, fields)
+        await self.context.conversions.know(stored, data_of(entries))
         await deletes.delete_all(self.context, kind, entries, options)
         return Page([codec.as_version(entry.data, stored, kind) for entry in entries], revision)
 

@@ -15,6 +15,7 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.hooks.conversions import data_of
 from unisono.apiserver.reads import Selector
 from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
@@ -63,6 +64,7 @@ class Watch:
         position = history.position_after(since)
         if position is None:
             raise failures.too_old(since, history.compacted)
+        await self._know(self.present)
         for event in self._initial():
             yield event
         marked, reached = loop.time(), since
@@ -72,6 +74,7 @@ class Watch:
             if chunk is None:
                 raise failures.too_old(reached, history.compacted)
             position += len(chunk)
+            await self._know(self._entries(chunk, since))
             for event in self._shown(chunk, since):
                 reached = event.resource_version
                 yield event
@@ -91,11 +94,29 @@ class Watch:
 
     def _changed(self) -> bool:
         """Whether the kind's definition has changed or gone: its watchers must look anew."""
-        return isinstance(self.stored, CustomKind) and self.context.custom.current(self.stored) is not self.stored
+        if not isinstance(self.stored, CustomKind):
+            return False
+        current = self.context.custom.current(self.stored)
+        return current is None or current.definition is not self.stored.definition
+
+    async def _know(self, entries: Iterable[Entry]) -> None:
+        """Have a webhook convert what will be looked at; what was looked at before is forgotten."""
+        if isinstance(self.stored, CustomKind) and self.stored.converted is not None:
+            self.stored.converted.clear()
+            await self.context.conversions.know(self.stored, data_of(entries))
+
+    def _entries(self, events: Iterable[Event], since: int) -> Iterator[Entry]:
+        for event in events:
+            entry = event.entry
+            if entry.revision > since and self.namespace in (None, entry.namespace):
+                yield entry
+                if event.previous is not None and self.matches is not None:
+                    yield event.previous
 
     def _initial(self) -> Iterator[StoreEvent]:
         for entry in self.present:
-            yield self._event("ADDED", entry)
+            if self.matches is None or self.matches(entry):
+                yield self._event("ADDED", entry)
         if self.mark_initial:
             yield self._bookmark(self.revision, {INITIAL_EVENTS_END: "true"})
 

@@ -63,10 +63,10 @@ async def store_new(
     apply_defaults(stored, obj)
     own()
     request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
-    await _admit(context, request, options, warnings)
-    obj = request.object
+    obj = await _admit(context, request, options, warnings)
     _make_unique(context, stored, obj, generated=generated)
-    return codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
+    data = codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
+    return await context.conversions.shown(stored, data)
 
 
 async def update(
@@ -81,6 +81,7 @@ async def update(
     """Replace an object or its status; see ``ObjectService.update``."""
     stored = context.stored_kind(kind)
     check_subresource(stored, subresource)
+    await context.conversions.know_present(stored, namespace, name)
     entry, old = context.current(stored, namespace, name)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
@@ -105,6 +106,7 @@ async def patch(
     check_type(stored, patch_type)
     check_subresource(stored, subresource)
     for attempt in range(1, _PATCH_ATTEMPTS + 1):
+        await context.conversions.know_present(stored, namespace, name)
         entry, old = context.current(stored, namespace, name)
         try:
             return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
@@ -195,20 +197,22 @@ async def replace(
     request = Request(
         "UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups
     )
-    await _admit(context, request, options, warnings)
+    storing = await _admit(context, request, options, warnings)
     new = request.object
     if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
-        new.metadata.generation = (old.metadata.generation or 0) + 1
+        new.metadata.generation = storing.metadata.generation = (old.metadata.generation or 0) + 1
     if new == old:
         return entry.data
     if options.dry_run:
-        return codec.render(new)
-    change = context.change(stored, new, entry.revision, delete=removable(new))
-    return (await context.commit(stored, [change]))[0].data
+        data = codec.render(storing)
+    else:
+        change = context.change(stored, storing, entry.revision, delete=removable(storing))
+        data = (await context.commit(stored, [change]))[0].data
+    return await context.conversions.shown(stored, data)
 
 
-async def _admit(context: Context, request: Request, options: WriteOptions, warnings: list[str]) -> None:
-    """Complete and check an object, ``request.object``; only webhooks take time."""
+async def _admit(context: Context, request: Request, options: WriteOptions, warnings: list[str]) -> Any:
+    """Complete and check an object, ``request.object``; answers it as it is to be stored. Only webhooks take time."""
     hooks, dry_run = context.hooks, options.dry_run
     context.admission.mutate(request, context)
     if hooks.wanted(request, changing=True):
@@ -224,7 +228,9 @@ async def _admit(context: Context, request: Request, options: WriteOptions, warn
         raise failures.invalid(request.kind, request.name, errors)
     if hooks.wanted(request, changing=False):
         warnings += await hooks.check(request, dry_run=dry_run)
+    storing = await context.conversions.for_storing(request.object)
     context.admission.check(request, context)
+    return storing
 
 
 def _take_over(request: Request, changed: dict[str, Any]) -> None:

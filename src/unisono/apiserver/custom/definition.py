@@ -14,8 +14,9 @@ from unisono.api.core.crd import CustomResourceDefinition, CustomResourceDefinit
 from unisono.api.kind import Scale
 from unisono.api.structural import Node, compile_schema
 from unisono.api.structural.dialect import read_schema
-from unisono.api.structural.pruning import META_FIELDS
+from unisono.api.structural.pruning import META_FIELDS, prune
 from unisono.apiserver.custom.columns import PrinterColumn, columns_of
+from unisono.apiserver.custom.converting import webhook_of
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.published import published_schema
@@ -25,6 +26,13 @@ _JSON = msgspec.json.Decoder().decode
 _ENCODE = msgspec.json.Encoder().encode
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES = {None: 2, "beta": 1, "alpha": 0}
+
+
+class _Typed(msgspec.Struct):
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+_typed = msgspec.json.Decoder(_Typed).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,7 @@ class Definition:
         self.terminating = crd.metadata.deletion_timestamp is not None
         names = crd.status.accepted_names or crd.spec.names
         self.list_kind = names.list_kind or f"{names.kind}List"
+        self.webhook = webhook_of(crd.spec.conversion) if len(crd.spec.versions or ()) > 1 else None
         self.kinds: dict[str, CustomKind] = {}
         for version in crd.spec.versions or ():
             kind = self._kind(crd, version)
@@ -94,16 +103,42 @@ class Definition:
         found = self._views.get(key)
         if found is None:
             found = self._convert(data, self.kinds[version])
-            self._views[key] = found
-            self._view_bytes += len(data) + len(found)
-            while self._view_bytes > _VIEW_BYTES:
-                (_, old), shown = self._views.popitem(last=False)
-                self._view_bytes -= len(old) + len(shown)
+            self.remember(data, version, found)
         return found
+
+    def known(self, data: bytes, version: str) -> bytes | None:
+        """What has been made of stored bytes lately."""
+        return self._views.get((version, data))
+
+    def remember(self, data: bytes, version: str, shown: bytes) -> None:
+        """Keep what has been made of stored bytes for a while."""
+        if (version, data) in self._views:
+            return
+        self._views[version, data] = shown
+        self._view_bytes += len(data) + len(shown)
+        while self._view_bytes > _VIEW_BYTES:
+            (_, old), dropped = self._views.popitem(last=False)
+            self._view_bytes -= len(old) + len(dropped)
+
+    @staticmethod
+    def version_of(data: bytes) -> str:
+        """The version of stored bytes."""
+        return _typed(data).api_version.rpartition("/")[2]
+
+    def pruned(self, data: bytes) -> dict[str, Any]:
+        """Stored bytes as JSON values, without what the version they were stored in does not know today."""
+        value: dict[str, Any] = _JSON(data)
+        source = self.kinds.get(self.version_of(data))
+        if source is not None:
+            prune(source.node, value, root=True)
+        return value
 
     def _convert(self, data: bytes, kind: CustomKind) -> bytes:
         value = _JSON(data)
-        source = self.kinds.get(str(value.get("apiVersion", "")).rpartition("/")[2])
+        version = str(value.get("apiVersion", "")).rpartition("/")[2]
+        if self.webhook is not None and version != kind.version:
+            raise RuntimeError(f"{self.name}: an object of {version} was to be shown before it was converted")
+        source = self.kinds.get(version)
         converted = _ENCODE(kind.convert(value, source.node if source else None))
         return data if converted == data else converted
 

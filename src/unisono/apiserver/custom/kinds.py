@@ -31,11 +31,14 @@ class CustomKind(Kind[CustomObject]):
     Attributes:
         definition: all versions.
         details: what the definition says of this version.
+        converted: what a webhook has made of objects of other versions, by their stored bytes; None where no webhook
+            converts. A kind with it serves one request.
 
     """
 
     definition: Definition = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
     details: Version = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    converted: dict[bytes, bytes] | None = field(default=None, compare=False, repr=False)
 
     @property
     def node(self) -> Node:
@@ -62,14 +65,39 @@ class CustomKind(Kind[CustomObject]):
 
     def read(self, data: bytes) -> CustomObject:
         """An object from stored bytes, in this version."""
-        value = _JSON(self.definition.view(data, self.version))
+        value = _JSON(self.view(data))
         metadata = msgspec.convert(value["metadata"], ObjectMeta)
         content = {name: each for name, each in value.items() if name not in ("apiVersion", "kind", "metadata")}
         return self._object(metadata, content)
 
     def view(self, data: bytes) -> bytes:
         """Stored bytes as this version shows them: pruned and defaulted by its schema of today."""
-        return self.definition.view(data, self.version)
+        found = self.converted.get(data) if self.converted else None
+        return self.definition.view(data, self.version) if found is None else found
+
+    def knows(self, data: bytes) -> bool:
+        """Whether ``view`` can show stored bytes without asking a webhook."""
+        if self.converted is None or data in self.converted or self.definition.version_of(data) == self.version:
+            return True
+        known = self.definition.known(data, self.version)
+        if known is not None:
+            self.converted[data] = known
+        return known is not None
+
+    def learn(self, data: bytes, value: dict[str, Any]) -> None:
+        """Take what the webhook has made of stored bytes."""
+        shown = _ENCODE(self.convert(value, None))
+        self.definition.remember(data, self.version, shown)
+        if self.converted is not None:
+            self.converted[data] = shown
+
+    def stored_object(self, value: dict[str, Any], metadata: ObjectMeta) -> CustomObject:
+        """What a webhook has made of an object with ``metadata``, ready to be stored in this version."""
+        prune(self.node, value, root=True)
+        said = value["metadata"]
+        metadata = msgspec.structs.replace(metadata, labels=said.get("labels"), annotations=said.get("annotations"))
+        content = {name: each for name, each in value.items() if name not in ("apiVersion", "kind", "metadata")}
+        return self._object(metadata, content)
 
     def convert(self, value: dict[str, Any], source: Node | None) -> dict[str, Any]:
         """Change a decoded object, in place, to this version; ``source`` is the schema it was stored by."""
@@ -87,16 +115,40 @@ class CustomKind(Kind[CustomObject]):
 
 
 def stored_bytes(obj: CustomObject) -> bytes:
-    """The object as it is stored: in the storage version, without what that version does not know."""
+    """The object as it is stored: in the storage version, without what that version does not know.
+
+    Where a webhook converts, it has done so by now, and only changes of metadata stay in the version they were in.
+    """
     custom: CustomKind = obj.custom
     storage = custom.definition.storage
-    if storage.version == custom.version:
+    if storage.version == custom.version or custom.definition.webhook is not None:
         return obj.encoded()
     # A copy: pruning must not reach the object that is being written.
     value = _JSON(obj.encoded())
     value["apiVersion"] = storage.api_version
     prune(storage.node, value, root=True)
     return _ENCODE(value)
+
+
+def in_version_of(kind: Kind[Any], data: bytes) -> Kind[Any]:
+    """A kind in the version of stored bytes: enough for who looks at metadata only, and needs no webhook."""
+    if not isinstance(kind, CustomKind) or kind.definition.webhook is None:
+        return kind
+    return kind.definition.kinds.get(kind.definition.version_of(data), kind)
+
+
+def as_stored(obj: Any, data: bytes) -> Any:
+    """An object of which only metadata changes, as it is to be stored over ``data``."""
+    if not isinstance(obj, CustomObject) or obj.custom.converted is None:
+        return obj
+    kind: CustomKind = obj.custom
+    found = in_version_of(kind, data)
+    if not isinstance(found, CustomKind) or found.version == kind.version:
+        return obj
+    stored = found.read(data)
+    kept = stored.metadata
+    stored.metadata = msgspec.structs.replace(obj.metadata, labels=kept.labels, annotations=kept.annotations)
+    return stored
 
 
 def schema_for(kind: Kind[Any]) -> dict[str, Any]:

@@ -31,14 +31,7 @@ def notes(obj: Any) -> list[str]:
     """Warnings for whoever writes a definition that asks for more than this server does."""
     if not isinstance(obj, CustomResourceDefinition):
         return []
-    found = []
-    if obj.spec.conversion is not None and obj.spec.conversion.strategy == "Webhook":
-        found.append(
-            "spec.conversion.strategy: this server calls no conversion webhooks; "
-            "versions are converted as with strategy None"
-        )
-    found += _rules(obj)
-    return found
+    return _rules(obj)
 
 
 def _rules(crd: CustomResourceDefinition) -> list[str]:

@@ -17,6 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
+from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.hooks import conditions, matching, review
 from unisono.apiserver.hooks.calling import Caller, CallError, HttpCaller
 from unisono.apiserver.patches.json_patch import apply_json_patch
@@ -208,7 +209,9 @@ def _api_version(kind: Kind[Any], version: str) -> str:
 
 def _value(kind: Kind[Any], obj: Any, version: str) -> dict[str, Any]:
     """An object as JSON values."""
-    value: dict[str, Any] = codec.json_value(codec.render(obj))
+    # A user's kind is shown in the version of the request, however it is stored.
+    data = obj.encoded() if isinstance(obj, CustomObject) else codec.render(obj)
+    value: dict[str, Any] = codec.json_value(data)
     return {**value, "apiVersion": _api_version(kind, version), "kind": kind.kind}
 
 

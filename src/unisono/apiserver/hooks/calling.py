@@ -15,7 +15,7 @@ from unisono.api.core import Pod, Service
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
 
-_LARGEST_ANSWER = 3 * 1024 * 1024
+_LARGEST_ANSWER = 16 * 1024 * 1024
 
 
 class CallError(Exception):
@@ -56,10 +56,9 @@ class HttpCaller:
                     url, data=body, headers=headers, ssl=_trust(client), server_hostname=host, allow_redirects=False
                 ) as reply,
             ):
-                answer = await reply.content.read(_LARGEST_ANSWER)
                 if reply.status != 200:
                     raise CallError(f"the webhook answered {reply.status}")
-                return answer
+                return await _body(reply)
         except TimeoutError:
             raise CallError(f"{url}: context deadline exceeded after {seconds:g} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -69,6 +68,15 @@ class HttpCaller:
         """Close what is open."""
         if self._session is not None:
             await self._session.close()
+
+
+async def _body(reply: aiohttp.ClientResponse) -> bytes:
+    answer = bytearray()
+    async for chunk in reply.content.iter_any():
+        answer += chunk
+        if len(answer) > _LARGEST_ANSWER:
+            raise CallError(f"the answer has more than {_LARGEST_ANSWER} bytes")
+    return bytes(answer)
 
 
 def _trust(client: WebhookClientConfig) -> ssl.SSLContext:

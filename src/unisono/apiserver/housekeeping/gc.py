@@ -13,6 +13,7 @@ from unisono.api.base import Object, OwnerReference
 from unisono.api.kinds import find
 from unisono.apiserver import codec, deletes
 from unisono.apiserver.context import Context
+from unisono.apiserver.custom.kinds import in_version_of
 from unisono.apiserver.deletion import FOREGROUND, ORPHAN, removable
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.housekeeping.owners import OwnerIndex
@@ -148,7 +149,7 @@ class GarbageCollector:
         kind, entry = self._context.kinds.get(key[0]), self._store.latest(key)
         if kind is None or entry is None:
             return
-        obj = codec.read(kind, entry.data)
+        obj = codec.read(in_version_of(kind, entry.data), entry.data)
         change(obj)
         if codec.render(obj) == entry.data:
             return

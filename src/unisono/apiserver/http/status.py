@@ -26,8 +26,9 @@ def failure(error: ApiError) -> dict[str, Any]:
         "metadata": {},
         "status": "Failure",
         "message": error.message,
-        "reason": error.reason,
     }
+    if error.reason:
+        status["reason"] = error.reason
     if error.details:
         status["details"] = error.details
     status["code"] = error.code
