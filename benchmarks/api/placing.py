@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,6 @@ from unisono.kube.http import HttpClient
 
 _GANG = 20
 _GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
-_PAUSE_SECONDS = 0.01
 
 
 async def row(folder: Path, nodes: int, pods: int) -> Row:
@@ -26,15 +26,17 @@ async def row(folder: Path, nodes: int, pods: int) -> Row:
     async with whole_plane(folder, file) as server:
         client = server.client
         await checked(client, "POST", "/api/v1/namespaces/default/configmaps", body=b'{"metadata":{"name":"read"}}')
-        latencies: list[float] = []
-        reader = asyncio.create_task(_read(client, latencies))
+        reader = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "benchmarks.api.reading", str(folder / "kubeconfig"), stdout=asyncio.subprocess.PIPE
+        )
         start = time.perf_counter()
         await _submit(client, pods)
         submitted = time.perf_counter() - start
         while await _unplaced(client):
             await asyncio.sleep(0.5)
         seconds = time.perf_counter() - start
-        reader.cancel()
+        reader.terminate()
+        latencies = json.loads((await reader.communicate())[0])
     note = (
         f"median {percentile(latencies, 0.5) * 1000:.1f} ms, worst {max(latencies) * 1000:.0f} ms "
         f"of {len(latencies):,}; submitted in {submitted:.1f} s, all placed after {seconds:.1f} s"
@@ -59,11 +61,3 @@ async def _submit(client: HttpClient, pods: int) -> None:
 async def _unplaced(client: HttpClient) -> bool:
     answer = await checked(client, "GET", PODS, params={"fieldSelector": "spec.nodeName=", "limit": "1"})
     return bool(json.loads(answer)["items"])
-
-
-async def _read(client: HttpClient, latencies: list[float]) -> None:
-    while True:
-        sent = time.perf_counter()
-        await checked(client, "GET", "/api/v1/namespaces/default/configmaps/read")
-        latencies.append(time.perf_counter() - sent)
-        await asyncio.sleep(_PAUSE_SECONDS)
