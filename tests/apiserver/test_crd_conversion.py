@@ -467,6 +467,23 @@ async def test_a_write_that_cannot_be_converted_stores_nothing(backend: Backend,
     assert (await service.list(v2, None)).items == []
 
 
+@pytest.mark.parametrize(
+    ("client", "message"),
+    [
+        ({"url": "http://convert.example.com/"}, "'https' is the only allowed URL scheme"),
+        ({"url": 7}, "Expected `str"),
+        ({}, "exactly one of url or service is required"),
+        ({"service": {"name": "s"}}, r"service\.namespace: Required value"),
+        ({"url": "https://x/", "caBundle": "?"}, "must be base64"),
+    ],
+)
+async def test_a_webhook_that_cannot_be_asked_is_refused(backend: Backend, client: Document, message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        found = definition()
+        found["spec"]["conversion"]["webhook"]["clientConfig"] = client
+        await define(backend.service, found)
+
+
 async def test_over_tls_with_the_old_review(backend: Backend, tmp_path: Path) -> None:
     """A real webhook of ``v1beta1``, at a URL, trusted by its caBundle; without the bundle it is not asked."""
     authority = Authority(tmp_path, utc_now())

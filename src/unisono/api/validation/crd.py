@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from unisono.api import names
+from unisono.api.admission_registration import WebhookClientConfig
 from unisono.api.core.crd import (
     CustomResourceColumnDefinition,
     CustomResourceDefinition,
@@ -20,6 +23,7 @@ from unisono.api.structural.node import Node, compile_schema
 from unisono.api.structural.paths import PathError, field_path
 from unisono.api.structural.rules import check_schema
 from unisono.api.validation.meta import one_of
+from unisono.api.validation.webhooks import validate_client
 
 APPROVAL = "api-approved.kubernetes.io"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -254,16 +258,26 @@ def _conversion(spec: CustomResourceDefinitionSpec) -> Iterator[FieldError]:
         if webhook:
             yield forbidden(f"{at}.webhookClientConfig", "should not be set when strategy is not set to Webhook")
         return
-    config = (webhook or {}).get("clientConfig")
-    if not isinstance(config, dict):
-        yield required(f"{at}.webhookClientConfig", "required when strategy is set to Webhook")
-    elif (config.get("url") is None) == (config.get("service") is None):
-        yield required(f"{at}.webhookClientConfig", "exactly one of url or service is required")
+    yield from _client((webhook or {}).get("clientConfig"), f"{at}.webhookClientConfig")
     reviews = (webhook or {}).get("conversionReviewVersions")
     if not isinstance(reviews, list) or not reviews:
         yield required(f"{at}.conversionReviewVersions")
     elif not {"v1", "v1beta1"} & {str(each) for each in reviews}:
         yield invalid(f"{at}.conversionReviewVersions", reviews, "must include at least one of v1, v1beta1")
+
+
+def _client(config: object, path: str) -> Iterator[FieldError]:
+    if not isinstance(config, dict):
+        yield required(path, "required when strategy is set to Webhook")
+        return
+    try:
+        client = msgspec.convert(config, WebhookClientConfig)
+    except msgspec.ValidationError as error:
+        yield invalid(path, config, str(error))
+        return
+    if client.service is not None and client.service.port is None:
+        client.service.port = 443
+    yield from validate_client(client, path)
 
 
 def _stored(crd: CustomResourceDefinition) -> Iterator[FieldError]:

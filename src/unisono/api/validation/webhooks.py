@@ -69,7 +69,7 @@ def _hook(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
     yield from validate_selector(hook.object_selector, f"{path}.objectSelector")
     if isinstance(hook, MutatingWebhook):
         yield from one_of(f"{path}.reinvocationPolicy", hook.reinvocation_policy, ("IfNeeded", "Never"))
-    yield from _client(hook.client_config, f"{path}.clientConfig")
+    yield from validate_client(hook.client_config, f"{path}.clientConfig")
     for number, condition in enumerate(hook.match_conditions or ()):
         at = f"{path}.matchConditions[{number}]"
         if not condition.name:
@@ -98,7 +98,8 @@ def _rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:
     yield from one_of(f"{path}.scope", rule.scope, ("*", "Cluster", "Namespaced"))
 
 
-def _client(client: WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
+def validate_client(client: WebhookClientConfig | None, path: str) -> Iterator[FieldError]:
+    """Rules of where a webhook listens; ``path`` names the field."""
     if client is None or (client.url is None) == (client.service is None):
         yield required(path, "exactly one of url or service is required")
         return
