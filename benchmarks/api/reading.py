@@ -1,7 +1,7 @@
 """``python -m benchmarks.api.reading KUBECONFIG``: one client that reads every 10 ms, until SIGTERM.
 
-It has a process of its own, as somebody with kubectl has: the times are the server's, not those of a busy client. Prints
-the seconds of all reads as JSON.
+It has a process of its own, as somebody with kubectl has: the times are the server's, not those of a busy client. It
+prints the seconds of all reads as JSON.
 """
 
 from __future__ import annotations
