@@ -13,7 +13,7 @@ help:
 	@echo "make test   lint, types, layers and all tests"
 	@echo "make lint   ruff, mypy --strict and import-linter"
 	@echo "make bench  measure decision speed, print one table"
-	@echo "make frameworks   add Ray, MPI and XGBoost to the environment, so that their tests run too"
+	@echo "make frameworks   add Ray, MPI, JAX and XGBoost to the environment, so that their tests run too"
 
 run: $(VENV)/.run-ready
 	@$(BIN)/unisono run examples/digits-gang.yaml
