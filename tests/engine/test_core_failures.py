@@ -18,7 +18,7 @@ from unisono.engine.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 
-EVICTION_HOOKS = {"starving", "preemptive", "shuffled", "retained", "protected", "allowance", "lost_work"} | {
+EVICTION_HOOKS = {"starving", "preemptive", "shuffled", "retained", "protected", "allowance", "spared", "lost_work"} | {
     hook for hook in HOOK_FLAGS if hook.startswith("victim")
 }
 """Asked by actions that this cycle does not run."""
