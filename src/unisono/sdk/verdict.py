@@ -35,6 +35,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         otherwise: further changes, each of which would do as well.
         would_run_after: pods of lower rank without which the job would start.
         would_run_after_count: how many there are where the list was cut.
+        spared: why those pods are not evicted, where limits on evictions are the reason, and when they may be.
         plugins_off: plug-ins that were switched off for the cycle.
         task: the pod that ``reasons`` speaks of.
         queue: the job's queue.
@@ -56,6 +57,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     otherwise: tuple[dict[str, Any], ...] = ()
     would_run_after: tuple[str, ...] = ()
     would_run_after_count: int = 0
+    spared: str = ""
     plugins_off: tuple[str, ...] = ()
     task: str = ""
     queue: str = ""
