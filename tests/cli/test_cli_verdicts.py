@@ -29,4 +29,10 @@ def test_a_gang_that_has_its_minimum_is_not_counted_as_47_of_1() -> None:
         verdict_lines({**verdict, "tasksPlaceable": 47})[-1]
         == "  gang:    47 pods have found a place, at least 1 needed"
     )
-    assert verdict_lines({**verdict, "tasksPlaceable": 1})[-1] == "  gang:    1 of 1 pods would find a place"
+    assert verdict_lines({**verdict, "tasksPlaceable": 1})[-1] == "  gang:    1 of 1 pod would find a place"
+
+
+def test_amounts_are_told_in_two_decimals_and_kept_exact_for_programs() -> None:
+    verdict = {"job": "ns/j", "queue": "q", "cause": "NodesFull", "message": "full", "have": {"memory": 30331802419}}
+    assert "  have:    memory 28.25Gi" in verdict_lines(verdict)
+    assert verdict["have"] == {"memory": 30331802419}

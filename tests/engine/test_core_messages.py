@@ -51,8 +51,9 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
         pytest.param(
             [nodes(2, cpu=4), gang("j", 1, gpu=1)],
             Cause.TOO_LARGE,
-            "no node takes it: 0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu.",
-            "request no nvidia.com/gpu, which no node offers",
+            "no node takes it: 0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu. "
+            "No node offers nvidia.com/gpu.",
+            "request no nvidia.com/gpu, which no node offers, or add a node that has nvidia.com/gpu",
             id="nobody has such a device",
         ),
         pytest.param(

@@ -473,7 +473,7 @@ FULL_NODE = [node("n0", cpu=1)]
             {"minRunTime": "10m"},
             180.0,
             (),
-            "1 of 1 pods that would have to go have run for less than their minimum (ns/h-w-0 for 180 s of 600 s); "
+            "1 of 1 pod that would have to go has run for less than their minimum (ns/h-w-0 for 180 s of 600 s); "
             f"they may go from {_at(420.0)} on",
             id="minimum run time",
         ),
@@ -481,7 +481,7 @@ FULL_NODE = [node("n0", cpu=1)]
             {"maxPerWindow": 2},
             900.0,
             (3000.0, 600.0),
-            "2 of 2 evictions within 3600 s (eviction-guard.maxPerWindow) are used up, and 1 more are needed; "
+            "2 of 2 evictions within 3600 s (eviction-guard.maxPerWindow) are used up, and 1 more is needed; "
             f"they may go from {_at(600.0)} on",
             id="window",
         ),
@@ -489,7 +489,7 @@ FULL_NODE = [node("n0", cpu=1)]
             {"maxPerWindowAndQueue": 1},
             900.0,
             (600.0,),
-            "1 of 1 evictions within 3600 s (the limit of queue default) are used up, and 1 more are needed; "
+            "1 of 1 evictions within 3600 s (the limit of queue default) are used up, and 1 more is needed; "
             f"they may go from {_at(3000.0)} on",
             id="window of the queue",
         ),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from unisono.api.fields import Quantity
 from unisono.errors import UnisonoError
@@ -28,6 +28,10 @@ _DECIMAL_SUFFIX: Final = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 # Beyond these powers of ten every value is capped or rounded to 1n, whatever its digits.
 _FAR: Final = 400
+# Digits of a number of bytes that people read as they are: 4000Mi, not 3.91Gi.
+_SHORT: Final = 4
+
+Rounding = Literal["nearest", "up", "down"]
 
 
 class QuantityError(UnisonoError):
@@ -119,6 +123,26 @@ def format_milli(milli: int) -> str:
 def format_bytes(value: int) -> str:
     """Canonical text of a number of bytes with binary suffixes: 1073741824 -> ``1Gi``."""
     return _binary(value) if abs(value) >= 1024 else str(value)
+
+
+def readable_bytes(value: int, rounding: Rounding = "nearest") -> str:
+    """A number of bytes for people, with at most two decimals where it is not short: 30331802419 -> ``28.25Gi``."""
+    exact = format_bytes(value)
+    index = (value.bit_length() - 1) // 10
+    if not 1 <= index < len(_BINARY) or len(exact.rstrip("KMGTPEi")) <= _SHORT:
+        return exact
+    hundredths, unit = 100 * value, 1024**index
+    if rounding == "nearest":
+        number = (2 * hundredths + unit) // (2 * unit)
+    else:
+        number = hundredths // unit if rounding == "down" else -(-hundredths // unit)
+    text = f"{number // 100}.{number % 100:02}".rstrip("0").rstrip(".")
+    return f"{text}{_BINARY[index]}"
+
+
+def readable_milli(milli: int) -> str:
+    """A number of thousandths for people, without multiples of a thousand: 1500 -> ``1500m``, 2000000 -> ``2000``."""
+    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
 def canonical(quantity: Quantity) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from unisono.api.core.container import Container, ResourceRequirements
 from unisono.api.core.pod import PodSpec
 from unisono.api.fields import Quantity
-from unisono.api.quantity import format_bytes, format_milli, to_int, to_milli
+from unisono.api.quantity import Rounding, format_bytes, format_milli, readable_bytes, readable_milli, to_int, to_milli
 
 _BYTES = frozenset(("memory", "ephemeral-storage", "storage"))
 
@@ -46,6 +46,18 @@ def _format(name: str, amount: int) -> str:
     if is_bytes(name):
         return format_bytes(amount)
     return str(amount) if name == "pods" else format_milli(amount)
+
+
+def readable(resources: Mapping[str, int], rounding: Rounding = "nearest") -> dict[str, str]:
+    """Engine units as quantities for people: bytes that are not even with two decimals (``28.25Gi``), rounded."""
+    return {
+        name: readable_bytes(amount, rounding)
+        if is_bytes(name)
+        else str(amount)
+        if name == "pods"
+        else readable_milli(amount)
+        for name, amount in resources.items()
+    }
 
 
 def effective_requests(resources: ResourceRequirements | None) -> dict[str, int]:

@@ -93,9 +93,9 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
 
 def amounts_text(amounts: dict[str, int]) -> str:
     """``cpu 80, memory 4Gi`` from engine units."""
-    from unisono.api.resources import to_wire
+    from unisono.api.resources import readable
 
-    return ", ".join(f"{name} {amount}" for name, amount in to_wire(amounts).items())
+    return ", ".join(f"{name} {amount}" for name, amount in readable(amounts).items())
 
 
 def _pods(verdict: dict[str, Any]) -> str:
@@ -115,7 +115,7 @@ def _gang(verdict: dict[str, Any]) -> str:
     needed, found = verdict.get("tasksNeeded") or 0, verdict.get("tasksPlaceable") or 0
     if found > needed > 0:
         return f"{found} pods have found a place, at least {needed} needed"
-    return f"{found} of {needed} pods would find a place" if needed else ""
+    return f"{found} of {needed} {'pod' if needed == 1 else 'pods'} would find a place" if needed else ""
 
 
 def _nodes(verdict: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
-from unisono.engine.verdicts.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text
+from unisono.engine.verdicts.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
@@ -139,7 +139,7 @@ class Explainer:
         if report.fit is not None and report.task is not None:
             return self._no_node(job, report, report.task)
         if self._gated(job):
-            text = f"{pending} pods have scheduling gates"
+            text = f"{counted(pending, 'pod')} {'has' if pending == 1 else 'have'} scheduling gates"
             return Draft(self._simple(job, Cause.GATED, text).verdict, candidates.for_gates(job))
         if self.cycle.hooks.failed:
             names = ", ".join(sorted(self.cycle.hooks.failed))
@@ -229,7 +229,7 @@ class Explainer:
     def _invalid(self, job: JobState, report: JobReport) -> Draft:
         refusal = report.invalid
         if job.size == 0:
-            text = f"the PodGroup has no pods yet; {job.min_member} are needed"
+            text = f"the PodGroup has no pods yet; {job.min_member} {'is' if job.min_member == 1 else 'are'} needed"
             short = self.quotas.shortages(job, job.min_member)
             if short:
                 return self._over_quota(job, text, short, [])
@@ -272,7 +272,8 @@ class Explainer:
 
     def _waits_for_release(self, job: JobState) -> Draft:
         number = job.counts[TaskStatus.PIPELINED]
-        text = f"{number} of {job.size} pods have a place on resources that are being released"
+        have = "has" if number == 1 else "have"
+        text = f"{number} of {counted(job.size, 'pod')} {have} a place on resources that are being released"
         victims = leaving(self.cycle, job)
         if victims:
             text += f"; they start when {names_text(victims)} {'has' if len(victims) == 1 else 'have'} ended"

@@ -17,6 +17,7 @@ from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState
 from unisono.engine.topology.invariant import outside
 from unisono.engine.transaction import Placement
+from unisono.engine.verdicts.changes import counted
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 
@@ -112,7 +113,9 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
             continue
         reached = sum(record.counts[status] for status in _HELD) + number + record.pending_best_effort
         if reached < record.min_member:
-            broken[key] = f"{number} pods would be bound, which leaves the gang below minMember {record.min_member}"
+            broken[key] = (
+                f"{counted(number, 'pod')} would be bound, which leaves the gang below minMember {record.min_member}"
+            )
 
 
 def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
@@ -155,4 +158,6 @@ def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
                 broken[key or _SHUFFLED] = f"pod {task.key} holds no place and cannot be evicted"
             seen.add(task.key)
         if key not in served and (key or placement.reason != "shuffle"):
-            broken[key or _SHUFFLED] = f"{len(placement.tasks)} pods would be evicted and nobody gets their places"
+            broken[key or _SHUFFLED] = (
+                f"{counted(len(placement.tasks), 'pod')} would be evicted and nobody gets their places"
+            )

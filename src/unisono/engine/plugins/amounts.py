@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from unisono.api.resources import to_wire
+from unisono.api.resources import readable
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
 
 if TYPE_CHECKING:
@@ -73,4 +73,4 @@ def named(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int
 
 def text(registry: ResourceRegistry, amounts: Sequence[int], rows: Sequence[int]) -> str:
     """``cpu 4, memory 8Gi``."""
-    return ", ".join(f"{name} {amount}" for name, amount in to_wire(named(registry, amounts, rows)).items())
+    return ", ".join(f"{name} {amount}" for name, amount in readable(named(registry, amounts, rows)).items())

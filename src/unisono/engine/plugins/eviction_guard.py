@@ -23,6 +23,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.lost_work import LostWork
+from unisono.engine.verdicts.changes import counted
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -171,13 +172,16 @@ class EvictionGuardPlugin(Plugin):
             last = max(young, key=self._free_from)
             ran, least = self.session.now - (last.since or last.created), self._min_run_time(last)
             return (
-                f"{len(young)} of {len(victims)} pods that would have to go have run for less than their minimum "
+                f"{len(young)} of {counted(len(victims), 'pod')} that would have to go "
+                f"{'has' if len(young) == 1 else 'have'} run for less than their minimum "
                 f"({last.key} for {ran:.0f} s of {least:.0f} s); they may go from {rfc3339(self._free_from(last))} on"
             )
         number = len(victims)
         if self.per_cycle and number > self.per_cycle - self._gone[""]:
             if number > self.per_cycle:
-                return f"{number} pods would have to go at once, and {_PER_CYCLE.key} lets {self.per_cycle} go"
+                return (
+                    f"{counted(number, 'pod')} would have to go at once, and {_PER_CYCLE.key} lets {self.per_cycle} go"
+                )
             return f"all {self.per_cycle} evictions of this cycle ({_PER_CYCLE.key}) are used up"
         by_queue: dict[str, list[Task]] = {}
         queues: dict[str, QueueState] = {}
@@ -198,14 +202,15 @@ class EvictionGuardPlugin(Plugin):
         """Whether so many more evictions within the window are too many, in words; ``""`` where they are not."""
         window = f"{self.window:.0f} s"
         if wanted > most:
-            return f"{wanted} pods would have to go, and {what} lets {most} go within {window}"
+            return f"{counted(wanted, 'pod')} would have to go, and {what} lets {most} go within {window}"
         times = self._times(queue)
         excess = len(times) + self._gone[queue] + wanted - most
         if excess <= 0:
             return ""
         text = f"{len(times) + self._gone[queue]} of {most} evictions within {window} ({what}) are used up"
         frees = times[excess - 1] if excess <= len(times) else self.session.now
-        return f"{text}, and {wanted} more are needed; they may go from {rfc3339(frees + self.window)} on"
+        more = f"{wanted} more {'is' if wanted == 1 else 'are'}"
+        return f"{text}, and {more} needed; they may go from {rfc3339(frees + self.window)} on"
 
     def _times(self, queue: str) -> list[float]:
         """When pods of the queue (``""``: of any) were evicted within the window, the oldest first."""

@@ -16,6 +16,7 @@ from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.topology.groups import groups_of, short_policies
 from unisono.engine.verdict import Cause
+from unisono.engine.verdicts.changes import counted
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
@@ -93,7 +94,7 @@ class GangPlugin(Plugin):
             return Vote.PERMIT
         have, need = job.ready_count + job.waiting_count, job.min_member
         return Refusal(
-            f"only {have} of {need} tasks of the gang can get a place",
+            f"only {have} of {counted(need, 'task')} of the gang can get a place",
             Cause.NODES_FULL,
             need={"pods": need},
             have={"pods": have},
@@ -112,7 +113,7 @@ class GangPlugin(Plugin):
         have, need = group.placed_count, group.minimum
         if have >= need:
             return Vote.PERMIT
-        return Refusal(f"only {have} of {need} tasks of {group.key} can get a place", Cause.NODES_FULL)
+        return Refusal(f"only {have} of {counted(need, 'task')} of {group.key} can get a place", Cause.NODES_FULL)
 
     def starving(self, job: JobState) -> bool:
         """Placed and pipelined tasks stay below the minimum; BestEffort tasks do not count here."""

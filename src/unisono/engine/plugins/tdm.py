@@ -27,6 +27,7 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.verdict import Cause
+from unisono.engine.verdicts.changes import counted
 from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 
@@ -135,7 +136,7 @@ class TdmPlugin(Plugin):
         if job.is_pipelined:
             return Vote.PERMIT
         have, need = job.ready_count + job.waiting_count, job.min_member
-        text = f"only {have} of {need} tasks of the gang can get a place"
+        text = f"only {have} of {counted(need, 'task')} of the gang can get a place"
         return Refusal(text, Cause.NODES_FULL, need={"pods": need}, have={"pods": have})
 
     def starving(self, job: JobState) -> bool:

@@ -11,6 +11,7 @@ from unisono.cluster.records import Task
 from unisono.engine.topology.groups import limit_of
 from unisono.engine.topology.search import Search
 from unisono.engine.topology.solve import Solver
+from unisono.engine.verdicts.changes import counted
 
 _NAMED = 3
 
@@ -104,8 +105,9 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
     if domain < 0:
         text = f"there is no HyperNode of tier {subject.limit} or lower"
     else:
+        fit = "fits" if holds == 1 else "fit"
         text = (
-            f"{holds} of {subject.needed} tasks{who} fit into the largest allowed domain: "
+            f"{holds} of {counted(subject.needed, 'task')}{who} {fit} into the largest allowed domain: "
             f"HyperNode {tree.names[domain]} (tier {int(tree.tiers[domain])})"
         )
     if tree.problems:
@@ -138,4 +140,4 @@ def _free_nodes(search: Search, subject: _Subject) -> str:
     number, at, chosen = best
     table = search.session.nodes.table
     names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
-    return f"free {number} {'node' if number == 1 else 'nodes'} of HyperNode {tree.names[at]} ({names})"
+    return f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unisono.api.resources import to_wire
+from unisono.api.quantity import Rounding
+from unisono.api.resources import readable
 
 _MOST_NAMES = 3
 
@@ -33,7 +34,7 @@ class AddNodes:
 
     def text(self) -> str:
         """For people."""
-        return f"add {self.count} {'node' if self.count == 1 else 'nodes'} like {self.like}"
+        return f"add {counted(self.count, 'node')} like {self.like}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class RequestAtMost:
         """For people."""
         none = sorted(name for name, amount in self.amounts.items() if amount == 0)
         some = {name: amount for name, amount in self.amounts.items() if amount}
-        parts = [f"request at most {amounts_text(some)} per pod"] if some else []
+        parts = [f"request at most {amounts_text(some, 'down')} per pod"] if some else []
         parts += [f"request no {' and no '.join(none)}, which no node offers"] if none else []
         return " and ".join(parts)
 
@@ -129,7 +130,7 @@ class CreatePods:
 
     def text(self) -> str:
         """For people."""
-        return f"create {self.count} more {'pod' if self.count == 1 else 'pods'}"
+        return f"create {self.count} more {plural(self.count, 'pod')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,15 +271,25 @@ def by_importance(resource: str) -> tuple[bool, bool, str]:
     return resource != "cpu", resource != "memory", resource
 
 
-def amounts_text(amounts: Mapping[str, int]) -> str:
+def amounts_text(amounts: Mapping[str, int], rounding: Rounding = "nearest") -> str:
     """``cpu 2, memory 4Gi``."""
-    wire = to_wire(amounts)
-    return ", ".join(f"{name} {wire[name]}" for name in sorted(wire, key=by_importance))
+    told = readable(amounts, rounding)
+    return ", ".join(f"{name} {told[name]}" for name in sorted(told, key=by_importance))
 
 
 def _by(amounts: Mapping[str, int]) -> str:
-    wire = to_wire(amounts)
-    return ", ".join(f"{name} by {wire[name]}" for name in sorted(wire, key=by_importance))
+    told = readable(amounts, "up")
+    return ", ".join(f"{name} by {told[name]}" for name in sorted(told, key=by_importance))
+
+
+def counted(number: int, word: str) -> str:
+    """``1 pod``, ``2 pods``."""
+    return f"{number} {plural(number, word)}"
+
+
+def plural(number: int, word: str) -> str:
+    """The word as it stands behind the number."""
+    return word if number == 1 else f"{word}s"
 
 
 def listed(names: tuple[str, ...]) -> str:
@@ -289,4 +300,4 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def _noun(word: str, names: tuple[str, ...]) -> str:
-    return f"{word if len(names) == 1 else word + 's'} {listed(names)}"
+    return f"{plural(len(names), word)} {listed(names)}"
