@@ -18,6 +18,7 @@ from unisono.sdk.followed import wanted_pods, workload_view
 
 PYTORCH, TRAIN = "kubeflow.org/v1 PyTorchJob", "trainer.kubeflow.org/v1alpha1 TrainJob"
 JOB_SET = "jobset.x-k8s.io/v1alpha2 JobSet"
+HYPER = "training.volcano.sh/v1alpha1 HyperJob"
 RAY, BATCH, MPI = "ray.io/v1 RayJob", "batch/v1 Job", "kubeflow.org/v2beta1 MPIJob"
 
 
@@ -133,6 +134,21 @@ def test_the_specification_says_how_many_pods_are_wanted(
     assert wanted_pods(job(what, spec)) == wanted
 
 
+def test_a_job_of_jobs_tells_which_of_them_begin_and_have_run() -> None:
+    parts = {"replicatedJobs": [{"name": "a", "replicas": 2, "templateSpec": {}}]}
+    small, large = (
+        job("batch.volcano.sh/v1alpha1 Job", {"tasks": [{"name": "t", "replicas": number}]}) for number in (1, 2)
+    )
+    large.metadata.name = "large"
+    first = workload_view(job(HYPER, parts), [small], [], [pod("p", "Running", "n1", part="volcano.sh/job-name=train")])
+    assert changes(None, first) == ["job train begins: 1 pod", "Running"]
+    ended = pod("p", "Succeeded", "n1", part="volcano.sh/job-name=train")
+    second = workload_view(job(HYPER, parts), [small, large], [], [ended], known=first)
+    assert changes(first, second)[:2] == ["job train has run", "job large begins: 2 pods"]
+    last = workload_view(job(HYPER, parts, conditions=[true("Failed", "lost one")]), [small, large], [], [ended])
+    assert changes(second, last) == ["Failed: lost one"]
+
+
 def test_a_train_job_shows_the_pods_of_its_job_set() -> None:
     part = "jobset.sigs.k8s.io/replicatedjob-name=node"
     view = workload_view(job(TRAIN), [job(JOB_SET, JOB_SETS)], [], [pod("train-node-0-0", "Running", "n1", part=part)])
@@ -155,6 +171,8 @@ def manifest(tmp_path: Any, api_version: str, kind: str) -> Manifest:
         (RAY, "rayjobs.ray.io"),
         (BATCH, "jobs.batch"),
         ("batch.volcano.sh/v1alpha1 Job", "Job"),
+        ("flow.volcano.sh/v1alpha1 JobFlow", "jobflows.flow.volcano.sh"),
+        (HYPER, "hyperjobs.training.volcano.sh"),
         ("v1 Pod", "Pod"),
     ],
 )

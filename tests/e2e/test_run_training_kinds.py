@@ -37,6 +37,39 @@ metadata: {name: trained}
 spec:
   runtimeRef: {name: torch-distributed}
   trainer: {numNodes: 2, command: [sh, -c, 'echo a node trains']}
+---
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobTemplate
+metadata: {name: prepare}
+spec:
+  minAvailable: 1
+  tasks:
+    - name: t
+      replicas: 1
+      template:
+        spec: {restartPolicy: Never, containers: [{name: c, image: local, command: [ls, jobs.yaml]}]}
+---
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: steps}
+spec:
+  jobRetainPolicy: delete
+  flows: [{name: prepare}]
+---
+apiVersion: training.volcano.sh/v1alpha1
+kind: HyperJob
+metadata: {name: hyper}
+spec:
+  replicatedJobs:
+    - name: a
+      replicas: 2
+      templateSpec:
+        minAvailable: 1
+        tasks:
+          - name: t
+            replicas: 1
+            template:
+              spec: {restartPolicy: Never, containers: [{name: c, image: local, command: [echo, a part]}]}
 """
 
 
@@ -44,7 +77,7 @@ def test_jobs_end_as_their_conditions_say(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("UNISONO_DATA_DIR", str(tmp_path / "none"))
     file = tmp_path / "jobs.yaml"
     file.write_text(FILE)
-    done = unisono("run", str(file), "--output", "json", "--timeout", "100", patience=120, check=False)
+    done = unisono("run", str(file), "--output", "json", "--timeout", "300", patience=400, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout, done.stderr
     jobs = {job["name"]: job for job in json.loads(done.stdout)["jobs"]}
@@ -52,8 +85,13 @@ def test_jobs_end_as_their_conditions_say(tmp_path: Path, monkeypatch: pytest.Mo
         "pair": "Completed",
         "broken": "Failed",
         "trained": "Completed",
+        "steps": "Completed",
+        "hyper": "Completed",
     }
     assert [pod["exitCode"] for pod in jobs["broken"]["pods"]] == [3]
     assert "rank 0 of 2" in done.stderr
     assert "rank 1 of 2" in done.stderr
     assert done.stderr.count("| a node trains") == 2
+    assert "prepare-t-0 | jobs.yaml" in done.stderr
+    assert done.stderr.count("| a part") == 2
+    assert "==> jobflow/steps: job steps-prepare has run" in done.stderr

@@ -113,7 +113,7 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         raise UnknownKind(f"{error} Kinds that can be explained: {_known([*resources.resources])}.") from None
     resource, name = target.resource, target.name or ""
     item = await request_json(client, "GET", resource.path(namespace, name))
-    title = f"{resource.singular}/{name}"
+    title = f"{resources.typed(resource)}/{name}"
     if (resource.group, resource.kind) == ("scheduling.volcano.sh", "Queue"):
         verdicts = await verdicts_of(client, "Queue", item)
         return Explanation("Queue", name, title, _queue_state(item), verdicts)
@@ -143,13 +143,10 @@ async def _owner(
     client: HttpClient, resource: Resource, item: dict[str, Any], title: str, served: Sequence[Resource]
 ) -> Explanation:
     """Of everything that has pods by way of owner references, however many steps away."""
-    from unisono.api.base import Object
-    from unisono.api.decode import decode
-    from unisono.api.kinds import find
+    from unisono.cli.resources import object_of
     from unisono.sdk.belongings import OWNERS, belongings, group_name
 
-    kind = find(resource.api_version, resource.kind)
-    owner: Any = decode(kind, item).obj if kind is not None else Object(metadata=_metadata(item))
+    kind, owner = object_of(resource, item)
     found = await belongings(client, resource.name, owner)
     known = resource.name in {each.resource for each in OWNERS}
     if not known and not found.groups and not found.pods:
@@ -196,14 +193,6 @@ def _queue_state(item: dict[str, Any]) -> str:
     status = item.get("status") or {}
     counts = ", ".join(f"{status.get(name) or 0} {name}" for name in ("pending", "inqueue", "running"))
     return f"it is {status.get('state') or 'not opened yet'}, with {counts} PodGroups"
-
-
-def _metadata(item: dict[str, Any]) -> Any:
-    import msgspec
-
-    from unisono.api.base import ObjectMeta
-
-    return msgspec.convert(item.get("metadata") or {}, ObjectMeta)
 
 
 def _known(served: Sequence[Resource]) -> str:

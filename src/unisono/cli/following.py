@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +11,20 @@ from unisono.cli.logstream import JOB_LABEL, lines, short_name
 from unisono.cli.verdicts import summary_of
 from unisono.cli.views import JobView, changes, job_view, pod_view
 from unisono.errors import ApiError
+from unisono.sdk.belongings import between, collect, owners_of
 from unisono.sdk.followed import workload_view
 
 if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.api.core import Pod
     from unisono.api.kind import Kind
+    from unisono.api.scheduling import PodGroup
     from unisono.cli.report import Reporter
     from unisono.kube.http import HttpClient
     from unisono.kube.informer import Informer
 
 REFRESH_SECONDS = 0.1
 LOG_DRAIN_SECONDS = 5.0
-# What stands between a job and its pods.
-_BETWEEN = {"trainjobs.trainer.kubeflow.org": "jobsets.jobset.x-k8s.io", "rayjobs.ray.io": "rayclusters.ray.io"}
 STARTED = frozenset({"Running", "Succeeded", "Failed"})
 
 
@@ -60,7 +60,10 @@ class Follower:
         self._groups.add_index("owner", _owners)
         self._pods.add_index("job", _job_of)
         self._pods.add_index("owner", _owners)
-        self._others = {kind.resource: Informer(client, kind, namespace) for kind in _kinds(self._targets)}
+        self._others: dict[str, Informer[Any]] = {
+            kind.resource: self._jobs if kind is JOBS else Informer(client, kind, namespace)
+            for kind in _kinds(self._targets)
+        }
         for informer in self._others.values():
             informer.add_index("owner", _owners)
         self.views: dict[tuple[str, str, str], JobView] = {}
@@ -68,7 +71,8 @@ class Follower:
 
     async def run(self) -> list[JobView]:
         """Follow until every job has ended; answers their last views in the order of the targets."""
-        informers: list[Informer[Any]] = [self._jobs, self._groups, self._pods, *self._others.values()]
+        others = [informer for informer in self._others.values() if informer is not self._jobs]
+        informers: list[Informer[Any]] = [self._jobs, self._groups, self._pods, *others]
         watches = [asyncio.create_task(informer.run()) for informer in informers]
         try:
             await asyncio.gather(*(informer.synced.wait() for informer in informers))
@@ -124,18 +128,16 @@ class Follower:
         job = self._others[resource].get(key)
         if job is None:
             return _deleted(known)
-        uid = job.metadata.uid or ""
-        between = _BETWEEN.get(resource)
-        parts = self._others[between].by_index("owner", uid) if between else []
-        owners = [uid, *(part.metadata.uid or "" for part in parts)]
-        pods = [pod for owner in owners for pod in self._pods.by_index("owner", owner)]
-        groups = [group for owner in owners for group in self._groups.by_index("owner", owner)]
-        pods.sort(key=lambda pod: pod.metadata.name)
-        for pod in pods:
+        owners = owners_of(resource, job, {name: _Indexed(informer) for name, informer in self._others.items()})
+        found = collect(owners, _Indexed(self._groups), self._named(job), _Indexed(self._pods))
+        for pod in found.pods:
             self._copy_logs(pod, job.metadata.name)
-        waiting = next((text for group in groups if (text := summary_of(group))), "")
-        view = workload_view(job, parts, groups, pods, waiting, known)
-        return view if known or groups or pods or view.ended else None
+        waiting = next((text for group in found.groups if (text := summary_of(group))), "")
+        view = workload_view(job, found.parts, found.groups, found.pods, waiting, known)
+        return view if known or found.groups or found.pods or view.ended else None
+
+    def _named(self, job: Object) -> Callable[[str], PodGroup | None]:
+        return lambda name: self._groups.get(f"{job.metadata.namespace}/{name}")
 
     def _copy_logs(self, pod: Pod, job: str | None) -> None:
         """Start to copy the log of each container of a pod that runs or has ended, once."""
@@ -179,8 +181,18 @@ def _kinds(targets: Iterable[tuple[str, str, str]]) -> list[Kind[Any]]:
     from unisono.api.kinds import ALL_KINDS
 
     named = {kind for kind, _, _ in targets if kind not in ("Job", "Pod")}
-    wanted = named | {_BETWEEN[kind] for kind in named if kind in _BETWEEN}
+    wanted = named | {each.resource for kind in named for each in between(kind)}
     return [kind for kind in ALL_KINDS if kind.resource in wanted]
+
+
+class _Indexed:
+    """What an informer knows, by owner."""
+
+    def __init__(self, informer: Informer[Any]) -> None:
+        self._informer = informer
+
+    def of(self, owner: Object) -> Sequence[Any]:
+        return self._informer.by_index("owner", owner.metadata.uid or "")
 
 
 def _owners(obj: Object) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unisono.errors import UnisonoError, from_status
 
 if TYPE_CHECKING:
+    from unisono.api.kind import Kind
     from unisono.kube.http import HttpClient
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -105,9 +106,30 @@ class ResourceMap:
             "install the CustomResourceDefinition that serves it, or correct apiVersion and kind."
         )
 
+    def typed(self, resource: Resource) -> str:
+        """What a user types for the kind: ``job``, and ``job.batch`` where the short name is another kind's."""
+        return resource.singular if self.named(resource.singular).name == resource.name else resource.title
+
     def in_category(self, category: str) -> list[Resource]:
         """Resources of a category such as ``all``."""
         return [item for item in self.resources if category in item.categories]
+
+
+def object_of(resource: Resource, item: dict[str, Any]) -> tuple[Kind[Any] | None, Any]:
+    """An object as a struct, with its kind in the version that was asked for.
+
+    Of kinds that are not known here the metadata are read, and the kind is None.
+    """
+    import msgspec
+
+    from unisono.api.base import Object, ObjectMeta
+    from unisono.api.decode import decode
+    from unisono.sdk.work import kind_of
+
+    kind = kind_of({"apiVersion": resource.api_version, "kind": resource.kind})
+    if kind is None:
+        return None, Object(metadata=msgspec.convert(item.get("metadata") or {}, ObjectMeta))
+    return kind, decode(kind, item).obj
 
 
 async def discover(client: HttpClient) -> ResourceMap:

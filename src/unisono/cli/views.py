@@ -16,8 +16,12 @@ from unisono.sdk.views import (
     pod_view,
 )
 
+# Jobs that are made of jobs.
+FLOWS = ("JobFlow", "HyperJob")
+
 __all__ = [
     "ENDED",
+    "FLOWS",
     "SUCCEEDED",
     "JobView",
     "PodEnd",
@@ -32,6 +36,8 @@ __all__ = [
 
 def changes(old: JobView | None, new: JobView) -> list[str]:
     """What happened between two views, one line each, as plain progress."""
+    if new.kind in FLOWS:
+        return _flow_changes(old, new)
     lines = []
     if old is None:
         size = sum(task.wanted for task in new.tasks)
@@ -45,6 +51,30 @@ def changes(old: JobView | None, new: JobView) -> list[str]:
     if new.placed > before:
         total = sum(task.wanted for task in new.tasks)
         lines.append(f"gang placed: {new.placed}/{total} pods on {_few(new.nodes)}")
+    return lines + _phase_and_failures(old, new)
+
+
+def _flow_changes(old: JobView | None, new: JobView) -> list[str]:
+    """Of a job that is made of jobs: which of them begin and have run; each has a gang of its own."""
+    before = {task.name: task for task in old.tasks} if old else {}
+    lines = []
+    for task in new.tasks:
+        known = before.get(task.name)
+        if known is None:
+            lines.append(f"job {task.name} begins: {task.wanted} pod{'s' if task.wanted != 1 else ''}")
+        if task.wanted and task.count("Succeeded") == task.wanted and not _has_run(known):
+            lines.append(f"job {task.name} has run")
+    if new.waiting and new.waiting != (old.waiting if old else ""):
+        lines.append(f"waiting: {new.waiting}")
+    return lines + _phase_and_failures(old, new)
+
+
+def _has_run(task: TaskView | None) -> bool:
+    return task is not None and task.count("Succeeded") == task.wanted
+
+
+def _phase_and_failures(old: JobView | None, new: JobView) -> list[str]:
+    lines = []
     if new.phase != (old.phase if old else "Pending"):
         lines.append(f"{new.phase}{f': {new.message}' if new.message and new.ended else ''}")
     known = {end.name for end in old.ends} if old else set()

@@ -15,6 +15,8 @@ BY_CONDITIONS = frozenset(
         ("trainer.kubeflow.org", "TrainJob"),
         ("jobset.x-k8s.io", "JobSet"),
         ("ray.io", "RayJob"),
+        ("flow.volcano.sh", "JobFlow"),
+        ("training.volcano.sh", "HyperJob"),
         ("batch", "Job"),
     }
 )

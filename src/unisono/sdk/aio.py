@@ -221,7 +221,7 @@ class AsyncClient:
 
         """
         http = await self._connected()
-        source = (joblogs.follow if follow else joblogs.read)(http, *self._key(job), task=task, tail=tail)
+        source = (joblogs.follow if follow else joblogs.read)(http, *self._key(job), joblogs.wish(task, tail))
         async with aclosing(source):
             async for line in source:
                 yield line

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from unisono.api.base import Object
 from unisono.api.core import Pod
@@ -106,6 +106,14 @@ class ByOwner:
         return self._items.get(owner.metadata.uid or "", [])
 
 
+class Owned(Protocol):
+    """Objects that can be found by their owner."""
+
+    def of(self, owner: Object, /) -> Sequence[Any]:
+        """What the object owns."""
+        ...
+
+
 def between(resource: str) -> list[Kind[Any]]:
     """All kinds that may stand between an object of this resource and its pods."""
     found: dict[str, Kind[Any]] = {}
@@ -118,7 +126,7 @@ def between(resource: str) -> list[Kind[Any]]:
     return list(found.values())
 
 
-def owners_of(resource: str, owner: Object, made: Mapping[str, ByOwner]) -> list[tuple[str, Any]]:
+def owners_of(resource: str, owner: Object, made: Mapping[str, Owned]) -> list[tuple[str, Any]]:
     """The object and everything between it and its pods, each with its resource.
 
     Args:
@@ -136,21 +144,21 @@ def owners_of(resource: str, owner: Object, made: Mapping[str, ByOwner]) -> list
 
 
 def collect(
-    owners: Sequence[tuple[str, Any]], groups: ByOwner, named: Mapping[str, PodGroup], pods: ByOwner
+    owners: Sequence[tuple[str, Any]], groups: Owned, named: Callable[[str], PodGroup | None], pods: Owned
 ) -> Belongings:
     """What belongs to the first of the owners, out of objects that are known.
 
     Args:
         owners: as ``owners_of`` answers.
         groups: PodGroups by owner.
-        named: PodGroups of the namespace by name.
+        named: the PodGroup of a name in the owners' namespace.
         pods: pods by owner.
 
     """
     mine = {pod.metadata.name: pod for _, owner in owners for pod in pods.of(owner)}
     found = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
     for pod in mine.values():
-        group = named.get(group_name(pod))
+        group = named(group_name(pod))
         if group is not None:
             found[group.metadata.name] = group
     return Belongings([part for _, part in owners[1:]], _sorted(found), _sorted(mine))
@@ -173,7 +181,7 @@ async def belongings(client: Client, resource: str, owner: Object) -> Belongings
     owners = owners_of(resource, owner, made)
     pods = await _pods(client, namespace, [(name, each) for name, each in owners if name not in _NO_PODS])
     groups = await listed(client, POD_GROUPS, namespace, group_selector(resource, owner))
-    return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}, ByOwner(pods))
+    return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}.get, ByOwner(pods))
 
 
 def group_name(pod: Pod) -> str:

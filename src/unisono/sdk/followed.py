@@ -87,7 +87,8 @@ def wanted_pods(job: Any) -> dict[str, int]:
             roles: Mapping[str, Any] = getattr(spec, name) or {}
             return {role.lower(): _number(each.replicas) for role, each in roles.items()}
     if hasattr(spec, "replicated_jobs"):
-        found = spec.replicated_jobs or ()
+        # Those of a HyperJob are jobs, each of which tells its own pods.
+        found = [each for each in spec.replicated_jobs or () if hasattr(each, "template")]
         return {each.name: _number(each.replicas) * _number(each.template.spec.parallelism) for each in found}
     cluster = getattr(spec, "ray_cluster_spec", None) or (spec if hasattr(spec, "worker_group_specs") else None)
     if cluster is not None:

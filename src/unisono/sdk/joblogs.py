@@ -1,19 +1,22 @@
-"""Log lines of all pods of a job, as they are, or as they come."""
+"""Log lines of all pods of a job, or of any object that has pods, as they are or as they come."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
+from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
+from unisono.sdk.belongings import belongings
+from unisono.sdk.families import family_of
 from unisono.sdk.followed import task_of
 from unisono.sdk.logstream import lines
-from unisono.sdk.observing import look, observe
+from unisono.sdk.observing import changes, observe
 
 DRAIN_SECONDS = 5.0
 STARTED = frozenset({"Running", "Succeeded", "Failed"})
@@ -39,33 +42,89 @@ class LogLine:
         return f"{self.pod} | {self.text}"
 
 
+@dataclass(frozen=True, slots=True)
+class LogWish:
+    """Whose lines are wanted, and which.
+
+    Attributes:
+        task: only pods of this task.
+        container: of the pods that have one of this name; the first one of each pod where it is empty.
+        params: of the log subresource: ``tailLines``, ``sinceSeconds``, ``timestamps``, ``previous``.
+        refused: hears the name of a pod whose log cannot be had, and why.
+
+    """
+
+    task: str | None = None
+    container: str = ""
+    params: Mapping[str, str] = field(default_factory=dict)
+    refused: Callable[[str, str], None] = lambda pod, reason: None
+
+    def concerns(self, pod: Pod) -> bool:
+        """The pod has started, and is one of those that are wanted."""
+        of_task = self.task is None or task_of(pod).lower() == self.task.lower()
+        has_it = not self.container or self.container in container_names([pod])
+        return of_task and has_it and pod.status.phase in STARTED
+
+    def query(self, pod: Pod) -> dict[str, str]:
+        """Parameters for a pod's log."""
+        containers = pod.spec.containers or []
+        chosen = self.container or (containers[0].name if containers else "")
+        return {**({"container": chosen} if chosen else {}), **self.params}
+
+
+def wish(task: str | None, tail: int | None) -> LogWish:
+    """The lines of a task, or of all, from so many lines before the end on."""
+    return LogWish(task, params={} if tail is None else {"tailLines": str(tail)})
+
+
+def container_names(pods: Sequence[Pod]) -> list[str]:
+    """Names of the pods' init containers and containers."""
+    found = (each.name for pod in pods for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())))
+    return list(dict.fromkeys(found))
+
+
 async def read(
-    client: HttpClient, kind: Kind[Any], namespace: str, job: str, *, task: str | None, tail: int | None
+    client: HttpClient, kind: Kind[Any], namespace: str, name: str, wanted: LogWish
 ) -> AsyncGenerator[LogLine, None]:
     """What the pods have logged so far, pod after pod; pods that have not started are left out.
 
     Raises:
-        NotFound: there is no such job.
+        NotFound: there is no such object.
 
     """
-    for pod in (await look(client, kind, namespace, job)).pods:
-        if _wanted(pod, task):
-            async with aclosing(_copy(client, namespace, pod, _query(pod, tail))) as copy:
-                async for line in copy:
+    owner = await client.get(kind, name, namespace)
+    async with aclosing(read_pods(client, (await belongings(client, kind.resource, owner)).pods, wanted)) as source:
+        async for line in source:
+            yield line
+
+
+async def read_pods(client: HttpClient, pods: Sequence[Pod], wanted: LogWish) -> AsyncGenerator[LogLine, None]:
+    """What these pods have logged so far, pod after pod; those without a log are left out."""
+    for pod in pods:
+        if not wanted.concerns(pod):
+            continue
+        source = _copy(client, pod, wanted.query(pod), patient=False)
+        async with aclosing(source):
+            try:
+                async for line in source:
                     yield line
+            except ApiError as error:
+                _pass_over(error, pod, wanted)
 
 
 async def follow(
-    client: HttpClient, kind: Kind[Any], namespace: str, job: str, *, task: str | None, tail: int | None
+    client: HttpClient, kind: Kind[Any], namespace: str, name: str, wanted: LogWish
 ) -> AsyncGenerator[LogLine, None]:
-    """The same, and then every line as it comes, also of pods that start later, until the job has ended.
+    """The same, and then every line as it comes, also of pods that start later.
+
+    It ends when the job has ended; of objects that do not end, such as a Deployment, when they are deleted.
 
     Raises:
-        NotFound: there is no such job.
+        NotFound: there is no such object.
 
     """
     queue: asyncio.Queue[LogLine | BaseException | None] = asyncio.Queue(maxsize=1000)
-    conductor = asyncio.create_task(_conduct(client, kind, namespace, job, task, tail, queue))
+    conductor = asyncio.create_task(_conduct(client, _pods(client, kind, namespace, name), wanted, queue))
     try:
         while (item := await queue.get()) is not None:
             if isinstance(item, BaseException):
@@ -76,28 +135,43 @@ async def follow(
         await asyncio.gather(conductor, return_exceptions=True)
 
 
+async def _pods(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> AsyncGenerator[Sequence[Pod], None]:
+    """The pods after every change, until the object has ended or is gone."""
+    if family_of(kind) is not None:
+        async with aclosing(observe(client, kind, namespace, name)) as seen:
+            async for observation in seen:
+                yield observation.pods
+        return
+    async with aclosing(changes(client, kind, namespace, name)) as source:
+        async for _, found in source:
+            yield found.pods
+
+
 async def _conduct(
     client: HttpClient,
-    kind: Kind[Any],
-    namespace: str,
-    job: str,
-    task: str | None,
-    tail: int | None,
+    states: AsyncGenerator[Sequence[Pod], None],
+    wanted: LogWish,
     queue: asyncio.Queue[LogLine | BaseException | None],
 ) -> None:
     """Copy the log of every pod into the queue; ends it with None, or with the error."""
     copies: dict[str, asyncio.Task[None]] = {}
 
     async def copy(pod: Pod) -> None:
-        async with aclosing(_copy(client, namespace, pod, {**_query(pod, tail), "follow": "true"})) as source:
-            async for line in source:
-                await queue.put(line)
+        async with aclosing(_copy(client, pod, {**wanted.query(pod), "follow": "true"}, patient=True)) as source:
+            try:
+                async for line in source:
+                    await queue.put(line)
+            except ApiError as error:
+                try:
+                    _pass_over(error, pod, wanted)
+                except ApiError:
+                    await queue.put(error)
 
     try:
-        async with aclosing(observe(client, kind, namespace, job)) as seen:
-            async for observation in seen:
-                for pod in observation.pods:
-                    if (pod.metadata.uid or "") not in copies and _wanted(pod, task):
+        async with aclosing(states):
+            async for pods in states:
+                for pod in pods:
+                    if (pod.metadata.uid or "") not in copies and wanted.concerns(pod):
                         copies[pod.metadata.uid or ""] = asyncio.create_task(copy(pod))
         # A log that does not end with its container is left; one that is being read slowly is not.
         while pending := [each for each in copies.values() if not each.done()]:
@@ -114,19 +188,20 @@ async def _conduct(
         await asyncio.gather(*copies.values(), return_exceptions=True)
 
 
-async def _copy(client: HttpClient, namespace: str, pod: Pod, query: dict[str, str]) -> AsyncGenerator[LogLine, None]:
-    task = task_of(pod)
-    async with aclosing(lines(client, namespace, pod.metadata.name, query, patient=True)) as source:
+def _pass_over(error: ApiError, pod: Pod, wanted: LogWish) -> None:
+    """A pod that is gone, or that ended before its container could start, does not keep the others from being read.
+
+    Raises:
+        ApiError: the error is of another kind.
+
+    """
+    if error.code not in (400, 404):
+        raise error
+    wanted.refused(pod.metadata.name, error.message)
+
+
+async def _copy(client: HttpClient, pod: Pod, query: dict[str, str], *, patient: bool) -> AsyncGenerator[LogLine, None]:
+    task, namespace = task_of(pod), pod.metadata.namespace or "default"
+    async with aclosing(lines(client, namespace, pod.metadata.name, query, patient=patient)) as source:
         async for text in source:
             yield LogLine(pod.metadata.name, task, text)
-
-
-def _wanted(pod: Pod, task: str | None) -> bool:
-    of_task = task is None or task_of(pod).lower() == task.lower()
-    return of_task and pod.status.phase in STARTED
-
-
-def _query(pod: Pod, tail: int | None) -> dict[str, str]:
-    containers = pod.spec.containers or []
-    query = {"container": containers[0].name} if containers else {}
-    return query if tail is None else {**query, "tailLines": str(tail)}

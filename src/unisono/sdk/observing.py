@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,7 +58,7 @@ class Surroundings:
     def of(self, kind: Kind[Any], job: Any) -> Belongings:
         """What belongs to a job."""
         owners = owners_of(kind.resource, job, self.made)
-        return collect(owners, self.groups, self.named.get(job.metadata.namespace or "", {}), self.pods)
+        return collect(owners, self.groups, self.named.get(job.metadata.namespace or "", {}).get, self.pods)
 
 
 def surroundings(made: Mapping[str, Any], groups: Any, pods: Any) -> Surroundings:
@@ -114,49 +115,65 @@ async def observe(client: Client, kind: Kind[Any], namespace: str, name: str) ->
         NotFound: there is no such job at the beginning.
 
     """
+    last: Observation | None = None
+    async with aclosing(changes(client, kind, namespace, name)) as source:
+        async for job, found in source:
+            if job is None:
+                if last is not None:
+                    yield Observation(_deleted(last.view), last.pods)
+                return
+            seen = observation(kind, job, found, last.view if last else None)
+            if last is not None and seen.view.stopped:
+                # The watches may be apart by a moment; the last word must be whole.
+                seen = await _final(client, kind, seen)
+            if seen != last:
+                last = seen
+                yield last
+            if last.view.stopped:
+                return
+
+
+async def changes(
+    client: Client, kind: Kind[Any], namespace: str, name: str
+) -> AsyncGenerator[tuple[Any | None, Belongings], None]:
+    """An object of any kind and what belongs to it, now and after every change; None for an object that is gone.
+
+    Raises:
+        NotFound: there is no such object at the beginning.
+
+    """
     # Asked once before watching: who may not read, or asks for what is not there, hears so at once.
-    job = await client.get(kind, name, namespace)
-    last = observation(kind, job, await belongings(client, kind.resource, job))
-    yield last
-    if last.view.stopped:
-        return
+    first = await client.get(kind, name, namespace)
+    yield first, await belongings(client, kind.resource, first)
     changed = asyncio.Event()
 
     def note(event: EventType, new: Any, old: Any) -> None:
         changed.set()
 
-    jobs = Informer(client, kind, namespace, field_selector=f"metadata.name={name}")
+    objects = Informer(client, kind, namespace, field_selector=f"metadata.name={name}")
     parts: dict[str, Informer[Any]] = {
         each.resource: Informer(client, each, namespace)
         for each in between(kind.resource)
         # A kind that is not served has nothing to watch.
         if await _is_served(client, each, namespace)
     }
-    selector = "" if parts else pod_selector(kind.resource, job)
+    selector = "" if parts else pod_selector(kind.resource, first)
     pods = Informer(client, PODS, namespace, label_selector=selector)
-    groups = Informer(client, POD_GROUPS, namespace, field_selector=group_selector(kind.resource, job))
-    informers: tuple[Informer[Any], ...] = (jobs, pods, groups, *parts.values())
+    groups = Informer(client, POD_GROUPS, namespace, field_selector=group_selector(kind.resource, first))
+    informers: tuple[Informer[Any], ...] = (objects, pods, groups, *parts.values())
     for informer in informers:
         informer.on_change(note)
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
     try:
         await asyncio.gather(*(informer.synced.wait() for informer in informers))
-        while not last.view.stopped:
+        while True:
             changed.clear()
-            found = jobs.get(f"{namespace}/{name}")
-            if found is None or found.metadata.uid != last.view.uid:
-                seen = Observation(_deleted(last.view), last.pods)
-            else:
-                made = {resource: informer.items() for resource, informer in parts.items()}
-                around = surroundings(made, groups.items(), pods.items())
-                seen = observation(kind, found, around.of(kind, found), last.view)
-                if seen.view.stopped:
-                    # The watches may be apart by a moment; the last word must be whole.
-                    seen = await _final(client, kind, seen)
-            if seen != last:
-                last = seen
-                yield last
-                continue
+            item = objects.get(f"{namespace}/{name}")
+            if item is None or item.metadata.uid != first.metadata.uid:
+                yield None, Belongings()
+                return
+            made = {resource: informer.items() for resource, informer in parts.items()}
+            yield item, surroundings(made, groups.items(), pods.items()).of(kind, item)
             await changed.wait()
     finally:
         for task in tasks:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from unisono.cli.options import Where, where_options
 
 if TYPE_CHECKING:
+    from unisono.cli.resources import Resource
     from unisono.kube.http import HttpClient
 
 
 @click.command("logs")
-@click.argument("what", nargs=-1, required=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the containers end.")
+@click.argument("what", nargs=-1, required=True, metavar="POD|KIND/NAME")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on until all has ended; pods that start later are joined in.",
+)
 @click.option("-c", "--container", default="", help="Container of the pod.  [default: the first]")
 @click.option("--tail", type=click.IntRange(0), help="Only so many last lines.")
 @click.option("--since", type=click.IntRange(1), help="Only lines of so many last seconds.")
@@ -32,7 +37,10 @@ def command(
     timestamps: bool,
     previous: bool,
 ) -> None:
-    """Print the log of a pod (POD or pod/POD), or of all pods of a job (job/NAME), its lines marked by task."""
+    """Print the log of a pod (POD or pod/POD), or of all pods of an object, each line with its pod in front.
+
+    KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
+    """
     from unisono.cli.connection import run_async
 
     query = {
@@ -55,7 +63,8 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
     async with connect(where) as client:
         namespace = namespace_of(where)
         words = what if len(what) > 1 or "/" in what[0] else (f"pod/{what[0]}",)
-        target = one(words, await discover(client))
+        resources = await discover(client)
+        target = one(words, resources)
         assert target.name is not None
         if target.resource.kind == "Pod":
             query = (
@@ -66,7 +75,9 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
             async for line in lines(client, namespace, target.name, query):
                 click.echo(line)
             return
-        await _of_owner(client, namespace, target.resource.kind, target.name, params)
+        container = params.pop("container", "")
+        title = f"{resources.typed(target.resource)}/{target.name}"
+        await _of_owner(client, target.resource, title, namespace, target.name, container, params)
 
 
 async def _first(client: HttpClient, namespace: str, pod: str) -> str:
@@ -77,28 +88,35 @@ async def _first(client: HttpClient, namespace: str, pod: str) -> str:
     return str(live["spec"]["containers"][0]["name"])
 
 
-async def _of_owner(client: HttpClient, namespace: str, kind: str, name: str, params: dict[str, str]) -> None:
-    from unisono.cli.logstream import JOB_LABEL, lines, short_name
-    from unisono.cli.resources import request_json
-    from unisono.cli.targets import BadTarget
+async def _of_owner(
+    client: HttpClient,
+    resource: Resource,
+    title: str,
+    namespace: str,
+    name: str,
+    container: str,
+    params: dict[str, str],
+) -> None:
+    """Print the lines of all pods of an object, whatever its kind, each with the pod's name in front."""
+    from contextlib import aclosing
 
-    if kind != "Job":
-        raise BadTarget(f"A {kind} has no logs: name a pod, or a job for all of its pods.")
-    listing = await request_json(
-        client, "GET", f"/api/v1/namespaces/{namespace}/pods", params={"labelSelector": f"{JOB_LABEL}={name}"}
-    )
-    pods: list[dict[str, Any]] = listing.get("items") or []
-    if not pods:
-        raise BadTarget(f"The job {name} has no pods now: 'unisono explain job/{name}' says why.")
+    from unisono.cli.logstream import short_name
+    from unisono.cli.podlogs import pods_with_logs
+    from unisono.cli.resources import object_of, request_json
+    from unisono.sdk.joblogs import LogWish, follow, read_pods
 
-    async def copy(pod: dict[str, Any]) -> None:
-        pod_name = pod["metadata"]["name"]
-        query = {"container": pod["spec"]["containers"][0]["name"], **params}
-        async for line in lines(client, namespace, pod_name, query, patient=True):
-            click.echo(f"{short_name(pod_name, name)} | {line}")
-
-    if params.get("follow"):
-        await asyncio.gather(*(copy(pod) for pod in pods))
+    following = params.pop("follow", "")
+    wanted = LogWish(container=container, params=params, refused=_refused)
+    kind, owner = object_of(resource, await request_json(client, "GET", resource.path(namespace, name)))
+    if following and kind is not None:
+        source = follow(client, kind, namespace, name, wanted)
     else:
-        for pod in pods:
-            await copy(pod)
+        pods = await pods_with_logs(client, resource, owner, title, wanted)
+        source = read_pods(client, pods, wanted)
+    async with aclosing(source):
+        async for line in source:
+            click.echo(f"{short_name(line.pod, name)} | {line.text}")
+
+
+def _refused(pod: str, reason: str) -> None:
+    click.echo(f"pod/{pod}: {reason}", err=True)

@@ -147,6 +147,8 @@ async def _submit_and_follow(
                 report.line(f"{result.resource.singular}/{result.name}", "created, because the files name it")
         for manifest in manifests:
             if not is_workload(manifest):
+                if place.local and manifest.kind == "JobTemplate":
+                    mark_working_directory(manifest)
                 result = await applying.apply(client, resources, manifest, namespace)
                 report.line(f"{result.resource.singular}/{result.name}", result.action)
                 continue

@@ -1,0 +1,48 @@
+"""Which pods ``unisono logs KIND/NAME`` reads, and what it says where none has a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.cli.targets import BadTarget
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.cli.resources import Resource
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.joblogs import LogWish
+
+
+async def pods_with_logs(
+    client: HttpClient, resource: Resource, owner: Any, title: str, wanted: LogWish
+) -> Sequence[Pod]:
+    """The pods of an object whose logs are meant.
+
+    Raises:
+        BadTarget: there is none; says what to look at instead.
+
+    """
+    from unisono.sdk.belongings import OWNERS, belongings
+
+    pods = (await belongings(client, resource.name, owner)).pods
+    if not pods and resource.name not in {kind.resource for kind in OWNERS}:
+        raise BadTarget(f"{title} has no pods, and so no logs: name a pod, or an object that has pods.")
+    if problem := lacking(pods, title, wanted):
+        raise BadTarget(problem)
+    return [pod for pod in pods if wanted.concerns(pod)]
+
+
+def lacking(pods: Sequence[Pod], title: str, wanted: LogWish) -> str:
+    """Why there is no line to be had of these pods; empty where there may be one."""
+    from unisono.sdk.joblogs import STARTED, container_names
+
+    if not pods:
+        return f"{title} has no pods now: 'unisono explain {title}' says why."
+    if all(pod.status.phase not in STARTED for pod in pods):
+        number = f"{len(pods)} pods, and none has" if len(pods) > 1 else "one pod, which has not"
+        return f"{title} has {number} started: 'unisono explain {title}' says why, and --follow waits for them."
+    names = container_names(pods)
+    if wanted.container and wanted.container not in names:
+        return f"no pod of {title} has a container {wanted.container!r}: their containers are {', '.join(names)}."
+    return ""
