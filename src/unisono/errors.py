@@ -10,6 +10,7 @@
     │   ├── Conflict             409, reason Conflict
     │   ├── Gone                 410, reason Expired or Gone
     │   ├── Invalid              422, carries field errors
+    │   │   └── Replaced         422 and yet a Conflict: another object has the name by now
     │   └── Unavailable          429, 5xx and connection failures: try again later
     ├── EngineError              a broken invariant of a decision; never leaves the scheduler loop
     └── AgentError               this machine cannot run a pod
@@ -94,6 +95,15 @@ class Invalid(ApiError):
     code, reason = 422, "Invalid"
 
 
+class Replaced(Conflict, Invalid):
+    """A patch names a ``metadata.uid`` that is not the object's: that one has gone, and another has its name.
+
+    Servers answer it as a change of an immutable field; to who names the uid as a precondition it is a conflict.
+    """
+
+    code, reason = 422, "Invalid"
+
+
 class Unavailable(ApiError):
     """The server cannot answer now (429, 5xx, no connection): try again after ``retry_after`` seconds."""
 
@@ -130,11 +140,18 @@ def system_reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
+def _names_uid(status: dict[str, Any]) -> bool:
+    causes = (status.get("details") or {}).get("causes") or ()
+    return any(cause.get("field") == "metadata.uid" for cause in causes if isinstance(cause, dict))
+
+
 def from_status(status: dict[str, Any], http_code: int = 500) -> ApiError:
     """Turn a Kubernetes ``Status`` object (decoded JSON) into the matching error."""
     reason = str(status.get("reason") or "")
     code = int(status.get("code") or http_code)
     kind = _BY_REASON.get(reason) or (Unavailable if code >= 500 or code == 429 else ApiError)
+    if kind is Invalid and _names_uid(status):
+        kind = Replaced
     error = kind(
         str(status.get("message") or f"the server answered {code}"),
         code=code,

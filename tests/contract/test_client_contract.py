@@ -170,6 +170,19 @@ async def test_merge_patches(client, namespace):
     assert int(patched.metadata.resource_version) > int(made.metadata.resource_version)
 
 
+async def test_a_patch_for_one_uid_is_not_for_its_successor(client, namespace):
+    made = await client.create(CONFIG_MAPS, settings("a", namespace, {"k": "v"}))
+    change = {"metadata": {"uid": made.metadata.uid}, "data": {"k": "w"}}
+    assert (await client.patch(CONFIG_MAPS, "a", change, namespace=namespace)).data == {"k": "w"}
+    await client.delete(CONFIG_MAPS, "a", namespace)
+    await client.create(CONFIG_MAPS, settings("a", namespace, {"k": "new"}))
+    # Servers say that the field is immutable; whoever handles conflicts handles this one too.
+    with pytest.raises(Conflict) as caught:
+        await client.patch(CONFIG_MAPS, "a", change, namespace=namespace)
+    assert isinstance(caught.value, Invalid)
+    assert (await client.get(CONFIG_MAPS, "a", namespace)).data == {"k": "new"}
+
+
 async def test_json_patches(client, namespace):
     await client.create(CONFIG_MAPS, settings("a", namespace, {"k": "v"}))
     change = [{"op": "test", "path": "/data/k", "value": "v"}, {"op": "replace", "path": "/data/k", "value": "w"}]

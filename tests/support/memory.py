@@ -25,7 +25,7 @@ from support.selectors import match_fields, match_labels
 from support.virtual_clock import VirtualClock
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.errors import AlreadyExists, Conflict, Gone, NotFound
+from unisono.errors import AlreadyExists, Conflict, Gone, NotFound, Replaced
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
 
 T = TypeVar("T", bound=Object)
@@ -178,6 +178,8 @@ class MemoryClient:
             wanted = (patch.get("metadata") or {}).get("resourceVersion")
             if wanted is not None and wanted != old["metadata"]["resourceVersion"]:
                 raise _conflict(kind, name)
+            if (patch.get("metadata") or {}).get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+                raise Replaced(f'{kind.kind} "{name}" is invalid: metadata.uid: Invalid value: field is immutable')
         return _decode(kind, self._update(kind, record, new, subresource))
 
     async def delete(

@@ -7,7 +7,7 @@ from typing import Any
 
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
-from unisono.errors import AlreadyExists, ApiError, Conflict, Gone, Invalid, NotFound, Unavailable
+from unisono.errors import AlreadyExists, ApiError, Conflict, Gone, Invalid, NotFound, Replaced, Unavailable
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -63,7 +63,8 @@ def invalid(kind: Kind[Any], name: str, errors: Iterable[FieldError]) -> Invalid
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [error.cause() for error in unique.values()]
     details = {**_details(kind, name), "kind": kind.kind, "causes": causes}
-    return Invalid(f'{qualified} "{name}" is invalid: {text}', details=details)
+    kind_of = Replaced if any(error.path == "metadata.uid" for error in unique.values()) else Invalid
+    return kind_of(f'{qualified} "{name}" is invalid: {text}', details=details)
 
 
 def rejected(why: str) -> Invalid:

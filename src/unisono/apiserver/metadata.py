@@ -87,16 +87,18 @@ def generated_name(base: str, suffix: str) -> str:
     return base[:_GENERATE_BASE] + suffix
 
 
-def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bool) -> None:
+def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bool, replacing: bool = False) -> None:
     """Keep what an update cannot change, and check that it was made from the current object.
 
     Raises:
-        Conflict: the body names another uid or an older resourceVersion.
+        Conflict: the body names another uid (one that is ``replacing``) or an older resourceVersion.
+        Replaced: the body, which comes of a patch, names another uid.
         Invalid: the body names no resourceVersion and ``require_version`` asks for one.
 
     """
     meta, before = new.metadata, old.metadata
-    if meta.uid and meta.uid != before.uid:
+    other = bool(meta.uid) and meta.uid != before.uid
+    if other and replacing:
         raise conflict(
             kind,
             before.name,
@@ -107,6 +109,9 @@ def carry_over(new: Object, old: Object, kind: Kind[Any], *, require_version: bo
         raise invalid(kind, before.name, [error])
     if meta.resource_version and meta.resource_version != before.resource_version:
         raise conflict(kind, before.name, MODIFIED)
+    if other:
+        error = field_error.invalid("metadata.uid", meta.uid, "field is immutable")
+        raise invalid(kind, before.name, [error])
     meta.name, meta.namespace, meta.uid = before.name, before.namespace, before.uid
     meta.resource_version, meta.generation = before.resource_version, before.generation
     meta.creation_timestamp = before.creation_timestamp

@@ -85,7 +85,7 @@ async def update(
     entry, old = context.current(stored, namespace, name)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
-    metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored))
+    metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored), replacing=True)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
     data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
     return Written(codec.as_version(data, stored, kind), False, warnings)
