@@ -61,7 +61,7 @@ def table(text: str) -> list[list[str]]:
 
 async def test_version_and_resources(plane: Plane) -> None:
     version = json.loads(await plane.ok("version", "-o", "json"))
-    assert version["serverVersion"]["gitVersion"].startswith("v1.33.0+unisono")
+    assert version["serverVersion"]["gitVersion"].startswith("v1.36.0+unisono")
     lines = await plane.ok("api-resources", "--no-headers")
     assert re.search(r"^pods +po +v1 +true +Pod$", lines, re.MULTILINE)
     assert re.search(r"^jobs +vcjob,vj +batch.volcano.sh/v1alpha1 +true +Job$", lines, re.MULTILINE)

@@ -22,7 +22,7 @@ from unisono.apiserver.http.openapi import OpenApi
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
-KUBERNETES_VERSION = (1, 33)
+KUBERNETES_VERSION = (1, 36)
 _HEALTH = {"healthz", "livez", "readyz"}
 _ROOTS = (
     "/api",
