@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from unisono.cli.failures import FailedPod, failed_pods
 from unisono.cli.verdicts import parse_verdict, verdict_lines, verdicts_of
 from unisono.errors import UnisonoError
 from unisono.sdk.waiting import (
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 
 # Pods that are told of one by one.
 _SHOWN = 10
+_FAILURES = 3
 # A verdict speaks for the pods of its PodGroup.
 _SPOKEN_FOR = ("Job", "PodGroup", "Queue")
+
+
+# Phases of a Volcano Job in which its message says how it came to that.
+_TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
 
 
 class NothingToExplain(UnisonoError):
@@ -46,6 +52,7 @@ class Explanation:
         pods: pods without a node that no verdict speaks of.
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
+        failures: pods that have failed.
 
     """
 
@@ -57,6 +64,7 @@ class Explanation:
     pods: list[UnboundPod] = field(default_factory=list)
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
+    failures: list[FailedPod] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -68,6 +76,7 @@ class Explanation:
             "pods": [pod.json() for pod in self.pods],
             "waiting_containers": [container.json() for container in self.containers],
             "suspended_by": self.suspended,
+            "failures": [pod.json() for pod in self.failures],
         }
 
     def lines(self) -> list[str]:
@@ -86,7 +95,17 @@ class Explanation:
         told = [str(pod) for pod in self.pods]
         told += [f"pod/{each.pod}: {each}" for each in self.containers] if self.kind != "Pod" else []
         lines += [f"  {text}" for text in told[:_SHOWN]]
-        return [*lines, f"  and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else lines
+        if len(told) > _SHOWN:
+            lines.append(f"  and {len(told) - _SHOWN} more")
+        return lines + self._failures()
+
+    def _failures(self) -> list[str]:
+        if not self.failures:
+            return []
+        lines = [f"  {line}" for pod in self.failures[:_FAILURES] for line in pod.lines()]
+        if len(self.failures) > _FAILURES:
+            lines.append(f"  and {len(self.failures) - _FAILURES} more pods failed")
+        return [*lines, f"  all lines: unisono logs {self.title}"]
 
 
 async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> Explanation:
@@ -136,7 +155,8 @@ async def _pod(client: HttpClient, item: dict[str, Any], title: str) -> Explanat
     place = f" on node {pod.spec.node_name}" if pod.spec.node_name else ", not bound yet"
     state = "; ".join([f"its phase is {pod.status.phase or 'Pending'}{place}", *map(str, containers)])
     alone = [] if verdicts else unbound_pods([pod])
-    return Explanation("Pod", pod.metadata.name, title, state, verdicts, alone, containers)
+    failures = await failed_pods(client, [pod])
+    return Explanation("Pod", pod.metadata.name, title, state, verdicts, alone, containers, failures=failures)
 
 
 async def _owner(
@@ -165,6 +185,7 @@ async def _owner(
         unbound_pods(alone),
         [container for pod in found.pods for container in waiting_containers(pod)],
         suspended_by(item),
+        await failed_pods(client, found.pods),
     )
 
 
@@ -177,8 +198,11 @@ def _state(kind: Kind[Any] | None, owner: Any, found: Belongings) -> str:
     if kind is None:
         return pods
     if kind.resource == JOBS.resource:
-        phase = owner.status.state.phase if owner.status.state else None
-        return f"its phase is {phase or 'Pending, its PodGroup comes next'}"
+        state = owner.status.state
+        if state is None or not state.phase:
+            return "its phase is Pending, its PodGroup comes next"
+        told = (state.message or state.reason or "").rstrip(".")
+        return f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
     if family_of(kind) is None:
         parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
         return pods.replace("it has ", f"it has {parts}", 1)
