@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from agent_node import Node, manifest
 
 from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
 from unisono.agent.layout import RunDir
+from unisono.agent.names import Peer
 from unisono.agent.volumes import Mount
 
 
@@ -59,17 +61,47 @@ def test_ray_nodes_have_their_sockets_to_themselves_unless_a_volume_says_otherwi
     assert not private or folder.stat().st_mode & 0o777 == 0o777
 
 
+KEYS, DATA = Mount("/x", "/root/.ssh"), Mount("/x", "/data")
+LAUNCHER = Peer("team", "127.64.0.1", "sums-launcher", "sums")
+
+
+def ssh_settings(folder: Path, *mounts: Mount, argv: Sequence[str] = ("mpirun",), peer: Peer = LAUNCHER, euid: int = 0,
+                 server: str | None = "/sbin/sshd") -> tuple[list[str], list[str]]:  # fmt: skip
+    """Lines of the client's settings, and where something was mounted."""
+    found = ssh_client_mounts(argv, mounts, peer, RunDir(folder, 0), euid,
+                              folder=folder, server_folder=folder / "sshd", server=server)  # fmt: skip
+    if not found:
+        return [], []
+    assert found[-1] == Mount(str(folder / "ssh_config"), str(folder / "10-pods.conf"), read_only=True)
+    return (folder / "ssh_config").read_text().splitlines(), [mount.target for mount in found[:-1]]
+
+
 def test_whoever_has_keys_logs_in_to_pods_of_the_job_without_questions(tmp_path: Path) -> None:
-    keys, other = Mount("/x", "/root/.ssh"), Mount("/x", "/data")
-    run = RunDir(tmp_path, 0)
-    (mount,) = ssh_client_mounts([other, keys], "sums", "team", run, tmp_path)
-    assert mount == Mount(str(tmp_path / "ssh_config"), str(tmp_path / "10-pods.conf"), read_only=True)
-    host, *settings = (tmp_path / "ssh_config").read_text().splitlines()
-    assert host == "Host *.sums *.sums.team *.sums.team.svc *.sums.team.svc.cluster.local"
-    assert "  StrictHostKeyChecking no" in settings
-    assert not ssh_client_mounts([other], "sums", "team", run, tmp_path)
-    assert not ssh_client_mounts([keys], "", "team", run, tmp_path)
-    assert not ssh_client_mounts([keys], "sums", "team", run, tmp_path / "missing")
+    settings, _ = ssh_settings(tmp_path, DATA, KEYS)
+    begin = settings.index("Host *.sums *.sums.team *.sums.team.svc *.sums.team.svc.cluster.local")
+    assert "  StrictHostKeyChecking no" in settings[begin:]
+    assert not any("Proxy" in line for line in settings[begin:]), "others are reached over the network"
+    assert not ssh_settings(tmp_path, DATA)[0]
+    assert not ssh_settings(tmp_path, KEYS, peer=Peer("team", "127.64.0.1", "sums-launcher"))[0]
+    assert not ssh_client_mounts(["mpirun"], [KEYS], LAUNCHER, RunDir(tmp_path, 0), 0, folder=tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("argv", "euid", "serves"),
+    [
+        (["sh", "-c", "mpirun -np 2 hello"], 0, True),
+        (["sh", "-c", "exec /usr/sbin/sshd -D"], 0, False),
+        (["mpirun", "-np", "2", "hello"], 1000, False),
+    ],
+)
+def test_a_launcher_logs_in_to_itself_unless_it_serves(
+    tmp_path: Path, argv: list[str], euid: int, serves: bool
+) -> None:
+    settings, targets = ssh_settings(tmp_path, KEYS, argv=argv, euid=euid)
+    names = "sums-launcher.sums sums-launcher.sums.team sums-launcher.sums.team.svc"
+    own = [f"Host {names} sums-launcher.sums.team.svc.cluster.local", "  ProxyCommand /sbin/sshd -i -o LogLevel=ERROR"]
+    assert (settings[:2] == own) == serves
+    assert targets == (["/run/sshd.pid", str(tmp_path / "sshd")] if serves else [])
 
 
 def test_open_mpi_takes_ports_of_the_kernel_only_where_pods_have_their_own() -> None:

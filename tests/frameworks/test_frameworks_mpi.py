@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from framework_jobs import Jobs, need
+from framework_manifests import train_job
 
 from support.plane import REPOSITORY, unisono, wait_until
 
@@ -70,3 +71,13 @@ def test_a_rank_that_fails_fails_the_job_and_frees_the_workers(jobs: Jobs) -> No
     (failed,) = [each for each in job["status"]["conditions"] if each["type"] == "Failed"]
     assert "has reached the specified backoff limit" in failed["message"]
     wait_until("the workers are gone", lambda: not jobs.pods("sums-worker"))
+
+
+def test_a_train_job_computes_on_its_launcher_too(jobs: Jobs) -> None:
+    """The launcher is one of the two nodes, so mpirun logs in to the pod in which it runs itself."""
+    need("mpirun", "sshd", "ssh", "mpi4py")
+    line = f"mpirun --allow-run-as-root --oversubscribe -x PATH -np 2 python {PROGRAM}"
+    jobs.submit(train_job("sums", "deepspeed-distributed", 2, "sh", "-c", line, numProcPerNode=1))
+    jobs.wait_for_condition("trainjobs.trainer.kubeflow.org/sums", "Complete")
+    found = re.findall(r"rank (\d) of 2 on (\S+): the sum is 3", jobs.logs("sums-launcher"))
+    assert sorted(found) == [("0", "sums-launcher-0-0"), ("1", "sums-node-0-0")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unisono.agent.layout import RunDir
-from unisono.agent.names import CLUSTER_DOMAIN
+from unisono.agent.names import Peer, names_in_subdomain, pod_names
 from unisono.agent.volumes import Mount
 
 # Open MPI binds 0.0.0.0 at ports from 1024 on, which leads to the pod's own address, and tells its peers the address of
@@ -18,6 +20,7 @@ _RAY_FOLDER = Path("/tmp/ray")  # noqa: S108 - the path is Ray's
 _RAY = re.compile(r"\bray\b")
 _SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
 _SSHD = "sshd"
+_SERVERS = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 _SSHD_FOLDER, _SSHD_PID = Path("/run/sshd"), Path("/run/sshd.pid")
 
 
@@ -29,47 +32,76 @@ def network_variables(own_ports: bool) -> Mapping[str, str]:
 def sshd_mounts(argv: Sequence[str], run: RunDir, euid: int, folder: Path = _SSHD_FOLDER) -> list[Mount]:
     """Places for an ssh server that a container of root starts.
 
-    The server wants an empty directory that the machine's service manager makes, and only on machines that run one. The
-    number of its process must not go into the file by which the machine's own server is found.
-
     Args:
         argv: the container's command; a shell's script counts.
         run: where the private file is kept.
         euid: the agent's user; servers of other users need neither.
         folder: the empty directory.
     """
-    if euid != 0 or not any(_SSHD in word for word in argv):
+    return _server_places(run, folder) if euid == 0 and _starts_sshd(argv) else []
+
+
+def ssh_client_mounts(
+    argv: Sequence[str],
+    mounts: Sequence[Mount],
+    peer: Peer,
+    run: RunDir,
+    euid: int,
+    *,
+    folder: Path = _SSH_CONFIG,
+    server_folder: Path = _SSHD_FOLDER,
+    server: str | None = None,
+) -> list[Mount]:
+    """Let a container that got keys log in to the pods of its job without questions, as images for MPI do.
+
+    All pods show the machine's own host keys, so there is nothing to be learnt from them.
+
+    A launcher of MPI that computes as well stands in its own list of hosts. In a network namespace of its own, mpirun
+    sees by its interfaces' addresses that the name is its own; a pod's address is on no interface here, so mpirun logs
+    in to itself, where nobody serves. Such a login gets a server for this one connection, without a port.
+
+    Args:
+        argv: the container's command; one that starts a server of its own needs no other.
+        mounts: the container's volumes; keys are what stands at a path that ends in ``.ssh``.
+        peer: the pod's names; the pods of its job have the subdomain that it has.
+        run: where private files are kept.
+        euid: the agent's user; only root's server lets root in.
+        folder: from where the machine's ssh client takes settings.
+        server_folder: the empty directory that a server of root wants.
+        server: path of the ssh server; that of this machine by default.
+    """
+    if not peer.subdomain or not folder.is_dir() or not any(mount.target.endswith("/.ssh") for mount in mounts):
         return []
+    hosts = " ".join(f"*.{name}" for name in names_in_subdomain(peer))
+    text = f"Host {hosts}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
+    found: list[Mount] = []
+    server = server or shutil.which(_SSHD, path=_SERVERS)
+    if server is not None and euid == 0 and not _starts_sshd(argv):
+        names = " ".join(pod_names(peer, peer.namespace))
+        text = f"Host {names}\n  ProxyCommand {server} -i -o LogLevel=ERROR\n{text}"
+        found = _server_places(run, server_folder)
+    own = run.path / "ssh_config"
+    own.write_text(text)
+    own.chmod(0o644)
+    return [*found, Mount(str(own), str(folder / "10-pods.conf"), read_only=True)]
+
+
+def _starts_sshd(argv: Sequence[str]) -> bool:
+    return any(_SSHD in word for word in argv)
+
+
+def _server_places(run: RunDir, folder: Path) -> list[Mount]:
+    """What a server wants of the machine.
+
+    It wants an empty directory that the machine's service manager makes, and only on machines that run one. The number
+    of its process must not go into the file by which the machine's own server is found.
+    """
     own = run.path / _SSHD_PID.name
     own.touch(mode=0o644)
     mounts = [Mount(str(own), str(_SSHD_PID))]
     if not folder.exists():
         mounts.append(Mount("tmpfs:mode=755,size=4k", str(folder), read_only=True))
     return mounts
-
-
-def ssh_client_mounts(
-    mounts: Sequence[Mount], subdomain: str, namespace: str, run: RunDir, folder: Path = _SSH_CONFIG
-) -> list[Mount]:
-    """Let a container that got keys log in to the pods of its job without questions, as images for MPI do.
-
-    All pods show the machine's own host keys, so there is nothing to be learnt from them.
-
-    Args:
-        mounts: the container's volumes; keys are what stands at a path that ends in ``.ssh``.
-        subdomain: the pods of the job have it; empty when the pod has none.
-        namespace: of the pod.
-        run: where the file is kept.
-        folder: from where the machine's ssh client takes settings.
-    """
-    if not subdomain or not folder.is_dir() or not any(mount.target.endswith("/.ssh") for mount in mounts):
-        return []
-    suffixes = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.{CLUSTER_DOMAIN}")
-    hosts = " ".join(f"*.{subdomain}{suffix}" for suffix in suffixes)
-    own = run.path / "ssh_config"
-    own.write_text(f"Host {hosts}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
-    own.chmod(0o644)
-    return [Mount(str(own), str(folder / "10-pods.conf"), read_only=True)]
 
 
 def ray_mounts(argv: Sequence[str], mounts: Sequence[Mount], run: RunDir, folder: Path = _RAY_FOLDER) -> list[Mount]:

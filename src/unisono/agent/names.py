@@ -41,6 +41,11 @@ def pod_names(peer: Peer, namespace: str) -> list[str]:
     return _variants(f"{peer.hostname}.{peer.subdomain}", peer.namespace, namespace)
 
 
+def names_in_subdomain(peer: Peer) -> list[str]:
+    """What the names of pods with the same subdomain end in, as seen from the pod's namespace, shortest first."""
+    return _variants(peer.subdomain, peer.namespace, peer.namespace) if peer.subdomain else []
+
+
 def service_names(service: Service, namespace: str) -> list[str]:
     """Names of a Service as seen from ``namespace``, shortest first."""
     return _variants(service.metadata.name, service.metadata.namespace or "", namespace)

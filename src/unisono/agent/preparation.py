@@ -24,7 +24,7 @@ from unisono.agent.launch import (
     working_directory,
 )
 from unisono.agent.layout import PodDir, RunDir
-from unisono.agent.names import hostname_of, replace_names
+from unisono.agent.names import hostname_of, peer_of, replace_names
 from unisono.agent.volumes import Mount, PodFacts
 from unisono.agent.volumes_claims import claim_folders
 from unisono.api.core import Container, Pod
@@ -85,7 +85,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
             Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
             *sshd_mounts(argv, run, os.geteuid()),
             *ray_mounts(argv, mounts, run),
-            *ssh_client_mounts(mounts, pod.spec.subdomain or "", pod.metadata.namespace or "", run),
+            *ssh_client_mounts(argv, mounts, peer_of(pod, address), run, os.geteuid()),
         ]
     else:
         argv, variables = without_mounts(container, mounts, argv, variables)
