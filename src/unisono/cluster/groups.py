@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from unisono.api.meta import LabelSelector
 from unisono.api.scheduling import SubGroupPolicySpec
+from unisono.api.selecting import selects
 from unisono.api.topology import NetworkTopologySpec
-from unisono.cluster.selectors import selects
 
 
 class TopologyWish(NamedTuple):

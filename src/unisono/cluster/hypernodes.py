@@ -13,10 +13,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from unisono.api.meta import LabelSelector
+from unisono.api.selecting import selects
 from unisono.api.topology import HyperNode, MemberSpec
 from unisono.cluster.hypertree import Domain, HyperNodeTree
 from unisono.cluster.nodes import NodeTable
-from unisono.cluster.selectors import selects
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from unisono.api.meta import LabelSelector, LabelSelectorRequirement
+from unisono.api.meta import LabelSelector
+from unisono.api.selecting import selects
 
 Labels = Mapping[str, str]
 NamespaceLabels = Callable[[str], Labels]
@@ -19,31 +20,6 @@ Match = frozenset[int]
 
 _NOBODY: Match = frozenset()
 _EMPTY: Labels = {}
-
-
-def requirement_holds(requirement: LabelSelectorRequirement, labels: Labels) -> bool:
-    """Whether labels meet ``key operator values``; NotIn and DoesNotExist hold where the key is missing."""
-    value, values = labels.get(requirement.key), requirement.values or ()
-    match requirement.operator:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return False
-
-
-def selects(selector: LabelSelector | None, labels: Labels) -> bool:
-    """Whether labels meet a selector: an absent one matches nothing, an empty one everything."""
-    if selector is None:
-        return False
-    wanted = selector.match_labels or _EMPTY
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        requirement_holds(requirement, labels) for requirement in selector.match_expressions or ()
-    )
 
 
 class Selector:

@@ -15,8 +15,8 @@ import structlog
 
 from unisono.api.core import ObjectReference, Pod
 from unisono.api.kinds import PODS
+from unisono.api.selecting import selects
 from unisono.api.times import rfc3339
-from unisono.cluster.selectors import selects
 from unisono.errors import ApiError, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock

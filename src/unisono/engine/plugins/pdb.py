@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unisono.api.selecting import selects
 from unisono.cluster.limits import Budget
 from unisono.cluster.records import Task
-from unisono.cluster.selectors import selects
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine.answers import BoolArray, Purpose
 from unisono.engine.config_arguments import Argument

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.quantity import parse_quantity, to_int
+from unisono.api.selecting import selects
 from unisono.cluster.catalogue import Catalogue
-from unisono.cluster.selectors import selects
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.node_selectors import match_selector
 from unisono.engine.view import NodeView
