@@ -13,28 +13,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
-from unisono.engine.verdicts.changes import (
-    AddLabels,
-    AddNodes,
-    AddToleration,
-    AllowTier,
-    Change,
-    CreatePods,
-    CreateQueue,
-    EvictPods,
-    LowerMinAvailable,
-    OpenQueue,
-    RaiseCapability,
-    RaiseDeserved,
-    RaiseQuota,
-    RaiseWeight,
-    RelaxRule,
-    ReleasePort,
-    RemoveGates,
-    RequestAtMost,
-    Uncordon,
-    WaitFor,
-)
+from unisono.engine.verdicts import changes
 from unisono.engine.verdicts.edit import Edit
 
 HOST_NAME = "kubernetes.io/hostname"
@@ -43,13 +22,13 @@ FIRST, LAST = "!added-", "~added-"
 
 
 @singledispatch
-def apply(change: Change, edit: Edit, job: str) -> None:
+def apply(change: changes.Change, edit: Edit, job: str) -> None:
     """Make the change; ``job`` is the key of the PodGroup that it is for."""
     raise TypeError(f"unknown change {change!r}")
 
 
 @apply.register
-def _lower(change: LowerMinAvailable, edit: Edit, job: str) -> None:
+def _lower(change: changes.LowerMinAvailable, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None and record.min_member:
         record.min_resources = -(-record.min_resources * change.to // record.min_member)
@@ -58,11 +37,11 @@ def _lower(change: LowerMinAvailable, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _add_nodes(change: AddNodes, edit: Edit, job: str) -> None:
+def _add_nodes(change: changes.AddNodes, edit: Edit, job: str) -> None:
     add_nodes(change, edit, FIRST)
 
 
-def add_nodes(change: AddNodes, edit: Edit, prefix: str) -> None:
+def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
     """Add copies of a node whose names begin with ``prefix``."""
     table = edit.origin.nodes
     like = table.facts[table.index[change.like]]
@@ -74,24 +53,24 @@ def add_nodes(change: AddNodes, edit: Edit, prefix: str) -> None:
 
 
 @apply.register
-def _raise_capability(change: RaiseCapability, edit: Edit, job: str) -> None:
+def _raise_capability(change: changes.RaiseCapability, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.capability = _raised(record.capability, change.amounts)
 
 
 @apply.register
-def _raise_quota(change: RaiseQuota, edit: Edit, job: str) -> None:
+def _raise_quota(change: changes.RaiseQuota, edit: Edit, job: str) -> None:
     namespace = job.partition("/")[0]
     quota = edit.origin.quotas[namespace][change.quota]
     edit.quota(replace(quota, hard=_raised(quota.hard, change.amounts)))
     record = edit.job(job)
     there = sum(task.status not in COMPLETED_STATES for task in record.tasks.values())
     if there and there < record.min_member and record.phase != "Pending":  # their controller tries again
-        apply(CreatePods(record.min_member - there), edit, job)
+        apply(changes.CreatePods(record.min_member - there), edit, job)
 
 
 @apply.register
-def _raise_deserved(change: RaiseDeserved, edit: Edit, job: str) -> None:
+def _raise_deserved(change: changes.RaiseDeserved, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.deserved = _raised(record.deserved, change.amounts)
 
@@ -101,23 +80,23 @@ def _raised(limits: Mapping[str, int] | None, by: Mapping[str, int]) -> dict[str
 
 
 @apply.register
-def _raise_weight(change: RaiseWeight, edit: Edit, job: str) -> None:
+def _raise_weight(change: changes.RaiseWeight, edit: Edit, job: str) -> None:
     edit.queue(change.queue).weight = change.weight
 
 
 @apply.register
-def _open(change: OpenQueue, edit: Edit, job: str) -> None:
+def _open(change: changes.OpenQueue, edit: Edit, job: str) -> None:
     edit.queue(change.queue).state = "Open"
 
 
 @apply.register
-def _create_queue(change: CreateQueue, edit: Edit, job: str) -> None:
+def _create_queue(change: changes.CreateQueue, edit: Edit, job: str) -> None:
     record = edit.queue(change.queue)
     record.known, record.state = True, "Open"
 
 
 @apply.register
-def _uncordon(change: Uncordon, edit: Edit, job: str) -> None:
+def _uncordon(change: changes.Uncordon, edit: Edit, job: str) -> None:
     table = edit.origin.nodes
     for name in change.nodes:
         facts = copy(table.facts[table.index[name]])
@@ -126,7 +105,7 @@ def _uncordon(change: Uncordon, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _label(change: AddLabels, edit: Edit, job: str) -> None:
+def _label(change: changes.AddLabels, edit: Edit, job: str) -> None:
     table = edit.origin.nodes
     for name in change.nodes:
         facts = copy(table.facts[table.index[name]])
@@ -135,7 +114,7 @@ def _label(change: AddLabels, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _allow(change: AllowTier, edit: Edit, job: str) -> None:
+def _allow(change: changes.AllowTier, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.topology is not None and record.topology.hard:
         record.topology = TopologyWish(True, change.tier, "")
@@ -154,7 +133,7 @@ def _waiting(edit: Edit, job: str) -> list[Task]:
 
 
 @apply.register
-def _remove_gates(change: RemoveGates, edit: Edit, job: str) -> None:
+def _remove_gates(change: changes.RemoveGates, edit: Edit, job: str) -> None:
     for key in change.pods:
         task = edit.task(key)
         task.gated = False
@@ -162,7 +141,7 @@ def _remove_gates(change: RemoveGates, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _request(change: RequestAtMost, edit: Edit, job: str) -> None:
+def _request(change: changes.RequestAtMost, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None:  # its maker adds up what the pods request
         most = {name: amount * record.min_member for name, amount in change.amounts.items()}
@@ -204,7 +183,7 @@ def smaller(edit: Edit, old: PodClass, requests: dict[str, int]) -> PodClass:
 
 
 @apply.register
-def _tolerate(change: AddToleration, edit: Edit, job: str) -> None:
+def _tolerate(change: changes.AddToleration, edit: Edit, job: str) -> None:
     more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
     for old in _waiting(edit, job):
         task = edit.task(old.key)
@@ -215,7 +194,7 @@ def _tolerate(change: AddToleration, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _relax(change: RelaxRule, edit: Edit, job: str) -> None:
+def _relax(change: changes.RelaxRule, edit: Edit, job: str) -> None:
     for old in _waiting(edit, job):
         terms = old.pod_class.terms
         if change.rule == "podAffinity":
@@ -230,7 +209,7 @@ def _relax(change: RelaxRule, edit: Edit, job: str) -> None:
 
 
 @apply.register
-def _create(change: CreatePods, edit: Edit, job: str) -> None:
+def _create(change: changes.CreatePods, edit: Edit, job: str) -> None:
     record = edit.job(job)
     like = max(record.tasks.values(), key=lambda task: (task.status is TaskStatus.PENDING, task.ordinal, task.key))
     for number in range(change.count):
@@ -244,9 +223,9 @@ def _create(change: CreatePods, edit: Edit, job: str) -> None:
 # ---- other pods
 
 
-@apply.register(WaitFor)
-@apply.register(EvictPods)
-@apply.register(ReleasePort)
-def _end(change: WaitFor | EvictPods | ReleasePort, edit: Edit, job: str) -> None:
+@apply.register(changes.WaitFor)
+@apply.register(changes.EvictPods)
+@apply.register(changes.ReleasePort)
+def _end(change: changes.WaitFor | changes.EvictPods | changes.ReleasePort, edit: Edit, job: str) -> None:
     for key in change.pods:
         edit.drop(key)
