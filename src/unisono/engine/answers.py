@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from unisono.engine.verdict import Cause
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
+
+Key = Any
+"""Anything that compares with ``<`` among answers of the same hook: a number, or a tuple of numbers."""
 
 
 class Vote(IntEnum):
