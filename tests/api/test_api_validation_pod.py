@@ -267,6 +267,8 @@ def test_accepted(spec: dict[str, Any]) -> None:
             {"topologySpreadConstraints": [SPREAD, SPREAD]},
             "spec.topologySpreadConstraints[1].{topologyKey, whenUnsatisfiable}: Duplicate value",
         ),
+        ({"schedulingGroup": {}}, "spec.schedulingGroup: Required value: must specify one of: `podGroupName`"),
+        ({"schedulingGroup": {"podGroupName": "A"}}, 'spec.schedulingGroup.podGroupName: Invalid value: "A"'),
         ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, 'spec.schedulingGates[1]: Duplicate value: "a"'),
         # the rest
         (

@@ -54,6 +54,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "HorizontalPodAutoscalerStatus": ("desiredReplicas",),
     "ISCSIVolumeSource": ("lun",),
     "LimitRangeSpec": ("limits",),
+    "NodeAllocatableResourceClaimStatus": ("resources",),
     "NodeSelector": ("nodeSelectorTerms",),
     "NodeSystemInfo": (
         "architecture",

@@ -70,6 +70,12 @@ class WorkloadReference(Base):
     pod_group_replica_key: str | None = None
 
 
+class PodSchedulingGroup(Base):
+    """The group that the pod is to be scheduled with."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Base):
     """What a pod runs and where it may run."""
 
@@ -115,6 +121,7 @@ class PodSpec(Base):
     resources: ResourceRequirements | None = None
     hostname_override: str | None = None
     workload_ref: WorkloadReference | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodTemplateSpec(Base):

@@ -131,6 +131,14 @@ class PodExtendedResourceClaimStatus(Base):
     resource_claim_name: Required = ""
 
 
+class NodeAllocatableResourceClaimStatus(Base):
+    """What a claim takes of a node's own resources, such as CPU."""
+
+    resource_claim_name: Required = ""
+    containers: list[str] | None = None
+    resources: ResourceList | None = None
+
+
 class PodStatus(Base):
     """Phases are Pending, Running, Succeeded, Failed, Unknown."""
 
@@ -152,5 +160,6 @@ class PodStatus(Base):
     resize: str | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] | None = None
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None

@@ -100,6 +100,11 @@ def _gates(spec: PodSpec, path: str) -> Iterator[FieldError]:
         if gate.name in seen:
             yield duplicate(at, gate.name)
         seen.add(gate.name)
+    group, at = spec.scheduling_group, f"{path}.schedulingGroup"
+    if group is not None and group.pod_group_name is None:
+        yield required(at, "must specify one of: `podGroupName`")
+    elif group is not None:
+        yield from by(names.dns_subdomain, f"{at}.podGroupName", group.pod_group_name or "")
     for index, readiness in enumerate(spec.readiness_gates or ()):
         yield from by(names.qualified_name, f"{path}.readinessGates[{index}].conditionType", readiness.condition_type)
 
