@@ -45,8 +45,12 @@ class ApiError(UnisonoError):
         code: HTTP status code.
         reason: machine-readable reason such as ``NotFound``.
         details: the Status ``details`` object (name, group, kind, causes, retryAfterSeconds).
+
+    Attributes:
+        warnings: what the writer is told besides, as with a success.
     """
 
+    warnings: tuple[str, ...] = ()
     code = 500
     reason = "InternalError"
 

@@ -137,6 +137,8 @@ async def test_unknown_fields(web: WebClient) -> None:
     )
     warned = await web.post(f"{VCJOBS}?fieldValidation=Warn", job(bogus=1))
     assert (warned.status, warned.headers["Warning"]) == (201, '299 - "unknown field \\"spec.bogus\\""')
+    taken = await web.post(f"{VCJOBS}?fieldValidation=Warn", job(bogus=1))
+    assert (taken.status, taken.headers["Warning"]) == (409, '299 - "unknown field \\"spec.bogus\\""')
 
 
 async def test_two_writers_with_one_version(web: WebClient) -> None:

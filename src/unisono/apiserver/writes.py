@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from unisono.api import field_error
@@ -19,7 +20,7 @@ from unisono.apiserver.deletion import removable
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
-from unisono.errors import Conflict, NotFound
+from unisono.errors import ApiError, Conflict, NotFound
 
 _NAME_ATTEMPTS = 8
 _PATCH_ATTEMPTS = 5
@@ -36,8 +37,19 @@ async def create(
     def own() -> None:
         field_owners.on_create(kind, stored, obj, body, options, context.now())
 
-    data = await store_new(context, stored, obj, options, own, warnings)
+    with _telling(warnings):
+        data = await store_new(context, stored, obj, options, own, warnings)
     return Written(codec.as_version(data, stored, kind), True, warnings)
+
+
+@contextmanager
+def _telling(warnings: list[str]) -> Iterator[None]:
+    """Have a failure carry the warnings that a success would."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings = tuple(warnings)
+        raise
 
 
 async def store_new(
@@ -87,7 +99,8 @@ async def update(
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored), replacing=True)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
-    data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
+    with _telling(warnings):
+        data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
     return Written(codec.as_version(data, stored, kind), False, warnings)
 
 
@@ -149,7 +162,8 @@ async def _patch(
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
-    data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
+    with _telling(warnings):
+        data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
     return Written(codec.as_version(data, stored, kind), False, warnings)
 
 

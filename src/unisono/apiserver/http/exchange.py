@@ -83,9 +83,9 @@ class Exchange:
         body = encode_failure(error)
         if self.form.media == "protobuf":
             return await self.send(
-                error.code, protobuf_encode.encode(msgspec.json.decode(body)), content_type=PROTOBUF, extra=extra
+                error.code, protobuf_encode.encode(msgspec.json.decode(body)), error.warnings, PROTOBUF, extra
             )
-        return await self.send(error.code, body, extra=extra)
+        return await self.send(error.code, body, error.warnings, extra=extra)
 
     async def document(
         self, value: Any, status: int = 200, warnings: Iterable[str] = (), content_type: str = JSON
