@@ -110,6 +110,7 @@ UNUSED: dict[str, dict[str, str]] = {
         r"patch resourceclaims/status\.resource\.k8s\.io": "devices: the allocation",
         r"(patch|update) resourceclaims/binding\.resource\.k8s\.io": "devices: what Kubernetes 1.36 asks for besides",
         r"(get|delete) pods": "a bind without an answer, and evictions; not in every run",
+        r"patch events": "an event that comes again while it is remembered: whether one does depends on the pace",
     },
     "controllers": {
         r"(create|delete|get|patch) hypernodes\.topology.*": "discovery of network topology, where it is configured",
