@@ -156,9 +156,8 @@ async def test_a_ray_job_runs_to_its_end():
         pod = world.find_pod(submitter(world))
         command = pod.spec.containers[0].command[-1]
         address = f"http://{world.job.status.ray_cluster_name}-head-svc.ns.svc.cluster.local:8265"
-        assert command == (
-            f"ray job submit --address={address} --submission-id={world.job.status.job_id} -- python main.py"
-        )
+        line = f"ray job submit --address={address} --submission-id={world.job.status.job_id} -- python main.py"
+        assert line in command.splitlines()
         assert pod.metadata.annotations["scheduling.k8s.io/group-name"] == "ray-rc-pg"
         await world.pod(pod.metadata.name, "Running")
         assert phase(world) == ("Running", "RUNNING")

@@ -21,6 +21,35 @@ from unisono.controllers.training.ray import labels
 HTTP, SIDECAR = "HTTPMode", "SidecarMode"
 _NAME = "ray-job-submitter"
 _LOCAL = "127.0.0.1"
+# A head that starts on a machine with far more work than processors may end and be started again while it takes a job.
+# What is known of the job then decides: its end is the submitter's, one that runs is followed, and one that the cluster
+# does not know is submitted again, but only so often, and not when it may have run for long.
+_SUBMIT = """\
+begun=$(date +%s) tries=1
+while :; do
+{submit}
+code=$?
+case $code in 0|2|126|127) exit $code;; esac
+silent=$(date +%s)
+while :; do
+told=$({status} 2>&1)
+case $told in
+*"' succeeded"*) exit 0;;
+*"' failed"*|*"' was stopped"*) exit $code;;
+*"Status for job '"*) {logs}; silent=$(date +%s);;
+*"does not exist"*|*"status code 404"*) break;;
+esac
+if [ $(($(date +%s) - silent)) -ge {patience} ]; then
+echo "$told" >&2; echo "The cluster has not answered for {patience} s." >&2; exit $code
+fi
+sleep 2
+done
+if [ $tries -ge {tries} ] || [ $(($(date +%s) - begun)) -ge {patience} ]; then exit $code; fi
+tries=$((tries + 1))
+echo "The cluster does not know the job: submitting it again." >&2
+done
+"""
+_PATIENCE_SECONDS, _TRIES = 300, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +166,10 @@ def _container(job: RayJob, cluster: RayCluster | None) -> Container:
 
 
 def submit_command(job: RayJob, address: str, submission_id: str) -> str:
-    """The shell command that submits the entrypoint and waits for its end."""
+    """The shell script that submits the entrypoint and waits for its end, also where the head is started again."""
     spec = job.spec
-    words = ["ray", "job", "submit", f"--address=http://{address}:{labels.DASHBOARD_PORT}"]
-    words.append(f"--submission-id={submission_id}")
+    at = f"--address=http://{address}:{labels.DASHBOARD_PORT}"
+    words = ["ray", "job", "submit", at, f"--submission-id={submission_id}"]
     if spec.runtime_env_yaml:
         words.append(f"--runtime-env-json={json.dumps(_environment(spec.runtime_env_yaml))}")
     if spec.metadata:
@@ -152,7 +181,13 @@ def submit_command(job: RayJob, address: str, submission_id: str) -> str:
     ):
         if value:
             words.append(f"--{option}={value}")
-    return f"{shlex.join(words)} -- {spec.entrypoint or ''}"
+    return _SUBMIT.format(
+        submit=f"{shlex.join(words)} -- {spec.entrypoint or ''}",
+        status=shlex.join(["ray", "job", "status", at, submission_id]),
+        logs=shlex.join(["ray", "job", "logs", at, "--follow", submission_id]),
+        patience=_PATIENCE_SECONDS,
+        tries=_TRIES,
+    )
 
 
 def _environment(text: str) -> Any:
