@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unisono.cli.failures import FailedPod, failed_pods
+from unisono.cli.refusals import Refusal, refusals
 from unisono.cli.verdicts import parse_verdict, verdict_lines, verdicts_of
 from unisono.errors import UnisonoError
 from unisono.sdk.waiting import (
@@ -33,6 +34,8 @@ _SPOKEN_FOR = ("Job", "PodGroup", "Queue")
 
 # Phases of a Volcano Job in which its message says how it came to that.
 _TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
+# Phases and conditions after which no pods are wanted any more.
+_OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Succeeded", "Terminated"})
 
 
 class NothingToExplain(UnisonoError):
@@ -53,6 +56,7 @@ class Explanation:
         containers: containers of bound pods that wait on their nodes.
         suspended: the field that stops it.
         failures: pods that have failed.
+        refused: pods that it wants and that the server does not let be created.
 
     """
 
@@ -65,6 +69,7 @@ class Explanation:
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
     failures: list[FailedPod] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -77,21 +82,27 @@ class Explanation:
             "waiting_containers": [container.json() for container in self.containers],
             "suspended_by": self.suspended,
             "failures": [pod.json() for pod in self.failures],
+            "refused": [refusal.json() for refusal in self.refused],
         }
 
     def lines(self) -> list[str]:
         """For people."""
         lines = []
+        # That a PodGroup has no pods says nothing where it is known why they are not there.
+        verdicts = [one for one in self.verdicts if not (self.refused and one.get("cause") == "NoPods")]
         if self.suspended:
             lines.append(f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false.")
         elif self.containers:
             lines.append(f"{self.title} waits on its node: {self.state}.")
-        elif self.pods and not self.verdicts:
+        elif self.refused and not verdicts:
+            lines.append(f"{self.title} waits for pods that the server refuses: {self.state}.")
+        elif self.pods and not verdicts:
             lines.append(f"{self.title} waits: {self.state}.")
-        elif not self.verdicts:
+        elif not verdicts:
             lines.append(f"{self.title} does not wait: {self.state}.")
-        for verdict in self.verdicts:
+        for verdict in verdicts:
             lines += verdict_lines(verdict)
+        lines += [f"  {refusal}" for refusal in self.refused]
         told = [str(pod) for pod in self.pods]
         told += [f"pod/{each.pod}: {each}" for each in self.containers] if self.kind != "Pod" else []
         lines += [f"  {text}" for text in told[:_SHOWN]]
@@ -186,7 +197,17 @@ async def _owner(
         [container for pod in found.pods for container in waiting_containers(pod)],
         suspended_by(item),
         await failed_pods(client, found.pods),
+        [] if suspended_by(item) or _over(item) else await refusals(client, [owner, *found.parts], found.pods),
     )
+
+
+def _over(item: dict[str, Any]) -> bool:
+    """Whether the object wants no more pods."""
+    status = item.get("status") or {}
+    state = status.get("state") or {}
+    phases = {state.get("phase") if isinstance(state, dict) else state, status.get("jobDeploymentStatus")}
+    phases |= {each.get("type") for each in status.get("conditions") or () if each.get("status") == "True"}
+    return not _OVER.isdisjoint(phases)
 
 
 def _state(kind: Kind[Any] | None, owner: Any, found: Belongings) -> str:

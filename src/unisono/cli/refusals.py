@@ -1,0 +1,94 @@
+"""Pods that the server refuses to create, for a quota or another rule: what the controllers' events tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.kube.http import HttpClient
+
+_REASONS = frozenset({"FailedCreate", "FailedCreatePod"})
+# Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
+_OBJECTS = 10
+# Of a time up to its second, without its fraction: events and pods are written with different ones.
+_SECOND = len("2026-01-01T00:00:00")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The last thing that an object could not create.
+
+    Attributes:
+        kind: of the object.
+        name: of the object.
+        message: the controller's, with the server's answer in it.
+
+    """
+
+    kind: str
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}: {self.message}"
+
+    def json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
+    """The newest refusal among an object's events; None where a pod has come after it.
+
+    Args:
+        events: of one object, as the server gives them.
+        made: when the object's newest pod was created, as on the wire; empty where it has none.
+
+    """
+    told = [event for event in events if event.get("reason") in _REASONS and event.get("type") == "Warning"]
+    last = max(told, key=_time, default=None)
+    if last is None or _time(last) < made[:_SECOND]:
+        return None
+    about = last.get("involvedObject") or {}
+    return Refusal((about.get("kind") or "").lower(), about.get("name") or "", last.get("message") or "")
+
+
+async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod]) -> list[Refusal]:
+    """Of an object and of what it owns, what could not be created and still has not been.
+
+    Args:
+        client: the server.
+        owners: the object and those between it and its pods.
+        pods: all pods that it has.
+
+    """
+    from unisono.cli.resources import request_json
+    from unisono.errors import ApiError
+
+    made: dict[str, str] = {}
+    for pod in pods:
+        for reference in pod.metadata.owner_references or ():
+            made[reference.uid] = max(made.get(reference.uid, ""), str(pod.metadata.creation_timestamp or ""))
+    found: list[Refusal] = []
+    for owner in owners[:_OBJECTS]:
+        meta = owner.metadata
+        params = {"fieldSelector": f"involvedObject.uid={meta.uid}"}
+        try:
+            listed = await request_json(client, "GET", f"/api/v1/namespaces/{meta.namespace}/events", params=params)
+        except ApiError:
+            # Who may read jobs may not always read events; the rest of the answer is true without them.
+            return found
+        told = refusal(listed.get("items") or (), made.get(meta.uid or "", ""))
+        if told is not None:
+            found.append(told)
+    return found
+
+
+def _time(event: dict[str, Any]) -> str:
+    """When it was seen last; RFC 3339 sorts as text."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next(filter(None, times), ""))[:_SECOND]
