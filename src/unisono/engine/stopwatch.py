@@ -88,10 +88,10 @@ class Stopwatch:
         stage = f"plugins/{name}/{hook if hook in ('open', 'close') else 'hooks'}"
         seconds.setdefault(stage, 0.0)
 
-        def measured(*arguments: Any) -> Any:
+        def measured(*arguments: Any, **named: Any) -> Any:
             started = clock()
             try:
-                return_value = method(*arguments)
+                return_value = method(*arguments, **named)
             finally:
                 taken = clock() - started
                 seconds[stage] += taken
