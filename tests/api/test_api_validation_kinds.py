@@ -350,7 +350,7 @@ def test_accepted(kind: Kind[Any], value: dict[str, Any]) -> None:
             kinds.SERVICES,
             service(clusterIP="10.0.0.2"),
             service(clusterIP="10.0.0.1"),
-            'spec.clusterIPs[0]: Invalid value: "10.0.0.2": may not change once set',
+            'spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set',
         ),
         (
             kinds.NODES,
