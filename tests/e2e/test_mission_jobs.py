@@ -1,0 +1,376 @@
+"""Jobs as users write them, on simulated nodes that have what they ask for: from ``kubectl apply`` to their end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.plane import REPOSITORY, RunningPlane, wait_until
+
+pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
+
+Start = Callable[..., RunningPlane]
+CONTROLLERS = REPOSITORY / "tests" / "controllers"
+VOLCANO, TRAINING = CONTROLLERS / "golden" / "manifests", CONTROLLERS / "golden_training"
+QUOTA = Path(__file__).parent / "manifests" / "quota-priority-taints.yaml"
+
+CLAIM = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}}}
+spec: {{accessModes: [{mode}], resources: {{requests: {{storage: 100Gi}}}}}}
+"""
+QUEUE = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {{name: {name}}}
+spec: {spec}
+"""
+TRAINING_QUEUE = QUEUE.format(
+    name="ai-training-queue", spec='{weight: 100, capability: {cpu: "100", memory: 500Gi, nvidia.com/gpu: "20"}}'
+)
+SMALL = "- {name: cpu, count: 2, capacity: {cpu: 8, memory: 32Gi}}"
+GPUS = "- {name: gpu, count: 4, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}"
+
+
+def numbered(prefix: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}-{number}" for number in range(count))
+
+
+@dataclass(frozen=True)
+class Example:
+    """A manifest, what it finds on the cluster, and what its readers expect to come of it.
+
+    Attributes:
+        file: the manifest.
+        job: ``KIND/NAME`` of the job in it.
+        pods: names of the pods that run.
+        nodes: the simulated nodes.
+        namespace: where the job lives; kubectl's default is "default".
+        around: manifests that are there before it.
+        claim: name and access mode of the claim that its pods mount; the job waits until it is there.
+        services: ports by the name of the Service.
+        minimum: its PodGroup's minMember.
+        per_node: each of its pods has a node of its own.
+
+    """
+
+    file: Path
+    job: str
+    pods: tuple[str, ...]
+    nodes: str = GPUS
+    namespace: str = "default"
+    around: tuple[str, ...] = ()
+    claim: tuple[str, str] | None = None
+    services: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    minimum: int = 1
+    per_node: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.job.partition("/")[2]
+
+    @property
+    def volcano(self) -> bool:
+        return self.job.startswith("vcjob/")
+
+
+def training(name: str, workers: int) -> dict[str, Any]:
+    """The pods of a PyTorchJob with a master, a Service for each, and a gang of all."""
+    pods = (f"{name}-master-0", *numbered(f"{name}-worker", workers))
+    return {"pods": pods, "services": dict.fromkeys(pods, (23456,)), "minimum": len(pods)}
+
+
+EXAMPLES = (
+    Example(
+        VOLCANO / "pytorch-gang.yaml",
+        "vcjob/pytorch-distributed-gang",
+        ("pytorch-distributed-gang-ps-0", *numbered("pytorch-distributed-gang-worker", 8)),
+        around=(TRAINING_QUEUE,),
+        minimum=9,
+    ),
+    Example(VOLCANO / "hello.yaml", "vcjob/hello-volcano-job", ("hello-volcano-job-mytask-0",), nodes=SMALL),
+    Example(VOLCANO / "two-queues.yaml", "vcjob/job-a-1", ("job-a-1-maintask-0",), nodes=SMALL),
+    Example(
+        VOLCANO / "depends-on.yaml",
+        "vcjob/workflow-job",
+        ("workflow-job-task-a-0", "workflow-job-task-b-0"),
+        nodes=SMALL,
+    ),
+    Example(
+        VOLCANO / "queue-podgroup-job.yaml",
+        "vcjob/distributed-training",
+        ("distributed-training-master-0", *numbered("distributed-training-worker", 4)),
+        minimum=5,
+    ),
+    Example(
+        TRAINING / "pytorch-elastic.in.yaml",
+        "pytorchjob/pytorch-distributed",
+        nodes="- {name: gpu, count: 9, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}",
+        namespace="ai-workloads",
+        claim=("training-data-pvc", "ReadWriteMany"),
+        per_node=True,
+        **training("pytorch-distributed", 4),
+    ),
+    Example(
+        VOLCANO / "llm-70b.yaml",
+        "pytorchjob/llm-training-70b",
+        nodes="""
+- {name: slow, count: 9, capacity: {cpu: 128, memory: 1Ti, nvidia.com/gpu: 8}, labels: {gpu-tier: standard}}
+- {name: fast, count: 9, capacity: {cpu: 128, memory: 1Ti, nvidia.com/gpu: 8}, labels: {gpu-tier: high-performance}}
+""",
+        claim=("llm-data-pvc", "ReadWriteOnce"),
+        per_node=True,
+        **training("llm-training-70b", 8),
+    ),
+    Example(
+        VOLCANO / "ray.yaml",
+        "vcjob/ray-distributed-compute",
+        ("ray-distributed-compute-head-0", *numbered("ray-distributed-compute-worker", 2)),
+        nodes=SMALL,
+        services={"ray-distributed-compute": (), "ray-distributed-compute-head-svc": (6379, 8265, 10001)},
+        minimum=3,
+    ),
+    Example(
+        TRAINING / "pytorch-resnet.in.yaml",
+        "pytorchjob/resnet-training",
+        namespace="kubeflow",
+        **training("resnet-training", 2),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An example on its control plane."""
+
+    plane: RunningPlane
+    example: Example
+
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        return self.plane.kubectl("-n", self.example.namespace, *words, text=text)
+
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        return self.plane.objects(kind, "-n", self.example.namespace)
+
+    def pods(self, phase: str) -> dict[str, dict[str, Any]]:
+        return {one["metadata"]["name"]: one for one in self.objects("pods") if one["status"].get("phase") == phase}
+
+    def job(self) -> dict[str, Any]:
+        one: dict[str, Any] = json.loads(self.kubectl("get", self.example.job, "-o", "json"))
+        return one
+
+    def group(self) -> dict[str, Any] | None:
+        """The job's own PodGroup; others may be in the manifest."""
+        groups = (one for one in self.objects("podgroups") if one["metadata"].get("ownerReferences"))
+        return next(groups, None)
+
+    def wait_for(self, phase: str) -> None:
+        """Until the job says that it is there: Volcano's jobs by a phase, training jobs by a condition."""
+        wanted = f"jsonpath={{.status.state.phase}}={phase}" if self.example.volcano else f"condition={phase}"
+        self.kubectl("wait", self.example.job, f"--for={wanted}", "--timeout=120s")
+
+    def end_pods(self) -> None:
+        """Simulated containers end when their annotation says so."""
+        self.kubectl("annotate", "pods", "--all", "unisono.io/run-seconds=0")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_a_job_runs_and_comes_to_its_end(start_plane: Start, example: Example) -> None:
+    plane = start_plane("--no-agent", nodes=example.nodes)
+    scene = Scene(plane, example)
+    if example.namespace != "default":
+        plane.kubectl("create", "namespace", example.namespace)
+    plane.apply(*example.around, example.file)
+    if example.claim is not None:
+        waits_for_its_claim(scene, example.claim)
+    wait_until("its pods run", lambda: set(scene.pods("Running")) == set(example.pods))
+    scene.wait_for("Running")
+    runs_as_expected(scene)
+    scene.end_pods()
+    scene.wait_for("Completed" if example.volcano else "Succeeded")
+    has_ended_as_expected(scene)
+
+
+def waits_for_its_claim(scene: Scene, claim: tuple[str, str]) -> None:
+    """Nothing starts while the claim is missing, whoever asks hears of it, and the claim is all it takes."""
+    name, mode = claim
+    wait_until(
+        "the verdict is there",
+        lambda: (
+            f'persistentvolumeclaim "{name}" not found' in scene.kubectl("describe", "podgroup", scene.example.name)
+        ),
+    )
+    told = scene.plane.unisono("explain", scene.example.job, "-n", scene.example.namespace).stdout
+    assert f'persistentvolumeclaim "{name}" not found' in told
+    assert not scene.pods("Running")
+    scene.kubectl("apply", "-f", "-", text=CLAIM.format(name=name, mode=mode))
+
+
+def runs_as_expected(scene: Scene) -> None:
+    example = scene.example
+    group = wait_until(
+        "its PodGroup runs", lambda: (one := scene.group()) and one["status"]["phase"] == "Running" and one
+    )
+    assert group["spec"]["minMember"] == example.minimum
+    assert {each["type"]: each["status"] for each in group["status"]["conditions"]}["Scheduled"] == "True"
+    services = {one["metadata"]["name"]: one["spec"].get("ports") or () for one in scene.objects("services")}
+    services.pop("kubernetes", None)
+    assert {name: tuple(port["port"] for port in ports) for name, ports in services.items()} == example.services
+    if example.per_node:
+        assert len({pod["spec"]["nodeName"] for pod in scene.pods("Running").values()}) == len(example.pods)
+
+
+def has_ended_as_expected(scene: Scene) -> None:
+    example, status = scene.example, scene.job()["status"]
+    if example.volcano:
+        assert [each["status"] for each in status["conditions"]] == ["Pending", "Running", "Completed"]
+        assert status["succeeded"] == len(example.pods)
+    else:
+        conditions = {each["type"]: each["status"] for each in status["conditions"]}
+        assert conditions == {"Created": "True", "Running": "False", "Succeeded": "True"}
+        assert sum(each["succeeded"] for each in status["replicaStatuses"].values()) == len(example.pods)
+    assert set(scene.pods("Succeeded")) == set(example.pods)
+    wait_until("its PodGroup is gone", lambda: scene.group() is None)
+
+
+def test_a_gang_too_large_waits_without_pods_until_its_minimum_is_lowered(start_plane: Start) -> None:
+    """20 pods of 4 CPUs on 32 CPUs: all or nothing is nothing, and the verdict counts what is missing."""
+    plane = start_plane("--no-agent", nodes="- {name: node, count: 4, capacity: {cpu: 8, memory: 32Gi}}")
+    scene = Scene(plane, Example(VOLCANO / "gang-20.yaml", "vcjob/job-a-1", numbered("job-a-1-maintask", 20)))
+    plane.apply(QUEUE.format(name="queue-a", spec="{weight: 1}"), scene.example.file)
+
+    def verdict() -> dict[str, Any] | None:
+        done = plane.unisono("explain", scene.example.job, "-o", "json", check=False)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["verdicts"] if done.returncode == 0 else []
+        return found[0] if found else None
+
+    told = wait_until("the verdict is there", verdict)
+    assert (told["cause"], told["need"]) == ("ClusterOvercommitted", {"cpu": 80000})
+    assert scene.job()["status"]["state"]["phase"] == "Pending"
+    group = scene.group()
+    assert group is not None
+    assert group["status"]["phase"] == "Pending"
+    assert not scene.objects("pods"), "a gang that its queue has not admitted has no pods"
+    assert "lower minAvailable to 8" in plane.unisono("explain", scene.example.job).stdout
+    scene.kubectl("patch", scene.example.job, "--type=merge", "-p", '{"spec":{"minAvailable":4}}')
+    scene.wait_for("Running")
+    wait_until("the nodes are full", lambda: len(scene.pods("Running")) == 8)
+    wait_until("the others wait", lambda: len(scene.pods("Pending")) == 12)
+    scene.end_pods()
+    scene.wait_for("Completed")
+    assert set(scene.pods("Succeeded")) == set(scene.example.pods)
+
+
+def test_tasks_that_depend_on_others_start_after_them(start_plane: Start) -> None:
+    """With nothing free for the first task, the second has no pod at all."""
+    plane = start_plane("--no-agent", nodes="- {name: only, capacity: {cpu: 8, memory: 32Gi}}")
+    scene = Scene(plane, Example(VOLCANO / "depends-on.yaml", "vcjob/workflow-job", ()))
+    plane.kubectl("cordon", "only")
+    plane.apply(scene.example.file)
+    wait_until("the first task waits", lambda: list(scene.pods("Pending")) == ["workflow-job-task-a-0"])
+    plane.kubectl("uncordon", "only")
+    wait_until("both run", lambda: len(scene.pods("Running")) == 2)
+    first, second = (scene.pods("Running")[f"workflow-job-task-{name}-0"] for name in "ab")
+    started = first["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+    assert second["metadata"]["creationTimestamp"] >= started
+
+
+def test_an_elastic_job_grows_and_shrinks_between_its_bounds(start_plane: Start) -> None:
+    nodes = "- {name: gpu, count: 9, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}"
+    plane = start_plane("--no-agent", nodes=nodes)
+    file = TRAINING / "pytorch-elastic.in.yaml"
+    scene = Scene(plane, Example(file, "pytorchjob/pytorch-distributed", (), namespace="ai-workloads"))
+    plane.kubectl("create", "namespace", "ai-workloads")
+    scene.kubectl("apply", "-f", "-", text=CLAIM.format(name="training-data-pvc", mode="ReadWriteMany"))
+    plane.apply(file)
+    for workers in (4, 8, 5):
+        scene.kubectl("scale", scene.example.job, f"--replicas={workers}")
+        names = {"pytorch-distributed-master-0", *numbered("pytorch-distributed-worker", workers)}
+        wait_until(f"{workers} workers run", lambda names=names: set(scene.pods("Running")) == names)
+        wait_until(
+            "the Services follow",
+            lambda names=names: {one["metadata"]["name"] for one in scene.objects("svc")} == names,
+        )
+    scene.wait_for("Running")
+    for pod in scene.pods("Running").values():
+        environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+        assert environment["PET_NNODES"] == "4:8", "workers may come and go while the job runs"
+
+
+UNLIMITED = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: unlimited, namespace: ai-team-a}
+spec:
+  minAvailable: 2
+  schedulerName: volcano
+  tasks:
+    - {name: w, replicas: 2, template: {spec: {containers: [{name: c, image: busybox}]}}}
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: unlimited, namespace: ai-team-a}
+spec:
+  pytorchReplicaSpecs:
+    Master: {replicas: 1, template: {spec: {containers: [{name: pytorch, image: busybox}]}}}
+"""
+INTOLERANT = """
+apiVersion: v1
+kind: Pod
+metadata: {name: intolerant, namespace: ai-team-a}
+spec:
+  nodeSelector: {gpu-type: A100}
+  containers: [{name: trainer, image: busybox, resources: {limits: {cpu: 1, memory: 1Gi}}}]
+"""
+
+
+def must_specify(container: str) -> str:
+    amounts = ("limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+    return "failed quota: gpu-quota: must specify " + "; ".join(f"{each} for: {container}" for each in amounts)
+
+
+def test_a_quota_on_limits_refuses_pods_that_have_none_and_taints_keep_others_away(start_plane: Start) -> None:
+    plane = start_plane(
+        "--no-agent",
+        nodes="""
+- name: gpu-node-01
+  capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}
+  labels: {gpu-type: A100}
+  taints: [{key: gpu-node, value: "true", effect: NoSchedule}, {key: gpu-type, value: A100, effect: NoSchedule}]
+""",
+    )
+    plane.kubectl("create", "namespace", "ai-team-a")
+    done = plane.try_kubectl("apply", "-f", str(QUOTA))
+    assert (done.returncode, done.stdout.count("created")) == (1, 4)
+    assert f'pods "tolerant" is forbidden: {must_specify("trainer")}' in done.stderr
+    plane.apply(UNLIMITED)
+    for job, container in (("vcjob/unlimited", "c"), ("pytorchjob/unlimited", "pytorch")):
+        text = must_specify(container)
+        wait_until(
+            f"the events of {job} say why it has no pods",
+            lambda job=job, text=text: text in plane.kubectl("-n", "ai-team-a", "describe", job),
+        )
+        told = plane.unisono("explain", job, "-n", "ai-team-a").stdout
+        assert "unlimited waits for pods that the server refuses" in told
+        assert text in told
+        assert "create pods that name this PodGroup" not in told
+    limited = QUOTA.read_text().replace(
+        'command: ["true"]', 'command: ["true"], resources: {limits: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}}'
+    )
+    plane.apply(limited, INTOLERANT)
+    plane.kubectl("-n", "ai-team-a", "wait", "pod/tolerant", "--for=condition=Ready", "--timeout=120s")
+    pod = json.loads(plane.kubectl("-n", "ai-team-a", "get", "pod", "tolerant", "-o", "json"))
+    assert pod["spec"]["nodeName"] == "gpu-node-01"
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == ("low-priority-training", 100)
+    wait_until(
+        "the pod without tolerations says what keeps it away",
+        lambda: "untolerated taint" in plane.kubectl("-n", "ai-team-a", "describe", "pod", "intolerant"),
+    )
+    quota = json.loads(plane.kubectl("-n", "ai-team-a", "get", "quota", "gpu-quota", "-o", "json"))
+    assert quota["status"]["used"]["requests.nvidia.com/gpu"] == "1"
