@@ -1,4 +1,4 @@
-"""Reads the API of a control plane: tests look often, and a kubectl for each look would keep the processors busy."""
+"""Talks to the API of a control plane: a kubectl for each look and each change would keep the processors busy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 from support.plane import PATIENCE, RunningPlane
 
-OK, ABSENT = 200, (400, 404)
+OK, ABSENT = (200, 201, 202), (400, 404)
 
 
 class Reader:
-    """Objects and logs of the namespace ``default``, by the administrator's token."""
+    """Objects and logs of the namespace ``default``, by the administrator's token: read, created and deleted."""
 
     def __init__(self, plane: RunningPlane) -> None:
         config = json.loads(plane.kubectl("config", "view", "--raw", "-o", "json"))
@@ -51,21 +51,48 @@ class Reader:
             self._read(f"/api/v1/namespaces/default/pods/{name}/log?container={each}") for each in containers
         )
 
+    def create(self, value: dict[str, Any]) -> str:
+        """Create an object as it is; its path."""
+        folder = self._folder(value["apiVersion"], value["kind"])
+        # One that has been idle for long may be about to be closed, and a change is not sent twice.
+        self._connection.close()
+        self._read(folder, "POST", value)
+        return f"{folder}/{value['metadata']['name']}"
+
+    def delete(self, path: str, *, at_once: bool = False) -> None:
+        """Delete an object, if it is there, with what it owns.
+
+        Args:
+            path: as ``create`` said it.
+            at_once: a pod without its time to end.
+        """
+        self._connection.close()
+        options = {"propagationPolicy": "Background", **({"gracePeriodSeconds": 0} if at_once else {})}
+        self._read(path, "DELETE", options)
+
+    @functools.cache  # noqa: B019 - as few as there are control planes
+    def _folder(self, version: str, kind: str) -> str:
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        resources = json.loads(self._read(root))["resources"]
+        (plural,) = [each["name"] for each in resources if each["kind"] == kind and "/" not in each["name"]]
+        return f"{root}/namespaces/default/{plural}"
+
     @functools.cache  # noqa: B019 - as few as there are control planes
     def _version(self, group: str) -> str:
         return str(json.loads(self._read(f"/apis/{group}"))["preferredVersion"]["version"])
 
-    def _read(self, path: str) -> str:
+    def _read(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> str:
         """The answer's text; empty for what is not there, or has not begun to speak."""
         try:
-            self._connection.request("GET", path, headers=self._headers)
+            text = None if body is None else json.dumps(body)
+            self._connection.request(method, path, text, {**self._headers, "Content-Type": "application/json"})
             answer = self._connection.getresponse()
-            text = answer.read().decode(errors="replace")
+            told = answer.read().decode(errors="replace")
         except (OSError, HTTPException):
             # The next request connects anew.
             self._connection.close()
             raise
-        if answer.status in ABSENT:
+        if answer.status in ABSENT and method != "POST":
             return ""
-        assert answer.status == OK, f"GET {path}: {answer.status} {text}"
-        return text
+        assert answer.status in OK, f"{method} {path}: {answer.status} {told}"
+        return told

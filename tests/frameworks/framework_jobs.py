@@ -60,11 +60,8 @@ class Jobs:
 
     def submit(self, manifest: str | dict[str, Any]) -> None:
         """Create what the manifest says."""
-        text = manifest if isinstance(manifest, str) else yaml.safe_dump(manifest)
-        value = yaml.safe_load(text)
-        group = value["apiVersion"].partition("/")[0]
-        self._made.append(f"{value['kind'].lower()}.{group}/{value['metadata']['name']}")
-        self.plane.apply(text)
+        value = yaml.safe_load(manifest) if isinstance(manifest, str) else manifest
+        self._made.append(self.reader.create(value))
 
     def pods(self, prefix: str) -> dict[str, dict[str, Any]]:
         """Pods whose names begin so, by name."""
@@ -122,10 +119,10 @@ class Jobs:
 
     def clean(self) -> None:
         """Delete what was submitted, with everything that it owns."""
-        for name in self._made:
-            self.plane.try_kubectl("delete", name, "--ignore-not-found", "--wait=false")
-        if names := list(self.pods("")):
-            self.plane.try_kubectl("delete", "pod", *names, "--grace-period=0", "--force", "--wait=false")
+        for path in self._made:
+            self.reader.delete(path)
+        for name in self.pods(""):
+            self.reader.delete(f"/api/v1/namespaces/default/pods/{name}", at_once=True)
         wait_until("all pods are gone", lambda: not self.pods(""))
 
     def patiently(self, what: str, condition: Any, prefix: str, patience: float = PATIENCE) -> Any:
