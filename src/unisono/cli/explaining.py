@@ -206,7 +206,9 @@ def _over(item: dict[str, Any]) -> bool:
     status = item.get("status") or {}
     state = status.get("state") or {}
     phases = {state.get("phase") if isinstance(state, dict) else state, status.get("jobDeploymentStatus")}
-    phases |= {each.get("type") for each in status.get("conditions") or () if each.get("status") == "True"}
+    conditions = status.get("conditions")
+    if isinstance(conditions, list):  # those of a JobFlow are a map by job
+        phases |= {each.get("type") for each in conditions if each.get("status") == "True"}
     return not _OVER.isdisjoint(phases)
 
 
