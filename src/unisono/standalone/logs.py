@@ -5,9 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
+
+
+class _CurrentStderr:
+    """Standard error as it is when something is written: whoever replaces it must not end up with a closed stream."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
@@ -18,12 +28,12 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
         level: ``debug``, ``info``, ``warning`` or ``error``.
 
     """
-    stream: TextIO = sys.stderr
+    stream = cast("TextIO", _CurrentStderr())
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600, exist_ok=True)
         stream = file.open("a", buffering=1)
-    readable = file is None and stream.isatty()
+    readable = file is None and sys.stderr.isatty()
     renderer: Any = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
