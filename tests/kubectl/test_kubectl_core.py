@@ -104,7 +104,7 @@ async def test_selectors(plane: Plane) -> None:
 async def test_pages_are_joined(plane: Plane) -> None:
     await plane.apply(*({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{i}"}} for i in range(5)))
     lines = await plane.ok("get", "cm", "--chunk-size=2", "-o", "name")
-    assert lines.split() == [f"configmap/c{i}" for i in range(5)]
+    assert lines.split() == [*(f"configmap/c{i}" for i in range(5)), "configmap/kube-root-ca.crt"]
 
 
 async def test_apply_changes_only_what_changed(plane: Plane) -> None:
