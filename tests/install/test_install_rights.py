@@ -111,6 +111,7 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(patch|update) resourceclaims/binding\.resource\.k8s\.io": "devices: what Kubernetes 1.36 asks for besides",
         r"(get|delete) pods": "a bind without an answer, and evictions; not in every run",
         r"patch events": "an event that comes again while it is remembered: whether one does depends on the pace",
+        r"patch pods/status": "conditions of pods that wait for longer than a moment, which depends on the pace, too",
     },
     "controllers": {
         r"(create|delete|get|patch) hypernodes\.topology.*": "discovery of network topology, where it is configured",
@@ -121,6 +122,7 @@ UNUSED: dict[str, dict[str, str]] = {
         rf"delete ({KINDS})\..*": "jobs whose time after their end is over",
         rf"patch ({KINDS})\..*": "jobs that are suspended or resumed by their owner, and conditions of runtimes",
         r"(create|delete|get|patch) horizontalpodautoscalers.*": "elastic PyTorchJobs with metrics",
+        r"patch events": "an event that comes again while it is remembered",
         r"(create|get) commands.*": "hyper jobs of which too many jobs are lost: the others are terminated",
         r"get (jobs\.batch|daemonsets\.apps|replicasets\.apps|statefulsets\.apps)": "annotations of pods' owners",
         r"get (jobsets|rayclusters)\..*": "one that is there already: is it ours?",
