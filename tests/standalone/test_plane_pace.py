@@ -14,7 +14,8 @@ class Node:
 
 set_pace()
 searches = []
-gc.callbacks.append(lambda phase, info: searches.append((info["generation"], gc.get_count())) if phase == "start" else 0)
+note = lambda phase, info: phase == "start" and searches.append((info["generation"], gc.get_count()))
+gc.callbacks.append(note)
 loop = Node()
 loop.itself = loop
 gone = weakref.ref(loop)
