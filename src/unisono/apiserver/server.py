@@ -50,6 +50,8 @@ log = structlog.get_logger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
+# Time in which clients of a server that ends may answer the end of their TLS session.
+_FAREWELL_SECONDS = 0.5
 _MAX_LINE = 32 * 1024
 _MAX_HEADERS = 100
 
@@ -158,6 +160,7 @@ class ApiServer:
         await app.stop()
         served.pre_shutdown()
         await served.shutdown(_DRAIN_SECONDS)
+        await served.cut_off(_FAREWELL_SECONDS)
         # From Python 3.12 on this waits for connections, which a client may keep half open.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
@@ -213,12 +216,33 @@ class _Server(web.Server):
         )
         self._metrics = metrics
         self._most = limits.connections
+        self._transports: dict[RequestHandler, asyncio.Transport] = {}
+        self._alone = asyncio.Event()
+        self._alone.set()
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         if len(self.connections) >= self._most:
             self._metrics.rejected("connections")
             transport.abort()
+        self._transports[handler] = transport
+        self._alone.clear()
         super().connection_made(handler, transport)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        self._transports.pop(handler, None)
+        if not self._transports:
+            self._alone.set()
+        super().connection_lost(handler, exc)
+
+    async def cut_off(self, seconds: float) -> None:
+        """After ``shutdown``: wait until the clients have closed as well, then close without them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._alone.wait()
+        for transport in list(self._transports.values()):
+            transport.abort()
+        await asyncio.sleep(0)  # the loop closes the sockets of aborted connections in its next turn
+        await asyncio.sleep(0)
 
 
 def _bind(host: str, port: int) -> socket.socket:
