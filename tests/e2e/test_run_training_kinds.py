@@ -16,10 +16,16 @@ apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata: {name: pair}
 spec:
+  runPolicy: {cleanPodPolicy: None}
   pytorchReplicaSpecs:
     Master: &role
       template:
-        spec: {containers: [{name: pytorch, image: local, command: [sh, -c, 'echo rank $RANK of $WORLD_SIZE']}]}
+        spec:
+          containers:
+            - name: pytorch
+              image: local
+              # The job is over when its master is, which waits for the other here.
+              command: [sh, -c, 'echo rank $RANK of $WORLD_SIZE; >met-$RANK; until [ -e met-1 ]; do sleep 0.05; done']
     Worker: *role
 ---
 apiVersion: kubeflow.org/v1
