@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ from unisono.api.kinds import NODES, PODS
 
 pytestmark = pytest.mark.processes
 
-PORT = 18765
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+PORT = _free_port()
 # Listens, says so, and goes on until it is told to end.
 LISTEN = f"""
 import os, socket, sys, time
