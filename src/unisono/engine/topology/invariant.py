@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from unisono.cluster.records import Job, Task
     from unisono.engine.cycle import Cycle
 
+_KEEPER = "network-topology-aware"
+
 
 def outside(cycle: Cycle) -> dict[str, str]:
     """Jobs of which tasks would be bound outside of every domain that their topology allows, and in which words.
 
-    Tasks that request nothing are left out: backfill places them anywhere.
+    Tasks that request nothing are left out: backfill places them anywhere. Where the plug-in that keeps the bounds has
+    failed in this cycle they hold all the same: such a job waits for a cycle in which it works.
     """
-    if not cycle.hooks.has("domain_gradients"):
+    if not cycle.hooks.has("domain_gradients") and _KEEPER not in cycle.hooks.failed:
         return {}
     tree = cycle.session.snapshot.hyper_nodes
     index = cycle.session.nodes.table.index
