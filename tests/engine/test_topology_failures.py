@@ -24,4 +24,3 @@ def test_a_job_with_a_hard_bound_waits_and_others_go_on(monkeypatch: pytest.Monk
     assert decisions.plugins_off == ["network-topology-aware"]
     assert used_racks(decisions, "bound") == {}
     assert sum(used_racks(decisions, "free").values()) == 2
-
