@@ -86,7 +86,8 @@ FLOW = [
     manifest("flow.volcano.sh/v1alpha1", "JobTemplate", "step", WORKLOADS["job/volcano"]["spec"]),
     manifest("flow.volcano.sh/v1alpha1", "JobFlow", "flow", {"flows": [{"name": "step"}], "jobRetainPolicy": "delete"}),
 ]
-NODES = ({"name": "sim", "count": 2, "capacity": {"cpu": 8, "memory": "16Gi"}},)
+# Room for all in sum, so that nobody waits for the admission of others, and too small a node for each.
+NODES = ({"name": "sim", "count": 100, "capacity": {"cpu": 8, "memory": "16Gi"}},)
 
 
 @pytest.fixture(scope="module")
