@@ -154,6 +154,9 @@ class Transport:
         """Close all connections; whoever still asks gets ``Unavailable``."""
         for session in (self._session, *self._retired):
             if session is not None:
+                if session.connector is not None:
+                    # Nobody waits for the answer to the end of TLS: the event loop may be gone before it comes.
+                    await session.connector.close(abort_ssl=True)
                 await session.close()
         self._session, self._retired, self._closed = None, [], True
 

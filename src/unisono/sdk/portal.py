@@ -67,6 +67,10 @@ class Portal:
         self._finalizer()
 
 
+# Time in which the server answers the end of a stream's TLS.
+_FAREWELL_SECONDS = 0.1
+
+
 async def _next(source: AsyncGenerator[T, None]) -> T:
     return await anext(source)
 
@@ -82,6 +86,8 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await loop.shutdown_asyncgens()
+        # Streams that were cut off just now close their connections in the next turns of the loop.
+        await asyncio.sleep(_FAREWELL_SECONDS if others else 0)
 
     asyncio.run_coroutine_threadsafe(finish(), loop).result(timeout=10)
     loop.call_soon_threadsafe(loop.stop)
