@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.e2e import load, report
+from benchmarks.e2e.accounts import COMPONENTS, Accounts
 from benchmarks.e2e.processes import Process, Usage, component, usage_of
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load as read_kubeconfig
@@ -103,12 +104,34 @@ async def _server(kubeconfig: Path | None, folder: Path, *holds: int) -> AsyncIt
         process.stop()
 
 
+@asynccontextmanager
+async def _identities(
+    client: HttpClient, kubeconfig: Path, folder: Path, options: Any
+) -> AsyncIterator[dict[str, Path]]:
+    """Kubeconfig of each component: with accounts of their own on a server that is named."""
+    if options.kubeconfig is None:
+        yield dict.fromkeys(COMPONENTS, kubeconfig)
+        return
+    accounts = Accounts(client)
+    try:
+        yield await accounts.make(folder)
+    finally:
+        await accounts.remove()
+
+
 async def _run(client: HttpClient, kubeconfig: Path, folder: Path, shape: load.Shape, options: Any) -> report.Run:
     """One shape on fresh components."""
+    async with _identities(client, kubeconfig, folder, options) as identities:
+        return await _run_as(client, identities, folder, shape, options)
+
+
+async def _run_as(
+    client: HttpClient, identities: dict[str, Path], folder: Path, shape: load.Shape, options: Any
+) -> report.Run:
     parts = [
-        component("controllers", kubeconfig, folder),
-        component("agent", kubeconfig, folder, "--simulate", str(options.nodes)),
-        component("scheduler", kubeconfig, folder),
+        component("controllers", identities["controllers"], folder),
+        component("agent", identities["agent"], folder, "--simulate", str(options.nodes)),
+        component("scheduler", identities["scheduler"], folder),
     ]
     namespace = await load.new_namespace(client, "bench-")
     try:
@@ -137,8 +160,13 @@ async def _server_usage(client: HttpClient) -> Usage:
 
 async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: Any) -> dict[str, float]:
     """Seconds from the scheduler's start to its first bind, in a cluster that is full of nodes and pods."""
+    async with _identities(client, kubeconfig, folder, options) as identities:
+        return await _restart_as(client, identities, folder, options)
+
+
+async def _restart_as(client: HttpClient, identities: dict[str, Path], folder: Path, options: Any) -> dict[str, float]:
     nodes, pods = options.restart_size
-    controllers = component("controllers", kubeconfig, folder)
+    controllers = component("controllers", identities["controllers"], folder)
     scheduler = None
     fresh = await load.new_namespace(client, "bench-restart-new-")
     follower = load.Follower(client, fresh, 8)
@@ -149,7 +177,7 @@ async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: 
         await client.create(load.JOBS, load.job("first", fresh, 8))
         await asyncio.sleep(5)
         started = time.monotonic()
-        scheduler = component("scheduler", kubeconfig, folder)
+        scheduler = component("scheduler", identities["scheduler"], folder)
         async with asyncio.timeout(options.patience):
             await follower.any_bound.wait()
         usage = scheduler.usage()

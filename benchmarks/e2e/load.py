@@ -24,7 +24,7 @@ from unisono.api.core import (
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, JOBS, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup, PodGroupSpec
-from unisono.errors import AlreadyExists, NotFound
+from unisono.errors import AlreadyExists, NotFound, Unavailable
 from unisono.kube.client import Client, EventType
 from unisono.kube.http import HttpClient
 from unisono.kube.informer import Informer
@@ -33,6 +33,7 @@ SUBMITTERS = 16
 SIMULATED, FURNISHED = "sim-", "bench-"
 """How names of nodes begin: those of ``unisono agent --simulate``, and those that are just there."""
 LEASE_NAMESPACE = "kube-node-lease"
+_REMOVAL_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +173,29 @@ async def has_our_kinds(client: HttpClient) -> bool:
 
 
 async def remove(client: HttpClient, namespace: str) -> None:
-    """Delete the namespace's jobs and pods, as fast as the server can, then the namespace."""
-    for kind in (JOBS, POD_GROUPS, PODS):
-        await client.request(
-            "DELETE",
-            kind.path(namespace),
-            body=b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Background"}',
-        )
+    """Delete the namespace and all in it, and wait until it is gone: the next measurement has the server alone.
+
+    Raises:
+        RuntimeError: it is still there after five minutes.
+
+    """
+    now = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Background"}'
+    for kind in (PODS, POD_GROUPS, JOBS):
+        # Each answer comes when so many are gone that the server's own time is over.
+        for _ in range(20):
+            with suppress(Unavailable):
+                status, _, _ = await client.request("DELETE", kind.path(namespace), body=now)
+                if status < 500:
+                    break
     await client.delete(NAMESPACES, namespace)
+    deadline = time.monotonic() + _REMOVAL_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            await client.get(NAMESPACES, namespace)
+        except NotFound:
+            return
+        await asyncio.sleep(0.5)
+    raise RuntimeError(f"namespace {namespace} is still there after {_REMOVAL_SECONDS:.0f} s")
 
 
 async def remove_nodes(client: Client, prefix: str) -> None:
