@@ -16,7 +16,7 @@ from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.monitoring import alert_groups, monitors
 from unisono.install.options import InstallOptions
 from unisono.install.policies import policies
-from unisono.install.rights import COMPONENTS, own_rights, rules
+from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
 from unisono.install.webhooks import webhooks
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
@@ -45,10 +45,9 @@ def files() -> dict[Path, str]:
             json.dumps(manifest, separators=(",", ":")) + "\n"
         )
     for component, rights in COMPONENTS.items():
-        if component == "agent":
-            continue  # Simulated nodes come with the command only.
         made[CHART / "files" / f"{component}-cluster-rules.yaml"] = _yaml(rules(rights))
         made[CHART / "files" / f"{component}-own-rules.yaml"] = _yaml(rules(own_rights(component)))
+    made[CHART / "files" / "agent-node-leases-rules.yaml"] = _yaml(rules(NODE_LEASE_RIGHTS))
     made[CHART / "files" / "policies.yaml"] = _yaml(*policies())
     hooks = {
         one["kind"].removesuffix("WebhookConfiguration").lower(): one["webhooks"] for one in webhooks(InstallOptions())

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from unisono.cli.main import cli
 from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.manifests import manifests
 from unisono.install.monitoring import ALERTS
-from unisono.install.options import InstallOptions
+from unisono.install.options import NAMESPACE, InstallOptions
+from unisono.install.rights import NODE_LEASES
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.scheduler.metrics import Metrics
@@ -35,7 +38,9 @@ METRIC = re.compile(r"\b(?:volcano|unisono|rest_client|leader_election|process)_
 
 
 def key(manifest: dict[str, Any]) -> tuple[str, str]:
-    return manifest["kind"], manifest["metadata"]["name"]
+    meta = manifest["metadata"]
+    elsewhere = meta.get("namespace") == NODE_LEASES
+    return manifest["kind"], f"{NODE_LEASES}/{meta['name']}" if elsewhere else meta["name"]
 
 
 def everything(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -139,14 +144,23 @@ def test_a_configuration_that_the_scheduler_would_refuse_is_not_installed(tmp_pa
 # ---- the chart
 
 
-@pytest.fixture(scope="module")
-def chart() -> dict[tuple[str, str], dict[str, Any]]:
-    helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("there is no helm here")
-    arguments = ["template", "unisono", str(CHART), "-n", "unisono-system", "--set", "monitoring.enabled=true"]
-    text = subprocess.run([helm, *arguments], check=True, capture_output=True, text=True).stdout
-    return {key(one): one for one in yaml.safe_load_all(text) if one}
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def rendered(**values: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    """What Helm makes of the chart in ``unisono-system``: its library where it is installed, else its command."""
+    with suppress(ImportError):
+        helm = import_module("helm_python")
+        with helm.Chart.load(str(CHART)) as chart:
+            texts = chart.render(values, name="unisono", namespace=NAMESPACE)
+        text = "\n---\n".join(text for path, text in texts.items() if path.endswith(".yaml"))
+        return {key(one): one for one in yaml.load_all(text, Loader=LOADER) if one}
+    command = shutil.which("helm")
+    if command is None:
+        pytest.skip("there is neither helm nor the package helm-python-sdk here")
+    arguments = [command, "template", "unisono", str(CHART), "-n", NAMESPACE, "-f", "-"]
+    done = subprocess.run(arguments, check=True, capture_output=True, text=True, input=json.dumps(values))
+    return {key(one): one for one in yaml.load_all(done.stdout, Loader=LOADER) if one}
 
 
 def plain(value: Any) -> Any:
@@ -157,24 +171,23 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if isinstance(value, list) else value
 
 
-def test_the_chart_makes_what_the_command_makes(chart: dict[tuple[str, str], dict[str, Any]]) -> None:
-    ours = everything(crds=False, monitoring=True)
-    elsewhere = {("Namespace", "unisono-system"), ("Queue", "root"), ("Queue", "default")}
+@pytest.mark.parametrize("simulate", [0, 100_000])
+def test_the_chart_makes_what_the_command_makes(simulate: int) -> None:
+    chart = rendered(monitoring={"enabled": True}, agent={"simulate": simulate})
+    ours = everything(crds=False, monitoring=True, simulate=simulate)
+    elsewhere = {("Namespace", NAMESPACE), ("Queue", "root"), ("Queue", "default")}
     assert set(chart) == set(ours) - elsewhere
     for name, one in chart.items():
         assert plain(one) == plain(ours[name]), name
 
 
 def test_values_are_used() -> None:
-    helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("there is no helm here")
-    sets = (
-        "webhook.enabled=false,policies.enabled=false,schedulerNames={one},scheduler.extraArgs={--bind-concurrency=8}"
+    made = rendered(
+        webhook={"enabled": False},
+        policies={"enabled": False},
+        schedulerNames=["one"],
+        scheduler={"extraArgs": ["--bind-concurrency=8"]},
     )
-    arguments = ["template", "x", str(CHART), "--set", sets]
-    text = subprocess.run([helm, *arguments], check=True, capture_output=True, text=True).stdout
-    made = {key(one): one for one in yaml.safe_load_all(text) if one}
     assert not any("ebhook" in name or "Policy" in kind for kind, name in made)
     args = made["Deployment", "unisono-scheduler"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args[-2:] == ["--scheduler-name=one", "--bind-concurrency=8"]

@@ -12,9 +12,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{- define "unisono.components" -}}
-scheduler controllers{{ if .Values.webhook.enabled }} webhook{{ end }}
+scheduler controllers{{ if .Values.webhook.enabled }} webhook{{ end }}{{ if .Values.agent.simulate }} agent{{ end }}
 {{- end }}
 
 {{- define "unisono.port" -}}
-{{- get (dict "scheduler" "8080" "controllers" "8081" "webhook" "8083") . -}}
+{{- get (dict "scheduler" "8080" "controllers" "8081" "webhook" "8083" "agent" "8082") . -}}
 {{- end }}
