@@ -103,6 +103,49 @@ async def test_a_cluster_is_scaled_and_heals():
         assert "HeadPodReady" not in world.holding()
 
 
+def names_of(world: TrainingWorld, group: str = "w") -> set[str]:
+    living = [pod for pod in world.pods() if not pod.metadata.deletion_timestamp]
+    return {pod.metadata.name for pod in living if pod.metadata.labels["ray.io/group"] == group}
+
+
+@pytest.mark.parametrize(("replicas", "stay", "come"), [(2, 2, 0), (3, 2, 1), (1, 1, 0)])
+async def test_workers_to_delete_are_those_that_go(replicas, stay, come):
+    """The list stays in the spec until its author clears it: nothing is made and deleted again and again."""
+    async with TrainingWorld() as world:
+        await world.submit(cluster(workers(3)))
+        await world.admit("ray-rc-pg")
+        await world.all_pods("Running")
+        before, created = names_of(world), world.created_pods()
+        first = next(p.metadata.name for p in world.pods() if p.metadata.annotations["volcano.sh/task-index"] == "0"
+                     and p.metadata.name in before)  # fmt: skip
+        await world.change(workerGroupSpecs=[workers(replicas, scaleStrategy={"workersToDelete": [first]})])
+        for _ in range(3):
+            await world.finish_deletions()
+            await world.all_pods("Running")
+        after = names_of(world)
+        assert first not in after
+        assert (len(after & before), len(after - before)) == (stay, come)
+        assert world.created_pods() == created + come
+        assert world.job.status.state == "ready"
+        kept = names_of(world)
+        await world.change(workerGroupSpecs=[workers(replicas, scaleStrategy={"workersToDelete": []})])
+        await world.finish_deletions()
+        assert names_of(world) == kept, "clearing the list moves nobody"
+
+
+async def test_the_hosts_of_a_replica_go_together():
+    async with TrainingWorld() as world:
+        await world.submit(cluster(workers(2, numOfHosts=2)))
+        await world.admit("ray-rc-pg")
+        await world.all_pods("Running")
+        one = sorted(names_of(world))[0]
+        await world.change(workerGroupSpecs=[workers(1, numOfHosts=2, scaleStrategy={"workersToDelete": [one]})])
+        await world.finish_deletions()
+        numbers = {world.find_pod(name).metadata.annotations["volcano.sh/task-index"] for name in names_of(world)}
+        assert numbers in ({"0", "1"}, {"2", "3"})
+        assert one not in names_of(world)
+
+
 async def test_a_cluster_is_suspended_and_resumed():
     async with TrainingWorld() as world:
         await world.submit(cluster())

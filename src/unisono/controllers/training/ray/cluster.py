@@ -38,7 +38,7 @@ class _Decision:
         self.view = RayClusterView(seen.job)
         self.plan = Plan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayClusterStatus)
-        self.places = {place.name: place for place in self.view.places()}
+        self.places = {place.name: place for place in self.view.places(seen.pods)}
         self.pods = {pod.metadata.name: pod for pod in seen.pods}
 
     def run(self) -> Plan:
@@ -77,15 +77,6 @@ class _Decision:
         for pod in self.pods.values():
             if not pod.metadata.deletion_timestamp and (pod.metadata.name not in self.places or has_ended(pod)):
                 self.plan.delete_pods.append(pod)
-        for group in self.view.workers:
-            for name in (group.scale_strategy.workers_to_delete if group.scale_strategy else None) or ():
-                chosen = self.pods.get(name)
-                if (
-                    chosen is not None
-                    and not chosen.metadata.deletion_timestamp
-                    and chosen not in self.plan.delete_pods
-                ):
-                    self.plan.delete_pods.append(chosen)
         if admitted:
             self.plan.create_pods = [
                 build_pod(self.view, place)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
-from unisono.api.core import PodTemplateSpec
+from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
+from unisono.controllers import keys
+from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.training.ray import labels
 
 
@@ -40,16 +43,45 @@ class RayClusterView:
         """Worker groups that are not suspended."""
         return [group for group in self.spec.worker_group_specs or () if not group.suspend]
 
-    def places(self) -> Iterator[Place]:
-        """Every pod that the cluster wants, the head first."""
+    def places(self, pods: Iterable[Pod] = ()) -> Iterator[Place]:
+        """Every pod that the cluster wants, the head first.
+
+        Workers that are there keep their places, but for those that ``workersToDelete`` names: with fewer replicas
+        these go and the others stay, with as many as before new ones come in their place.
+
+        Args:
+            pods: the cluster's pods.
+
+        """
         head = self.spec.head_group_spec
         name = labels.pod_name(f"{self.name}-head", self.uid, labels.HEAD_GROUP, 0)
         yield Place(labels.HEAD_GROUP, 0, name, head.template, head.ray_start_params or {})
+        living = [pod for pod in pods if not pod.metadata.deletion_timestamp and not has_ended(pod)]
         for group in self.workers:
-            for index in range(desired(group)):
-                prefix = f"{self.name}-{group.group_name}-worker"
-                name = labels.pod_name(prefix, self.uid, group.group_name, index)
+            for index in self._indexes(group, living):
+                name = self._worker(group, index)
                 yield Place(group.group_name, index, name, group.template, group.ray_start_params or {})
+
+    def _worker(self, group: RayWorkerGroupSpec, index: int) -> str:
+        return labels.pod_name(f"{self.name}-{group.group_name}-worker", self.uid, group.group_name, index)
+
+    def _indexes(self, group: RayWorkerGroupSpec, living: Iterable[Pod]) -> Iterator[int]:
+        """Numbers of the pods that a group wants; the hosts of one replica come and go together."""
+        size, wanted = hosts(group), desired(group) // hosts(group)
+        unwanted = set((group.scale_strategy.workers_to_delete if group.scale_strategy else None) or ())
+
+        def goes(replica: int) -> bool:
+            return bool(unwanted) and any(
+                self._worker(group, replica * size + host) in unwanted for host in range(size)
+            )
+
+        there = sorted({number // size for pod in living if (number := _number_in(group, pod)) is not None})
+        chosen = [replica for replica in there if not goes(replica)][:wanted]
+        taken = set(chosen)
+        free = (replica for replica in count() if replica not in taken and not goes(replica))
+        chosen += [next(free) for _ in range(wanted - len(chosen))]
+        for replica in sorted(chosen):
+            yield from range(replica * size, (replica + 1) * size)
 
     @property
     def group_name(self) -> str:
@@ -61,6 +93,14 @@ class RayClusterView:
     def queue(self) -> str:
         """Where the gang waits."""
         return self.marks.get(labels.QUEUE) or "default"
+
+
+def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:
+    """Number of a pod within a group; None for pods of other groups."""
+    if (pod.metadata.labels or {}).get(labels.GROUP) != group.group_name:
+        return None
+    number = (pod.metadata.annotations or {}).get(keys.TASK_INDEX, "")
+    return int(number) if number.isdecimal() else None
 
 
 def desired(group: RayWorkerGroupSpec) -> int:
