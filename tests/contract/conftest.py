@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support import cluster_turn
 from support.memory import MemoryClient
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
@@ -76,7 +77,7 @@ async def memory(directory: Path) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def cluster(directory: Path) -> AsyncIterator[Client]:
-    client = HttpClient(kubeconfig.load(Path(os.environ["UNISONO_TEST_KUBECONFIG"])))
+    client = HttpClient(cluster_turn.config())
     try:
         yield client
     finally:
@@ -88,12 +89,14 @@ IMPLEMENTATIONS = {
     "http": Implementation(http),
     "memory": Implementation(memory, serves=False, admits=False),
 }
-if "UNISONO_TEST_KUBECONFIG" in os.environ:
+if cluster_turn.VARIABLE in os.environ:
     IMPLEMENTATIONS["cluster"] = Implementation(cluster, admits=False)
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
 def implementation(request: pytest.FixtureRequest) -> Implementation:
+    if request.param == "cluster":
+        request.getfixturevalue("cluster_turn")
     return IMPLEMENTATIONS[request.param]
 
 

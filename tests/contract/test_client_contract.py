@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from contextlib import aclosing
 
 import msgspec
@@ -21,7 +22,8 @@ NAMESPACE_SECONDS = 180
 
 
 @pytest.fixture(autouse=True)
-async def in_time():
+async def in_time(implementation):
+    """Counted from when the server is there: other runs may have it before."""
     async with asyncio.timeout(60):
         yield
 
@@ -358,14 +360,15 @@ async def test_labels_that_come_and_go_while_watching(client, namespace):
 
 
 async def test_cluster_scoped_objects(client):
-    await client.create(QUEUES, Queue(metadata=ObjectMeta(name="contract-q"), spec=QueueSpec(weight=3)))
-    assert (await client.get(QUEUES, "contract-q")).spec.weight == 3
-    await client.patch(QUEUES, "contract-q", {"status": {"state": "Open"}}, subresource="status")
-    listing = await client.list(QUEUES, field_selector="metadata.name=contract-q")
+    name = f"contract-{secrets.token_hex(4)}"
+    await client.create(QUEUES, Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(weight=3)))
+    assert (await client.get(QUEUES, name)).spec.weight == 3
+    await client.patch(QUEUES, name, {"status": {"state": "Open"}}, subresource="status")
+    listing = await client.list(QUEUES, field_selector=f"metadata.name={name}")
     assert [one.status.state for one in listing.items] == ["Open"]
-    await client.delete(QUEUES, "contract-q")
+    await client.delete(QUEUES, name)
     with pytest.raises(NotFound):
-        await client.get(QUEUES, "contract-q")
+        await client.get(QUEUES, name)
 
 
 # --- with an API server behind it ---------------------------------------------------------------------------

@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
+from support import cluster_turn
+from support.cluster_turn import VARIABLE
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.kube import kubeconfig
 from unisono.kube.http import HttpClient
 
-VARIABLE = "UNISONO_TEST_KUBECONFIG"
 needs_cluster = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no cluster")
 TRIES = 2400
 
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[HttpClient]:
-    client = HttpClient(kubeconfig.load(Path(os.environ[VARIABLE])))
+    client = HttpClient(cluster_turn.config())
     try:
         yield client
     finally:

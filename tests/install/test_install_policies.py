@@ -221,7 +221,7 @@ def place_of(value: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-async def guarded() -> AsyncIterator[HttpClient]:
+async def guarded(cluster_turn: None) -> AsyncIterator[HttpClient]:
     """A cluster on which the policies have come into effect."""
     async with cluster() as client:
         for one in policies():

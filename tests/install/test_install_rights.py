@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed import eventually, send, servers
+from installed import VARIABLE, eventually, send, servers
 
 from support.accounts import Accounts, Asked, Requests, place
 from unisono.agent.simulated_specs import parse_specs
@@ -156,6 +157,8 @@ def test_every_reason_is_about_a_right() -> None:
 
 @pytest.fixture(params=["embedded", "cluster"])
 async def admin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpClient]:
+    if request.param == "cluster" and VARIABLE in os.environ:
+        request.getfixturevalue("cluster_turn")
     async with servers(request.param, tmp_path) as (client, _):
         yield client
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from installed import eventually, send, servers
+from installed import VARIABLE, eventually, send, servers
 from installed_pods import PodProcess, started
 
 from support.accounts import Accounts
@@ -57,6 +58,8 @@ class Place:
 
 @pytest.fixture(params=["embedded", "cluster"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    if request.param == "cluster" and VARIABLE in os.environ:
+        request.getfixturevalue("cluster_turn")
     async with servers(request.param, tmp_path) as (admin, kubeconfig):
         mark = secrets.token_hex(3)
         found = Place(request.param, admin, kubeconfig, tmp_path, f"install-test-{mark}", f"install-users-{mark}")

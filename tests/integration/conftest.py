@@ -13,5 +13,7 @@ from unisono.kube.kubeconfig import ClusterConfig
 
 @pytest.fixture(params=SERVERS)
 async def config(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ClusterConfig]:
+    if request.param == "cluster":
+        request.getfixturevalue("cluster_turn")
     async with SERVERS[request.param](tmp_path) as config:
         yield config

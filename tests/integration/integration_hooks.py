@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kinds import JOBS
 from unisono.install.options import InstallOptions
-from unisono.install.webhooks import NAME, webhooks
+from unisono.install.webhooks import webhooks
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
@@ -35,6 +35,7 @@ class Hooks:
         self._asked = False
         self._configurations = webhooks(InstallOptions(namespace=namespace))
         for one in self._configurations:
+            one["metadata"]["name"] = namespace
             for hook in one["webhooks"]:
                 path = hook["clientConfig"].pop("service")["path"]
                 hook["clientConfig"]["url"] = f"https://127.0.0.1:{self.port}{path}"
@@ -51,6 +52,7 @@ class Hooks:
                 host="127.0.0.1",
                 port=self.port,
                 namespace=self._namespace,
+                configuration=self._namespace,
                 also=("127.0.0.1",),
             )
             running = asyncio.ensure_future(server.run())
@@ -114,4 +116,4 @@ class Hooks:
 
 
 def _path(configuration: dict[str, Any]) -> str:
-    return f"{_API}/{configuration['kind'].lower()}s/{NAME}"
+    return f"{_API}/{configuration['kind'].lower()}s/{configuration['metadata']['name']}"

@@ -186,7 +186,7 @@ async def plane(
     specs = parse_specs([{"name": namespace, "count": nodes, "capacity": {"cpu": cpus, "memory": "64Gi"}}])
     ledger = Ledger(client, namespace)
     watching = asyncio.create_task(ledger.run())
-    accounts = Accounts(client, namespace)
+    accounts = Accounts(client, namespace, hooks=namespace)
     world = Plane(client, namespace, ledger, accounts, {})
     hooks = Hooks(client, namespace)
     works: dict[str, Work] = {

@@ -12,6 +12,7 @@ from typing import Any
 from unisono.api.kinds import find
 from unisono.install.manifests import manifests
 from unisono.install.options import InstallOptions
+from unisono.install.webhooks import NAME as HOOKS
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Transport
@@ -78,12 +79,24 @@ def place(manifest: Mapping[str, Any]) -> str:
 
 
 class Accounts:
-    """The accounts of an installation in one namespace, which exists."""
+    """The accounts of an installation in one namespace, which exists.
 
-    def __init__(self, admin: HttpClient, namespace: str) -> None:
+    Roles of the whole cluster have the namespace in their names, for installations of other tests have some, too; the
+    webhook may change the configurations that are named ``hooks``.
+    """
+
+    def __init__(self, admin: HttpClient, namespace: str, hooks: str = HOOKS) -> None:
         self._admin, self.namespace = admin, namespace
         options = InstallOptions(namespace=namespace, simulate=1, crds=False, policies=False)
         self.manifests = [one for one in manifests(options) if one["kind"] in ACCESS]
+        for one in self.manifests:
+            if one["kind"].startswith("Cluster"):
+                one["metadata"]["name"] = f"{namespace}-{one['metadata']['name']}"
+            if one["kind"] == "ClusterRoleBinding":
+                one["roleRef"] = one["roleRef"] | {"name": one["metadata"]["name"]}
+            for rule in one.get("rules", ()):
+                if rule.get("resourceNames") == [HOOKS]:
+                    rule["resourceNames"] = [hooks]
 
     async def make(self) -> None:
         """Apply accounts, roles and bindings."""
@@ -108,7 +121,8 @@ class Accounts:
 
     async def _in_effect(self, name: str, config: ClusterConfig) -> None:
         """Wait: a server hears of roles and bindings by watches of its own."""
-        roles = [one for one in self.manifests if one["kind"].endswith("Role") and one["metadata"]["name"] == name]
+        names = (name, f"{self.namespace}-{name}")
+        roles = [one for one in self.manifests if one["kind"].endswith("Role") and one["metadata"]["name"] in names]
         client = HttpClient(config)
         try:
             for role in roles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from unisono.webhook.server import WebhookServer
 
 VARIABLE = "UNISONO_TEST_KUBECONFIG"
 pytestmark = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no cluster")
-NAME = "unisono-webhook-test"
+NAME = f"webhook-test-{secrets.token_hex(4)}"
 
 
 def place(configuration: dict[str, Any]) -> str:
@@ -61,7 +62,7 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(cluster_turn: None) -> AsyncIterator[World]:
     client = HttpClient(kubeconfig.load(Path(os.environ[VARIABLE])))
     space = await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(generate_name="webhook-test-")))
     server = WebhookServer(
