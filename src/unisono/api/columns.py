@@ -116,6 +116,11 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("end time", "string", ".status.endTime"),
         Column("age", "date", ".metadata.creationTimestamp"),
     ),
+    training_kinds.RAY_SERVICES.struct: (
+        Column("service status", "string", ".status.serviceStatus"),
+        Column("num serve endpoints", "string", ".status.numServeEndpoints"),
+        Column("age", "date", ".metadata.creationTimestamp"),
+    ),
 }
 
 

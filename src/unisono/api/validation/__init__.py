@@ -17,6 +17,7 @@ from unisono.api.training_kinds import (
     KUBEFLOW_KINDS,
     RAY_CLUSTERS,
     RAY_JOBS,
+    RAY_SERVICES,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
@@ -107,6 +108,7 @@ _RULES: dict[type[Object], Rules] = {
     CLUSTER_TRAINING_RUNTIMES.struct: training.validate_runtime,
     RAY_CLUSTERS.struct: training.validate_ray_cluster,
     RAY_JOBS.struct: training.validate_ray_job,
+    RAY_SERVICES.struct: training.validate_ray_service,
 }
 _CUSTOM = frozenset(kind.struct for kind in kinds.CUSTOM_KINDS)
 

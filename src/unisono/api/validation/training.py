@@ -8,12 +8,15 @@ import msgspec
 
 from unisono.api import names
 from unisono.api.core.pod import PodTemplateSpec
-from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, not_supported, required
+from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
+from unisono.api.ray_service import RayService
 from unisono.api.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from unisono.api.validation.meta import by
 from unisono.api.validation.pod import validate_template
+from unisono.api.yaml import load_all
+from unisono.errors import ConfigError
 
 TRAINJOB_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
@@ -135,6 +138,36 @@ def validate_ray_job(job: RayJob, old: RayJob | None) -> Iterator[FieldError]:
         yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
     if old is not None and spec.managed_by != old.spec.managed_by:
         yield invalid("spec.managedBy", spec.managed_by or "", "the managedBy field is immutable")
+
+
+def validate_ray_service(service: RayService, old: RayService | None) -> Iterator[FieldError]:
+    """Name, cluster, and applications that can be read."""
+    spec = service.spec
+    yield from _short_name(service.metadata.name, LONGEST_RAY_JOB)
+    yield from _ray_cluster(spec.ray_cluster_config, "spec.rayClusterConfig")
+    if spec.serve_config_v2:
+        yield from _serve_config(spec.serve_config_v2)
+    if spec.managed_by and spec.managed_by not in (RAY_OPERATOR, MULTIKUEUE):
+        yield not_supported("spec.managedBy", spec.managed_by, (RAY_OPERATOR, MULTIKUEUE))
+    if old is not None and spec.managed_by != old.spec.managed_by:
+        yield invalid("spec.managedBy", spec.managed_by or "", "the managedBy field is immutable")
+
+
+def _serve_config(text: str) -> Iterator[FieldError]:
+    path = "spec.serveConfigV2"
+    try:
+        found = [document.value for document in load_all(text)]
+    except ConfigError as error:
+        yield invalid(path, OMITTED, f"must be YAML: {error}")
+        return
+    applications = found[0].get("applications") if len(found) == 1 and isinstance(found[0], dict) else None
+    if not isinstance(applications, list):
+        yield invalid(path, OMITTED, "must be one map with a list 'applications', as 'serve build' writes it")
+        return
+    for index, each in enumerate(applications):
+        if not isinstance(each, dict) or not each.get("import_path"):
+            detail = f"applications[{index}] must have an import_path such as module:application"
+            yield invalid(path, OMITTED, detail)
 
 
 def _sidecar(job: RayJob) -> Iterator[FieldError]:

@@ -11,7 +11,7 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.training.controller import TrainingController
 from unisono.controllers.training.jobset.controller import JobSetController
 from unisono.controllers.training.kubeflow.controller import FRAMEWORKS, KubeflowController
-from unisono.controllers.training.ray.controller import RayClusterController, RayJobController
+from unisono.controllers.training.ray.controller import RayClusterController, RayJobController, RayServiceController
 from unisono.controllers.training.trainjob.controller import TrainJobController
 from unisono.errors import ConfigError
 from unisono.kube.controller import Controller
@@ -21,6 +21,7 @@ _CONTROLLERS: tuple[type[TrainingController[Any]], ...] = (
     JobSetController,
     RayClusterController,
     RayJobController,
+    RayServiceController,
 )
 KINDS = (*(each.kind.kind for each in FRAMEWORKS), *(each.kind.kind for each in _CONTROLLERS))
 

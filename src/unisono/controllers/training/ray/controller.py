@@ -1,14 +1,17 @@
-"""The controllers of RayClusters and RayJobs."""
+"""The controllers of RayClusters, RayJobs and RayServices."""
 
 from __future__ import annotations
 
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
 from unisono.api.ray import RayCluster, RayJob
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+from unisono.api.ray_service import RayService
+from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES
+from unisono.controllers import owners
+from unisono.controllers.indexing import index
 from unisono.controllers.training.controller import OWNER_INDEX, Seen, TrainingController
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.ray import cluster, job, labels
+from unisono.controllers.training.ray import cluster, job, labels, service
 from unisono.controllers.training.ray.view import RayClusterView
 from unisono.kube.controller import Context
 
@@ -56,8 +59,39 @@ class RayJobController(TrainingController[RayJob]):
         return next((pod for pod in pods if (pod.metadata.labels or {}).get(labels.NODE_TYPE) == "head"), None)
 
 
+class RayServiceController(TrainingController[RayService]):
+    """Makes Ray clusters for RayServices, has their applications deployed, and leads requests to them."""
+
+    name = "rayservice-controller"
+    kind = RAY_SERVICES
+
+    def setup(self, context: Context) -> None:
+        """Watch Ray clusters and their pods, too."""
+        super().setup(context)
+        context.watch(PODS, _service_of)
+        self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
+        index(self._clusters, OWNER_INDEX, owners.controller_uids)
+
+    def decide(self, seen: Seen[RayService], now: float) -> Plan:
+        """The next step for the service."""
+        found = self._clusters.by_index(OWNER_INDEX, seen.job.metadata.uid or "")
+        clusters = {
+            each.metadata.name: service.SeenCluster(each, self._pods.by_index(OWNER_INDEX, each.metadata.uid or ""))
+            for each in found
+        }
+        return service.decide(seen, clusters, now)
+
+
+def _service_of(pod: Pod) -> list[str]:
+    return _made_for(pod, RAY_SERVICES.kind)
+
+
 def _origin(pod: Pod) -> list[str]:
     """Key of the RayJob that a pod's cluster was made for."""
+    return _made_for(pod, RAY_JOBS.kind)
+
+
+def _made_for(pod: Pod, kind: str) -> list[str]:
     marks = pod.metadata.labels or {}
     name = marks.get(labels.ORIGIN_NAME)
-    return [f"{pod.metadata.namespace}/{name}"] if name and marks.get(labels.ORIGIN_KIND) == RAY_JOBS.kind else []
+    return [f"{pod.metadata.namespace}/{name}"] if name and marks.get(labels.ORIGIN_KIND) == kind else []

@@ -13,6 +13,7 @@ IS_RAY_NODE: Final = "ray.io/is-ray-node"
 IDENTIFIER: Final = "ray.io/identifier"
 ORIGIN_NAME: Final = "ray.io/originated-from-cr-name"
 ORIGIN_KIND: Final = "ray.io/originated-from-crd"
+SERVE: Final = "ray.io/serve"
 PRIORITY_CLASS: Final = "ray.io/priority-class-name"
 QUEUE: Final = "volcano.sh/queue-name"
 TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
@@ -37,6 +38,11 @@ PORTS: Final = {
 def head_service(cluster: str) -> str:
     """Name of the head's Service."""
     return f"{cluster}-head-svc"
+
+
+def serve_service(service: str) -> str:
+    """Name of the Service of a RayService's applications."""
+    return f"{service}-serve-svc"
 
 
 def head_address(cluster: str, namespace: str) -> str:

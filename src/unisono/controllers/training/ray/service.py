@@ -1,0 +1,277 @@
+"""What to do about a RayService: a pure function from observed objects and the time to a plan.
+
+::
+
+    no cluster ──► pending: its head is ready ──► the applications run ──► active: the Services lead to it
+                      ▲                                                      │ another cluster is wanted
+                      └──────────────────────────────────────────────────────┘ (the active one serves until then)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Pod
+from unisono.api.kinds import SERVICES
+from unisono.api.ray import RayCluster, RayWorkerGroupSpec
+from unisono.api.ray_service import NO_UPGRADE, RayService, RayServiceClusterStatus, RayServiceStatus
+from unisono.api.times import parse_time, rfc3339
+from unisono.api.training_kinds import RAY_CLUSTERS, RAY_SERVICES
+from unisono.api.validation.training import RAY_OPERATOR, validate_ray_service
+from unisono.controllers import keys
+from unisono.controllers.owners import owned_by
+from unisono.controllers.patching import to_json
+from unisono.controllers.plan import Resource
+from unisono.controllers.pod_facts import is_ready
+from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.plan import Plan
+from unisono.controllers.training.ray import labels
+from unisono.controllers.training.ray.deployer import deployer_name, deployer_pod, told_by
+from unisono.controllers.training.ray.serving import cluster_spec, head_service, serve_service
+from unisono.controllers.training.standard_conditions import is_true, set_condition
+
+READY, UPGRADING = "Ready", "UpgradeInProgress"
+RUNNING = "Running"
+SIZES, UNUSED_SINCE = "unisono.io/worker-groups", "unisono.io/unused-since"
+_DELAY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCluster:
+    """A cluster of the service, and its pods."""
+
+    cluster: RayCluster
+    pods: list[Pod]
+
+    @property
+    def head(self) -> Pod | None:
+        """The pod of the head, once it is ready."""
+        found = (pod for pod in self.pods if (pod.metadata.labels or {}).get(labels.NODE_TYPE) == "head")
+        ready = is_true(self.cluster.status.conditions, "HeadPodReady")
+        return next((pod for pod in found if ready and is_ready(pod)), None)
+
+    @property
+    def endpoints(self) -> int:
+        """Pods that requests go to."""
+        return sum(is_ready(pod) and (pod.metadata.labels or {}).get(labels.SERVE) == "true" for pod in self.pods)
+
+
+def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> Plan:
+    """The next step for the service; an empty plan when it is somebody else's.
+
+    Args:
+        seen: the service and the pods that deploy its applications.
+        clusters: its clusters by name.
+        now: seconds since 1970.
+
+    """
+    return _Decision(seen, clusters, now).run()
+
+
+def cluster_name(service: RayService) -> str:
+    """Name of the cluster that the spec describes: another one where more than sizes of worker groups changes."""
+    config = to_json(service.spec.ray_cluster_config)
+    for group in config.get("workerGroupSpecs") or ():
+        for field in ("replicas", "minReplicas", "maxReplicas", "scaleStrategy"):
+            group.pop(field, None)
+    digest = msgspec.json.encode([config, service.spec.exclude_head_pod_from_serve_svc or False], order="deterministic")
+    return f"{service.metadata.name}-{labels.letters(service.metadata.uid, digest)}"
+
+
+class _Decision:
+    def __init__(self, seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> None:
+        self.seen, self.service, self.clusters = seen, seen.job, clusters
+        self.spec, self.now, self.time = seen.job.spec, now, rfc3339(now)
+        self.plan = Plan()
+        self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayServiceStatus)
+        self.kept_pods: set[str] = set()
+
+    def run(self) -> Plan:
+        if self.spec.managed_by not in (None, "", RAY_OPERATOR):
+            return Plan()
+        if not self.status.conditions and (errors := [e.message() for e in validate_ray_service(self.service, None)]):
+            self.plan.warn("InvalidRayServiceSpec", "; ".join(errors), once="; ".join(errors))
+            return self.plan
+        active, pending = self._choose()
+        for name in filter(None, (active, pending)):
+            self._bring_about(name)
+        served = {name for name in filter(None, (active, pending)) if self._deploy(name)}
+        if pending in served:
+            self.plan.tell("Served", f"cluster {pending} serves the applications")
+            active, pending = pending, ""
+        self._tell(active, pending)
+        self._lead_to(active)
+        self._clean(active, pending)
+        if self._changed():
+            self.status.last_update_time = self.time
+            self.status.observed_generation = self.service.metadata.generation
+            self.plan.status = self.status
+        return self.plan
+
+    def _choose(self) -> tuple[str, str]:
+        """Names of the cluster that serves and of the one that is to take over."""
+        old = self.status.active_service_status
+        active = (old.ray_cluster_name if old is not None else None) or ""
+        wanted = cluster_name(self.service)
+        if active == wanted:
+            return active, ""
+        if active and active not in self.clusters:
+            # What served is gone and cannot be made again from a spec that has changed.
+            active = ""
+        keep = self.spec.upgrade_strategy is not None and self.spec.upgrade_strategy.type == NO_UPGRADE
+        return active, "" if active and keep else wanted
+
+    def _bring_about(self, name: str) -> None:
+        """The cluster, if its spec is known, with as many workers as the service says now."""
+        sizes = _sizes(self.spec.ray_cluster_config.worker_group_specs)
+        found = self.clusters.get(name)
+        if found is None:
+            if name == cluster_name(self.service):
+                self.plan.ensure.append(
+                    Resource(
+                        RAY_CLUSTERS,
+                        self._cluster(name, sizes),
+                        permanent=True,
+                        missing=True,
+                        warning="FailedToCreateRayCluster",
+                    )
+                )
+            return
+        marks = found.cluster.metadata.annotations or {}
+        patch: dict[str, Any] = {}
+        if name == cluster_name(self.service) and marks.get(SIZES) != sizes:
+            # Between two changes of the service, sizes are whoever scales the cluster's own.
+            patch["spec"] = {
+                "workerGroupSpecs": _resized(found.cluster, self.spec.ray_cluster_config.worker_group_specs)
+            }
+            patch["metadata"] = {"annotations": {SIZES: sizes}}
+        if UNUSED_SINCE in marks:
+            patch.setdefault("metadata", {}).setdefault("annotations", {})[UNUSED_SINCE] = None
+        if patch:
+            self.plan.patches.append((RAY_CLUSTERS, name, patch))
+
+    def _cluster(self, name: str, sizes: str) -> RayCluster:
+        meta = self.service.metadata
+        given = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
+        marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_SERVICES.kind}
+        return RayCluster(
+            metadata=ObjectMeta(
+                name=name,
+                namespace=meta.namespace,
+                labels=marks,
+                annotations={**given, SIZES: sizes},
+                owner_references=[owned_by(RAY_SERVICES, self.service)],
+            ),
+            spec=cluster_spec(self.service),
+        )
+
+    def _deploy(self, name: str) -> bool:
+        """Hand the applications over; answers whether they have come to run on this head."""
+        found = self.clusters.get(name)
+        head = found.head if found is not None else None
+        if found is None or head is None:
+            return False
+        pod_name = deployer_name(found.cluster, head, self.spec.serve_config_v2 or "")
+        self.kept_pods.add(pod_name)
+        pod = next((each for each in self.seen.pods if each.metadata.name == pod_name), None)
+        if pod is None and f"pods/{pod_name}" not in self.seen.expected:
+            self.plan.create_pods.append(deployer_pod(self.service, found.cluster, pod_name))
+        if pod is not None and pod.status.phase == "Failed":
+            # It was evicted: containers that fail start again by themselves.
+            self.plan.delete_pods.append(pod)
+        return pod is not None and pod.status.phase == "Succeeded"
+
+    def _tell(self, active: str, pending: str) -> None:
+        status = self.status
+        status.active_service_status = self._of(active)
+        status.pending_service_status = self._of(pending)
+        found = self.clusters.get(active)
+        count = found.endpoints if found is not None else 0
+        status.num_serve_endpoints = count
+        status.service_status = RUNNING if count else ""
+        if count:
+            self._set(READY, "NonZeroServeEndpoints", f"{count} pods answer requests", holds=True)
+        elif not active:
+            self._set(READY, "Initializing", "the applications have not come to run yet", holds=False)
+        else:
+            self._set(READY, "ZeroServeEndpoints", "no pod answers requests", holds=False)
+        if active and pending:
+            text = f"cluster {pending} takes over from {active} when it serves the applications"
+            self._set(UPGRADING, "BothActivePendingClustersExist", text, holds=True)
+        else:
+            reason = "NoPendingCluster" if active else "NoActiveCluster"
+            self._set(UPGRADING, reason, "no cluster is about to take over", holds=False)
+
+    def _of(self, name: str) -> RayServiceClusterStatus | None:
+        if not name:
+            return None
+        found = self.clusters.get(name)
+        told = None
+        if found is not None and (head := found.head) is not None:
+            config = self.spec.serve_config_v2 or ""
+            wanted = deployer_name(found.cluster, head, config)
+            told = told_by(next((pod for pod in self.seen.pods if pod.metadata.name == wanted), None), config)
+        return RayServiceClusterStatus(
+            application_statuses=told,
+            ray_cluster_name=name,
+            ray_cluster_status=found.cluster.status if found is not None else None,
+        )
+
+    def _lead_to(self, active: str) -> None:
+        """The Services, from when there is somebody to answer."""
+        found = self.clusters.get(active)
+        if found is None:
+            return
+        for made in (head_service(self.service, found.cluster), serve_service(self.service, found.cluster)):
+            self.plan.ensure.append(Resource(SERVICES, made, warning="FailedToCreateService"))
+
+    def _clean(self, active: str, pending: str) -> None:
+        """Take away what is not used any more: a cluster after a while, for requests that it still answers."""
+        living = (pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp)
+        doomed = {pod.metadata.name for pod in self.plan.delete_pods}
+        self.plan.delete_pods += [p for p in living if p.metadata.name not in self.kept_pods | doomed]
+        delay = self.spec.ray_cluster_deletion_delay_seconds
+        for name, found in self.clusters.items():
+            if name in (active, pending) or found.cluster.metadata.deletion_timestamp:
+                continue
+            since = (found.cluster.metadata.annotations or {}).get(UNUSED_SINCE)
+            left = (_DELAY_SECONDS if delay is None else delay) - (self.now - parse_time(since) if since else 0)
+            if left <= 0:
+                self.plan.remove.append((RAY_CLUSTERS, found.cluster))
+                continue
+            self.plan.again_within(left)
+            if since is None:
+                self.plan.patches.append((RAY_CLUSTERS, name, {"metadata": {"annotations": {UNUSED_SINCE: self.time}}}))
+
+    def _changed(self) -> bool:
+        old = self.service.status
+        return old != msgspec.structs.replace(
+            self.status, last_update_time=old.last_update_time, observed_generation=old.observed_generation
+        )
+
+    def _set(self, type: str, reason: str, message: str, *, holds: bool) -> None:
+        value = "True" if holds else "False"
+        self.status.conditions = set_condition(self.status.conditions, type, value, reason, message, self.time)
+
+
+def _sizes(groups: list[RayWorkerGroupSpec] | None) -> str:
+    return labels.letters(*[(g.group_name, g.replicas, g.min_replicas, g.max_replicas) for g in groups or ()])
+
+
+def _resized(cluster: RayCluster, wanted: list[RayWorkerGroupSpec] | None) -> list[dict[str, Any]]:
+    """The cluster's worker groups with the sizes of the service."""
+    by_name = {group.group_name: to_json(group) for group in wanted or ()}
+    fields = ("replicas", "minReplicas", "maxReplicas")
+    made = []
+    for group in to_json(cluster.spec).get("workerGroupSpecs") or ():
+        given = by_name.get(group["groupName"], {})
+        made.append(
+            {key: value for key, value in group.items() if key not in fields}
+            | {f: given[f] for f in fields if f in given}
+        )
+    return made
