@@ -62,6 +62,10 @@ HEAD = {"headGroupSpec": {"template": POD}}
         ),
         other(JOBSET, "JobSet", {"replicatedJobs": replicated("a", "b")}),
         other(TRAINER, "TrainJob", {"runtimeRef": {"name": "torch-distributed"}}),
+        kubeflow("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": role(replicas=10)}}, name="j" * 54),
+        kubeflow("MPIJob", {"mpiReplicaSpecs": {"Launcher": role()}}, name="j" * 63),
+        other(RAY, "RayService", {"rayClusterConfig": HEAD, "serveConfigV2": "applications: [{import_path: 'a:b'}]"}),
+        other(RAY, "RayService", {"rayClusterConfig": HEAD}),
         other(RAY, "RayCluster", HEAD),
         other(RAY, "RayJob", {"entrypoint": "x", "rayClusterSpec": HEAD}),
         other(RAY, "RayJob", {"submissionMode": "InteractiveMode", "clusterSelector": {"ray.io/cluster": "c"}}),
@@ -96,6 +100,11 @@ def test_accepted(value):
             pytorch(Worker={"template": TWO}),
             "spec.pytorchReplicaSpecs[Worker].template.spec.containers: Required value: "
             "must have at least one container with name pytorch",
+        ),
+        (
+            kubeflow("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": role(replicas=11)}}, name="j" * 54),
+            f'metadata.name: Invalid value: "{"j" * 54}": Service {"j" * 54}-worker-10 would have 64 characters: '
+            "shorten the name by 1",
         ),
         (pytorch(Master=role(replicas=2)), "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"),
         (pytorch(Worker=role(replicas=0)), "spec.pytorchReplicaSpecs[Worker].replicas: Forbidden: must be at least 1"),
@@ -199,6 +208,19 @@ def test_accepted(value):
             "spec.workerGroupSpecs[0].minReplicas: Invalid value: 2: must not be greater than maxReplicas",
         ),
         (
+            other(RAY, "RayService", {"rayClusterConfig": HEAD}, name="s" * 48),
+            f'metadata.name: Invalid value: "{"s" * 48}": must be no more than 47 characters',
+        ),
+        (
+            other(RAY, "RayService", {"rayClusterConfig": HEAD, "serveConfigV2": "a: 1\na: 2"}),
+            'spec.serveConfigV2: Invalid value: must be YAML: line:2: key "a" is given twice: keep one of them',
+        ),
+        (
+            other(RAY, "RayService", {"rayClusterConfig": HEAD, "upgradeStrategy": {"type": "Slowly"}}),
+            'spec.upgradeStrategy.type: Unsupported value: "Slowly": supported values: "NewCluster", '
+            '"NewClusterWithIncrementalUpgrade", "None"',
+        ),
+        (
             other(RAY, "RayJob", {"entrypoint": "x"}),
             "spec.rayClusterSpec: Required value: one of rayClusterSpec or clusterSelector must be set",
         ),
@@ -266,3 +288,16 @@ def test_columns_and_scale_paths_are_those_of_the_operators(kind, columns):
         }
     else:
         assert scale is None
+
+
+def test_a_job_of_a_long_name_may_change_as_long_as_it_does_not_grow():
+    """Those that were there before the rule can still be scaled down, suspended and ended."""
+
+    def job(replicas: int, **spec: Any) -> dict[str, Any]:
+        specs = {"pytorchReplicaSpecs": {"Worker": role(replicas=replicas)}}
+        return kubeflow("PyTorchJob", specs | spec, name="j" * 54)
+
+    assert errors(job(11, runPolicy={"suspend": True}), job(11)) == []
+    assert errors(job(10), job(11)) == []
+    (told,) = errors(job(12), job(11))
+    assert "would have 64 characters" in told

@@ -26,6 +26,8 @@ TRAINING_OPERATOR = "kubeflow.org/training-operator"
 MPI_OPERATOR = "kubeflow.org/mpi-operator"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 RESTART_POLICIES = ("Always", "ExitCode", "Never", "OnFailure")
+# Of a Service, as Kubernetes limits it.
+_LONGEST_SERVICE = 63
 _CLEAN = (CLEAN_ALL, CLEAN_NONE, CLEAN_RUNNING)
 _IMPLEMENTATIONS = ("Intel", "MPICH", "OpenMPI")
 _LAUNCHER_CREATION = ("AtStartup", "WaitForWorkersReady")
@@ -47,6 +49,9 @@ def validate_training_job(job: AnyTrainingJob, old: AnyTrainingJob | None) -> It
         return
     for role, spec in specs.items():
         yield from _replica_spec(role, spec, facts)
+    before: ReplicaSpecs = (getattr(old.spec, facts.field) or {}) if old is not None else {}
+    if not isinstance(job, MPIJob) and not problems:
+        yield from _hosts(name, specs, before)
     match job:
         case PyTorchJob():
             yield from _pytorch(job, specs)
@@ -62,6 +67,19 @@ def validate_training_job(job: AnyTrainingJob, old: AnyTrainingJob | None) -> It
             yield from _mpi(job, specs)
         case _:
             return
+
+
+def _hosts(name: str, specs: ReplicaSpecs, before: ReplicaSpecs) -> Iterator[FieldError]:
+    """Each pod has a Service of its name, which holds 63 characters; the operator takes the job and never starts it."""
+    for role, spec in specs.items():
+        count = 1 if spec.replicas is None else spec.replicas
+        old = before.get(role)
+        if count < 1 or (old is not None and (1 if old.replicas is None else old.replicas) >= count):
+            continue
+        longest = f"{name}-{role.lower()}-{count - 1}"
+        if (beyond := len(longest) - _LONGEST_SERVICE) > 0:
+            detail = f"Service {longest} would have {len(longest)} characters: shorten the name by {beyond}"
+            yield invalid("metadata.name", name, detail)
 
 
 def _run_policy(policy: RunPolicy, job: AnyTrainingJob) -> Iterator[FieldError]:

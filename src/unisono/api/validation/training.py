@@ -156,7 +156,7 @@ def validate_ray_service(service: RayService, old: RayService | None) -> Iterato
 def _serve_config(text: str) -> Iterator[FieldError]:
     path = "spec.serveConfigV2"
     try:
-        found = [document.value for document in load_all(text)]
+        found = [document.value for document in load_all(text, "line")]
     except ConfigError as error:
         yield invalid(path, OMITTED, f"must be YAML: {error}")
         return
