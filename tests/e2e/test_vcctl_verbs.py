@@ -84,6 +84,36 @@ def test_jobs_queues_and_pods(plane: RunningPlane) -> None:
     assert "gold" not in verb(plane, "queue", "list").stdout
 
 
+TRAINING = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: pair}
+spec:
+  pytorchReplicaSpecs:
+    Worker: {replicas: 2, template: {spec: {containers: [{name: pytorch, image: busybox}]}}}
+"""
+
+
+def test_jobs_of_other_kinds_are_suspended_resumed_and_deleted_by_kind_and_name(plane: RunningPlane) -> None:
+    plane.apply(TRAINING)
+    wait_until("it runs", lambda: len(plane.pods("Running")) == 2)
+    for words in (("suspend",), ("resume",), ("view", "-o", "json"), ("view",), ("delete",)):
+        told = verb(plane, "job", words[0], "pair", *words[1:], check=False)
+        assert told.returncode == 1
+        assert f"'unisono job {words[0]} pytorchjob/pair'" in told.stderr
+    assert "PyTorchJob" in verb(plane, "job", "view", "pytorchjob/pair").stdout
+    verb(plane, "job", "suspend", "pytorchjob/pair")
+    wait_until("its pods are gone", lambda: not plane.pods())
+    verb(plane, "job", "resume", "-N", "pytorchjob/pair")
+    wait_until("it runs again", lambda: len(plane.pods("Running")) == 2)
+    assert verb(plane, "job", "delete", "pytorchjob/pair").stdout == "delete job pytorchjob/pair successfully\n"
+    wait_until("all is gone", lambda: not plane.pods())
+    assert "'pod' is no kind of job" in verb(plane, "job", "suspend", "pod/pair", check=False).stderr
+    plane.apply(FLOW)
+    refused = verb(plane, "job", "suspend", "jobflow/pipeline", check=False).stderr
+    assert "suspend the jobs that it is made of" in refused
+
+
 def test_flows_from_files_and_the_plug_in_of_kubectl(plane: RunningPlane, tmp_path: Path) -> None:
     flow, template = tmp_path / "flow.yaml", tmp_path / "template.yaml"
     flow.write_text(FLOW)

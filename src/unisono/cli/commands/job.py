@@ -22,7 +22,7 @@ DEFAULT_AMOUNTS = "cpu=1000m,memory=100Mi"
 
 @click.group("job")
 def command() -> None:
-    """Run, list, view, suspend, resume and delete jobs, as vcctl does."""
+    """Run, list, view, suspend, resume and delete jobs, as vcctl does; KIND/NAME means a job of another kind."""
 
 
 @command.command("run")
@@ -62,7 +62,7 @@ def run(where: Where, filename: str | None, name: str | None, **options: Any) ->
 @namespace_option
 @cluster_options
 def list_(where: Where, all_namespaces: bool, output: str, **wanted: str) -> None:
-    """List jobs with their phase and the number of their pods by state."""
+    """List Volcano's Jobs with their phase and the number of their pods by state ('unisono get' lists other kinds)."""
     from unisono.cli.connection import run_async
     from unisono.cli.vcctl.jobs import show_list
 

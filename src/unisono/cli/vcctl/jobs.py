@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unisono.cli.vcctl.kinds import target, tell_others
 from unisono.cli.vcctl.serving import connected, item, items, show
-from unisono.errors import UnisonoError
+from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:
+    from unisono.api.kind import Kind
     from unisono.cli.options import Where
     from unisono.sdk.steering import JobAction
 
@@ -89,28 +91,42 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
 
 async def show_one(where: Where, name: str, output: str) -> None:
     """Print one job, for people as ``unisono describe`` does."""
-    from unisono.api.kinds import JOBS
     from unisono.cli.commands.describe import describe
 
-    if output == "text":
-        await describe(where, (f"{JOBS.resource}/{name}",))
-        return
-    async with connected(where) as (client, namespace):
-        show(output, await item(client, JOBS, namespace, name), [])
+    kind, name = target(name)
+    try:
+        if output == "text":
+            await describe(where, (f"{kind.resource}/{name}",))
+            return
+        async with connected(where) as (client, namespace):
+            show(output, await item(client, kind, namespace, name), [])
+    except NotFound as error:
+        await _otherwise(where, kind, name, "view", error)
 
 
 async def order(where: Where, name: str, action: JobAction) -> None:
-    """Send a Command to a job, as ``vcctl`` does.
+    """Send a Command to a Volcano Job, as ``vcctl`` does; other jobs have a switch in their spec.
 
     Raises:
         NotFound: there is no such job.
+        BadWork: jobs of its kind cannot be suspended, or there is no such kind.
 
     """
     from unisono.api.kinds import COMMANDS, JOBS
+    from unisono.sdk.families import family_of, suspend_patch
     from unisono.sdk.steering import job_command
 
-    async with connected(where) as (client, namespace):
-        await client.create(COMMANDS, job_command(await client.get(JOBS, name, namespace), action))
+    kind, name = target(name)
+    try:
+        async with connected(where) as (client, namespace):
+            if kind.resource == JOBS.resource:
+                await client.create(COMMANDS, job_command(await client.get(JOBS, name, namespace), action))
+                return
+            family = family_of(kind)
+            assert family is not None
+            await client.patch(kind, name, suspend_patch(family, action == "AbortJob"), namespace=namespace)
+    except NotFound as error:
+        await _otherwise(where, kind, name, "suspend" if action == "AbortJob" else "resume", error)
 
 
 async def remove(where: Where, name: str) -> None:
@@ -120,7 +136,19 @@ async def remove(where: Where, name: str) -> None:
         NotFound: there is no such job.
 
     """
+    kind, name = target(name)
+    try:
+        async with connected(where) as (client, namespace):
+            await client.delete(kind, name, namespace, propagation="Background")
+    except NotFound as error:
+        await _otherwise(where, kind, name, "delete", error)
+
+
+async def _otherwise(where: Where, kind: Kind[Any], name: str, verb: str, error: NotFound) -> None:
+    """Say where else a job of that name is."""
     from unisono.api.kinds import JOBS
 
+    if kind.resource != JOBS.resource:
+        raise error
     async with connected(where) as (client, namespace):
-        await client.delete(JOBS, name, namespace, propagation="Background")
+        await tell_others(client, namespace, name, f"unisono job {verb}", error)
