@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.build import (
@@ -20,6 +22,7 @@ from support.build import (
     queue,
     schedule,
 )
+from unisono.api import kinds
 from unisono.engine.config import default_config
 from unisono.engine.verdict import Cause
 
@@ -179,6 +182,35 @@ def test_gated_and_foreign_pods_are_left_alone() -> None:
     decisions = schedule(state)
     assert not decisions.binds
     assert decisions.verdicts["ns/j"].cause is Cause.GATED
+
+
+@pytest.mark.parametrize(
+    ("foreign", "bound"),
+    [
+        pytest.param({"nominated": "n000"}, {"n001"}, id="its scheduler made room for it"),
+        pytest.param({"nominated": "n000", "gates": ["later"]}, {"n000"}, id="it may not be scheduled"),
+        pytest.param({"nominated": "gone"}, {"n000"}, id="its node is gone"),
+        pytest.param({"node": "n000"}, {"n001"}, id="it is there"),
+        pytest.param({}, {"n000"}, id="it waits for any node"),
+    ],
+)
+def test_the_place_that_another_scheduler_keeps_for_its_pod_is_taken(foreign: dict[str, Any], bound: set[str]) -> None:
+    state = cluster(
+        node("n000", cpu=4),
+        node("n001", cpu=2, labels={"spare": "yes"}),
+        gang("j", 1, cpu=2),
+        pod("theirs", cpu=4, scheduler="default-scheduler", **foreign),
+    )
+    assert set(placed(schedule(state)).values()) == bound
+
+
+def test_a_kept_place_is_free_when_its_pod_goes_elsewhere_or_away() -> None:
+    theirs = {"cpu": 4, "scheduler": "default-scheduler"}
+    state = cluster(nodes(2, cpu=4), gang("j", 1, cpu=4), pod("theirs", nominated="n000", **theirs))
+    state.apply("MODIFIED", kinds.PODS, pod("theirs", nominated="n000", node="n001", **theirs))
+    assert set(placed(schedule(state)).values()) == {"n000"}
+    state.apply("DELETED", kinds.PODS, pod("theirs", **theirs))
+    assert state.snapshot().nodes.used.sum() == 0
 
 
 def test_two_pods_with_the_same_host_port_do_not_share_a_node() -> None:

@@ -56,6 +56,10 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.never_preempts = spec.preemption_policy == "Never"
     task.nominated_node = status.nominated_node_name or ""
     task.owned = not spec.scheduler_name or spec.scheduler_name in scheduler_names
+    if not task.owned and task.nominated_node and task.status is TaskStatus.PENDING and not task.gated:
+        # Its scheduler keeps that place for it, perhaps after preempting others there; whoever takes the place makes
+        # it preempt again, without end.
+        task.node, task.status = task.nominated_node, TaskStatus.BINDING
     task.labels, task.annotations = labels, annotations
     scheduled = status.start_time
     for condition in status.conditions or ():
