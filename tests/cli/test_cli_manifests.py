@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unisono.cli.manifests import read
-from unisono.cli.workloads import is_workload, mark_working_directory
+from unisono.cli.workloads import is_workload, mark_working_directory, nothing_to_run
 from unisono.errors import ConfigError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
@@ -55,6 +55,31 @@ def test_what_is_no_manifest_is_refused_with_its_place(tmp_path: Path, text: str
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         read(["/nowhere/x.yaml"])
+
+
+def test_a_file_that_is_no_text_is_told_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\x1f\x8b\xff\xfe")
+    with pytest.raises(ConfigError, match=r"x\.yaml is no text in UTF-8") as caught:
+        read([str(tmp_path / "x.yaml")])
+    assert "codec" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "expected"),
+    [
+        ("batch.volcano.sh/v1alpha1", "Jobb", "is Job meant?"),
+        ("batch.volcano.sh/v1alpha1", "job", "is Job meant?"),
+        ("volcano.sh/v1alpha1", "Job", "is its apiVersion batch.volcano.sh/v1alpha1 or batch/v1?"),
+        ("kubeflow.org/v1", "PytorchJob", "is PyTorchJob meant?"),
+        ("flow.volcano.sh/v1alpha1", "JobTemplate", "only JobTemplate: use 'unisono apply'"),
+        ("scheduling.volcano.sh/v1beta1", "Queue", "only Queue: use 'unisono apply'"),
+    ],
+)
+def test_what_cannot_be_run_is_told_with_what_may_be_meant(
+    tmp_path: Path, api_version: str, kind: str, expected: str
+) -> None:
+    text = nothing_to_run(read([written(tmp_path, f"apiVersion: {api_version}\nkind: {kind}\n")]))
+    assert expected in text and kind in text
 
 
 def test_jobs_and_pods_are_followed_and_nothing_else(tmp_path: Path) -> None:

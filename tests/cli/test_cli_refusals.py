@@ -57,11 +57,11 @@ def test_the_refusal_that_still_holds(events: list[dict[str, Any]], made: str, m
     ("verdicts", "refused", "expected"),
     [
         ([NO_PODS], [Refusal("job", "train", QUOTA)], ["job/train waits for pods that the server refuses: S.", QUOTA]),
-        ([NO_PODS], [], ["default/train waits in queue default: the PodGroup has no pods yet", "create pods that"]),
+        ([NO_PODS], [], ["job/train waits in queue default: the PodGroup has no pods yet", "create pods that"]),
         (
             [{**NO_PODS, "cause": "Filters", "message": "0 of 2 tasks can be placed"}],
             [Refusal("job", "train", QUOTA)],
-            ["default/train waits in queue default: 0 of 2 tasks can be placed", QUOTA],
+            ["job/train waits in queue default: 0 of 2 tasks can be placed", QUOTA],
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_table_shows_wide_columns_and_namespaces_when_asked() -> None:
         "rows": [{"cells": ["a", None], "object": {"metadata": {"namespace": "ns"}}}],
     }
     assert table_lines(table) == ["NAME", "a"]
-    assert table_lines(table, wide=True, namespaces=True) == ["NAMESPACE   NAME   NODE", "ns          a      <none>"]
+    assert table_lines(table, wide=True, namespaces=True) == ["NAMESPACE   NAME   NODE", "ns          a"]
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -110,6 +110,32 @@ def test_a_verdict_is_told_fact_by_fact_in_the_users_units() -> None:
         "  held by: PodGroup ns/other (cpu 4)",
         "  try:     lower minAvailable to 2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("job", "title", "who"),
+    [
+        ("ns/train-07e1854b-bf48-4663-8241-c5dfeb3e5713", "", "ns/train"),
+        ("ns/train-07e1854b-bf48-4663-8241-c5dfeb3e5713", "job/train", "job/train"),
+        ("ns/podgroup-07e1854b-bf48-4663-8241-c5dfeb3e5713", "", "ns/podgroup-07e1854b-bf48-4663-8241-c5dfeb3e5713"),
+        ("ns/mine", "", "ns/mine"),
+    ],
+)
+def test_a_verdict_names_the_job_and_not_its_pod_groups_uid(job: str, title: str, who: str) -> None:
+    assert verdict_lines({"job": job, "queue": "q", "message": "m"}, title)[0] == f"{who} waits in queue q: m"
+
+
+def test_holders_are_told_without_what_they_do_not_hold() -> None:
+    holder = {"kind": "Queue", "name": "b", "amounts": {"cpu": 500, "nvidia.com/gpu": 0}}
+    assert "  held by: Queue b (cpu 500m)" in verdict_lines({"holders": [holder]})
+
+
+def test_cells_of_the_server_are_blank_where_they_are_empty() -> None:
+    table = {
+        "columnDefinitions": [{"name": "Name"}, {"name": "Runnings"}, {"name": "Roles"}],
+        "rows": [{"cells": ["a", None, "<none>"]}, {"cells": ["b", 0, ""]}],
+    }
+    assert table_lines(table) == ["NAME   RUNNINGS   ROLES", "a                 <none>", "b      0"]
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"unisono.io/verdict": "{"}, {"unisono.io/verdict": "[]"}])

@@ -100,8 +100,9 @@ class Explanation:
             lines.append(f"{self.title} waits: {self.state}.")
         elif not verdicts:
             lines.append(f"{self.title} does not wait: {self.state}.")
+        alone = self.title if len(verdicts) == 1 and self.kind != "Queue" else ""
         for verdict in verdicts:
-            lines += verdict_lines(verdict)
+            lines += verdict_lines(verdict, alone)
         lines += [f"  {refusal}" for refusal in self.refused]
         told = [str(pod) for pod in self.pods]
         told += [f"pod/{each.pod}: {each}" for each in self.containers] if self.kind != "Pod" else []

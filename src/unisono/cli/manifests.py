@@ -73,7 +73,11 @@ def read(names: Iterable[str]) -> list[Manifest]:
 
 def _read_one(name: str) -> Iterator[Manifest]:
     if name == "-":
-        yield from _parse(sys.stdin.read(), "standard input", Path.cwd())
+        try:
+            text = sys.stdin.read()
+        except UnicodeDecodeError:
+            raise ConfigError("standard input is no text in UTF-8.") from None
+        yield from _parse(text, "standard input", Path.cwd())
         return
     path = Path(name)
     if path.is_dir():
@@ -85,8 +89,10 @@ def _read_one(name: str) -> Iterator[Manifest]:
         text = path.read_text()
     except FileNotFoundError:
         raise ConfigError(f"the file {name} does not exist: check the path.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file {name} cannot be read: {error}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the file {name} is no text in UTF-8: is it the right file?") from None
+    except OSError as error:
+        raise ConfigError(f"the file {name} cannot be read: {error.strerror or error}.") from None
     yield from _parse(text, name, path.absolute().parent)
 
 

@@ -30,9 +30,19 @@ def without_managed_fields(value: dict[str, Any]) -> dict[str, Any]:
     return {key: kept if key == "metadata" else each for key, each in value.items()}
 
 
-def columns(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool = True) -> list[str]:
-    """Lines of a plain table, three blanks between columns, as kubectl prints it."""
-    cells = [[_cell(value) for value in row] for row in rows]
+def columns(
+    headers: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool = True, empty: str = "<none>"
+) -> list[str]:
+    """Lines of a plain table, three blanks between columns, as kubectl prints it.
+
+    Args:
+        headers: titles of the columns.
+        rows: their cells.
+        header: print the titles.
+        empty: what stands for a cell without a value.
+
+    """
+    cells = [[_cell(value) or empty for value in row] for row in rows]
     shown = ([[name.upper() for name in headers]] if header else []) + cells
     widths = [max((len(row[index]) for row in shown), default=0) for index in range(len(headers))]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
@@ -48,12 +58,13 @@ def table_lines(table: dict[str, Any], *, wide: bool = False, namespaces: bool =
         headers = ["Namespace", *headers]
         names = [(row.get("object") or {}).get("metadata", {}).get("namespace", "") for row in table.get("rows") or []]
         rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
-    return columns(headers, rows)
+    # The server says "<none>" where it wants it said; kubectl leaves what is empty blank.
+    return columns(headers, rows, empty="")
 
 
 def _cell(value: Any) -> str:
-    if value is None or value == "":
-        return "<none>"
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.annotations import VERDICT
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 # What every job goes through for a moment: nothing that a user could do, or would want to read.
 PASSING = frozenset({"NoPods", "WaitingForBind"})
+_UID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 POD_GROUPS_PATH = "/apis/scheduling.volcano.sh/v1beta1"
 
 
@@ -73,9 +75,16 @@ def _concerns(group: dict[str, Any], kind: str, metadata: dict[str, Any]) -> boo
     return any(owner.get("uid") == metadata.get("uid") for owner in owners)
 
 
-def verdict_lines(verdict: dict[str, Any]) -> list[str]:
-    """A verdict for people, one fact per line."""
-    lines = [f"{verdict.get('job', '')} waits in queue {verdict.get('queue', '')}: {verdict.get('message', '')}"]
+def verdict_lines(verdict: dict[str, Any], title: str = "") -> list[str]:
+    """A verdict for people, one fact per line.
+
+    Args:
+        verdict: as the scheduler wrote it.
+        title: what waits, as the user named it; without it the job that the verdict names.
+
+    """
+    who = title or _job_name(str(verdict.get("job", "")))
+    lines = [f"{who} waits in queue {verdict.get('queue', '')}: {verdict.get('message', '')}"]
     facts = [
         ("cause", str(verdict.get("cause", ""))),
         ("need", amounts_text(verdict.get("need") or {})),
@@ -89,6 +98,12 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
         ("off", _off(verdict)),
     ]
     return lines + [f"  {name + ':':<8} {text}" for name, text in facts if text]
+
+
+def _job_name(key: str) -> str:
+    """``namespace/name`` of a job from that of its PodGroup, which has the job's UID behind its name."""
+    name = _UID.sub("", key)
+    return key if name.endswith("/podgroup") else name
 
 
 def amounts_text(amounts: dict[str, int]) -> str:
@@ -124,6 +139,6 @@ def _nodes(verdict: dict[str, Any]) -> str:
 
 
 def _holder(holder: dict[str, Any]) -> str:
-    held = amounts_text(holder.get("amounts") or {})
+    held = amounts_text({name: amount for name, amount in (holder.get("amounts") or {}).items() if amount})
     name = f"{holder.get('kind', '')} {holder.get('name', '')}"
     return f"{name} ({held})" if held else name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +28,26 @@ def is_workload(manifest: Manifest) -> bool:
     """The manifest is a job or a pod, which runs and ends."""
     kind = manifest.api_version.rpartition("/")[0], manifest.kind
     return kind in {("batch.volcano.sh", "Job"), ("", "Pod")} or kind in BY_CONDITIONS
+
+
+def nothing_to_run(manifests: Sequence[Manifest]) -> str:
+    """What to say of manifests without any job or pod: a kind that may be misspelt, else the kinds that they have."""
+    from unisono.api.kinds import find
+
+    kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
+    text = f"There is nothing to run in these files, only {kinds}"
+    runnable = ["Job", "Pod", *sorted({kind for _, kind in BY_CONDITIONS} - {"Job"})]
+    for manifest in manifests:
+        meant = next(iter(get_close_matches(manifest.kind, runnable, 1)), "")
+        if not meant or find(manifest.api_version, manifest.kind) is not None:
+            continue
+        told = f"{manifest.kind} of {manifest.api_version}"
+        if manifest.kind != meant:
+            return f"{text}: {manifest.where} has the kind {told}; is {meant} meant?"
+        groups = {"Job": "batch.volcano.sh/v1alpha1 or batch/v1", "Pod": "v1"}
+        known = groups.get(meant) or next(f"{group}/..." for group, kind in sorted(BY_CONDITIONS) if kind == meant)
+        return f"{text}: {manifest.where} has the kind {told}; is its apiVersion {known}?"
+    return f"{text}: use 'unisono apply' for those."
 
 
 def target_kind(manifest: Manifest) -> str:

@@ -48,13 +48,12 @@ def command(
     afterwards. The exit code is 0 only if every job completed, 124 after --timeout.
     """
     from unisono.cli.manifests import read
-    from unisono.cli.workloads import is_workload
+    from unisono.cli.workloads import is_workload, nothing_to_run
     from unisono.errors import UnisonoError
 
     manifests = read(files)
     if not any(is_workload(manifest) for manifest in manifests):
-        kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
-        raise UnisonoError(f"There is nothing to run in these files, only {kinds}: use 'unisono apply' for those.")
+        raise UnisonoError(nothing_to_run(manifests))
     raise SystemExit(asyncio.run(_interruptible(_run(where, manifests, logs, timeout, nodes_file, output))))
 
 
