@@ -21,6 +21,7 @@ from unisono.controllers.statuses import write_status
 from unisono.errors import UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
+from unisono.kube.right_of_way import RightOfWay
 from unisono.kube.strain import Strain
 
 T = TypeVar("T", bound=Object)
@@ -78,6 +79,7 @@ class Executor(Generic[T, P]):
         # Digests of what was applied, by UID of the job: equal objects are not written again.
         self._applied: dict[str, dict[tuple[str, str], bytes]] = {}
         self.strain = Strain()
+        self.way = RightOfWay(clock)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
@@ -184,7 +186,8 @@ class Executor(Generic[T, P]):
         # Expected before it is asked for: the watch may be faster than the answer.
         self._expectations.expect(uid, key, self._clock.monotonic())
         try:
-            created = await create_once(self._client, kind, obj)
+            with self.way.first():
+                created = await create_once(self._client, kind, obj)
         except BaseException:
             self._expectations.settle(uid, key)
             raise

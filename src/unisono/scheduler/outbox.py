@@ -15,6 +15,7 @@ import structlog
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.right_of_way import LONGEST_SECONDS, RightOfWay
 from unisono.kube.strain import Strain
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 from unisono.scheduler.metrics import Metrics
@@ -42,11 +43,13 @@ class Outbox(Generic[W]):
         metrics: Metrics,
         *,
         interval: float,
+        way: RightOfWay,
         workers: int = 8,
     ) -> None:
         """``interval`` is the time in seconds that unimportant changes of one object keep between them.
 
-        It is stretched while the API server is strained, and so are the times given to ``put``.
+        It is stretched while the API server is strained, and so are the times given to ``put``. Wishes that are not
+        urgent give ``way`` to binds.
         """
         self.name = name
         self._write, self._clock, self._metrics = write, clock, metrics
@@ -55,21 +58,35 @@ class Outbox(Generic[W]):
         self._strain = Strain()
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
+        self._urgent: set[str] = set()
+        # Until when a wish may give way, and which keys wait for the end of a rush.
+        self._until: dict[str, float] = {}
+        self._parked: set[str] = set()
+        self._way = way
+        way.when_free(self._resume)
 
-    def put(self, key: str, wish: W, *, urgent: bool = True, settle: float = 0.0) -> None:
+    def put(
+        self, key: str, wish: W, *, urgent: bool = True, settle: float = 0.0, longest: float = LONGEST_SECONDS
+    ) -> None:
         """Replace the wish for ``key``; not ``urgent`` ones wait until ``interval`` after the last write.
 
         ``settle`` is the time in seconds that even the first write of a wish that is not urgent waits: what passes by
-        itself in that time is never written.
+        itself in that time is never written. ``longest`` is how many seconds the wish may give way in a rush.
         """
+        now = self._clock.monotonic()
         self._wishes[key] = wish
+        self._until[key] = min(self._until.get(key, float("inf")), now + longest)
+        if urgent:
+            self._urgent.add(key)
         stretch = self._strain.stretch
-        since = self._written_at.get(key, float("-inf")) + self._interval * stretch - self._clock.monotonic()
+        since = self._written_at.get(key, float("-inf")) + self._interval * stretch - now
         self._queue.add_after(key, 0.0 if urgent else max(settle * stretch, since))
 
     def discard(self, key: str) -> None:
         """Forget the wish for ``key``; a write under way is not stopped."""
         self._wishes.pop(key, None)
+        self._until.pop(key, None)
+        self._urgent.discard(key)
 
     def keys(self) -> list[str]:
         """Keys of the wishes that wait."""
@@ -95,10 +112,28 @@ class Outbox(Generic[W]):
             except QueueClosed:
                 return
             try:
-                if key in self._wishes:
-                    await self._once(key, self._wishes.pop(key))
+                if key in self._wishes and not self._gives_way(key):
+                    wish = self._wishes[key]
+                    self.discard(key)
+                    await self._once(key, wish)
             finally:
                 self._queue.done(key)
+
+    def _gives_way(self, key: str) -> bool:
+        """Whether the wish waits for the end of a rush."""
+        if key in self._urgent or not self._way.taken:
+            return False
+        left = self._until[key] - self._clock.monotonic()
+        if left <= 0:
+            return False
+        self._parked.add(key)
+        self._queue.add_after(key, left)
+        return True
+
+    def _resume(self) -> None:
+        parked, self._parked = self._parked, set()
+        for key in parked:
+            self._queue.add(key)
 
     async def _once(self, key: str, wish: W) -> None:
         begun = self._clock.monotonic()
@@ -139,4 +174,5 @@ class Outbox(Generic[W]):
             self._queue.forget(key)
             return
         self._wishes.setdefault(key, wish)
+        self._until.setdefault(key, self._clock.monotonic() + LONGEST_SECONDS)
         self._queue.add_rate_limited(key)

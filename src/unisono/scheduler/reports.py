@@ -23,6 +23,7 @@ from unisono.engine.verdict import Cause
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
+from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, RightOfWay
 from unisono.scheduler.explain import VerdictBook, material
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
@@ -51,18 +52,28 @@ class Reports:
     """Turns decisions into status writes and events."""
 
     def __init__(
-        self, client: Client, feed: Feed, verdicts: VerdictBook, events: EventRecorder, metrics: Metrics, clock: Clock
+        self,
+        client: Client,
+        feed: Feed,
+        verdicts: VerdictBook,
+        events: EventRecorder,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        way: RightOfWay | None = None,
     ) -> None:
+        """What is not urgent gives ``way`` to binds."""
+        way = way or RightOfWay(clock)
         self._client, self._feed, self._verdicts = client, feed, verdicts
         self._events, self._metrics, self._clock = events, metrics, clock
         self._groups: Outbox[_GroupWish] = Outbox(
-            "pod groups", self._write_group, clock, metrics, interval=_GROUP_SECONDS
+            "pod groups", self._write_group, clock, metrics, interval=_GROUP_SECONDS, way=way
         )
         self._pods: Outbox[PodCondition] = Outbox(
-            "pod conditions", self._write_pod, clock, metrics, interval=_POD_SECONDS
+            "pod conditions", self._write_pod, clock, metrics, interval=_POD_SECONDS, way=way
         )
         self._queues: Outbox[QueueUpdate] = Outbox(
-            "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, workers=2
+            "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, way=way, workers=2
         )
 
     async def run(self) -> None:
@@ -79,7 +90,7 @@ class Reports:
         for queue in decisions.queues:
             known = self._feed.queues.get(queue.name)
             if known is not None and dict(known.status.allocated or {}) != dict(queue.allocated):
-                self._queues.put(queue.name, queue, urgent=False)
+                self._queues.put(queue.name, queue, urgent=False, longest=LONGEST_COUNT_SECONDS)
         self._metrics.decided(decisions)
 
     def bound(self, pods: Iterable[str]) -> None:
@@ -118,7 +129,11 @@ class Reports:
             changed = material(text) != material(known) or (update is not None and _is_material(group.status, update))
             # A gang that got its places runs in a moment: both are told in one write.
             urgent = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
-            self._groups.put(key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=settle)
+            # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
+            longest = LONGEST_SECONDS if text or (told and changed) else LONGEST_COUNT_SECONDS
+            self._groups.put(
+                key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=settle, longest=longest
+            )
 
     def _settle(self, job: str) -> float:
         """Seconds that something has to last before it is told of the job."""

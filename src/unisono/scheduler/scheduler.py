@@ -33,6 +33,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import Reflector, ReflectorStatistics
+from unisono.kube.right_of_way import RightOfWay
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.evictor import GIVE_UP, Evictor
 from unisono.scheduler.explain import VerdictBook
@@ -144,6 +145,7 @@ class Scheduler:
         self.feed = Feed(state, self._wake.set)
         self.feed.arrived = self._watched
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
+        self._way = RightOfWay(clock)
         self._binder = Binder(
             client,
             self.feed,
@@ -153,9 +155,10 @@ class Scheduler:
             concurrency=bind_concurrency,
             # The rest of the patience is for placing the missing members anew.
             heal_seconds=gang_patience / 3,
+            way=self._way,
         )
         self._evictor = Evictor(client, self.events, self.metrics, clock, feed=self.feed)
-        self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock)
+        self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock, way=self._way)
         self._gangs = PartialGangs(gang_patience)
         self._usage = UsageCollector(client, self.feed, lambda: self._source.poll().metrics, self.metrics, clock)
         self._reflectors: list[Reflector[Any]] = [
@@ -183,6 +186,7 @@ class Scheduler:
                 group.create_task(self._usage.run())
                 await self._loop()
         finally:
+            self._way.close()
             await self._binder.close()
             await self._evictor.close()
             await self.events.close()

@@ -17,7 +17,7 @@ from unisono.controllers.job import phases
 from unisono.controllers.job.decide import decide
 from unisono.controllers.job.execute import JobExecutor
 from unisono.controllers.job.observed import Observed
-from unisono.controllers.job.pacing import CountPacing
+from unisono.controllers.job.pacing import CountPacing, GivingWay
 from unisono.controllers.job.plan import Plan
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import job_volumes
@@ -70,6 +70,7 @@ class JobController(Controller):
         index(self._commands, COMMAND_INDEX, command_targets)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._executor = JobExecutor(self._client, self._clock, JOBS, self._expectations, self._notify, self._offload)
+        self._giving_way = GivingWay(self._executor.way, context.queue.add)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one job and carry the plan out."""
@@ -78,7 +79,7 @@ class JobController(Controller):
             await self._drop_commands(key)
             return None
         plan = decide(await self._observe(key, job), self._clock.time())
-        self._pace(job, plan)
+        self._pace(key, job, plan)
         try:
             written, again = await self._executor.run(job, plan)
         except NotFound:
@@ -90,16 +91,21 @@ class JobController(Controller):
             self._pacing.written(job.metadata.uid or "", self._clock.monotonic())
         return again
 
-    def _pace(self, job: Job, plan: Plan) -> None:
+    def _pace(self, key: str, job: Job, plan: Plan) -> None:
         """Take a status out of the plan that can wait; everything else of the plan goes on."""
         uid = job.metadata.uid or ""
         if plan.status is None:
             self._pacing.settled(uid)
+            self._giving_way.over(key)
             return
-        wait = self._pacing.wait(uid, job.status, plan.status, self._clock.monotonic(), self._executor.strain.stretch)
+        now = self._clock.monotonic()
+        wait = self._pacing.wait(uid, job.status, plan.status, now, self._executor.strain.stretch)
+        wait = max(wait, self._giving_way.wait(key, job.status, plan.status, now))
         if wait > 0:
             plan.status = None
             plan.requeue_after = wait if plan.requeue_after is None else min(wait, plan.requeue_after)
+        else:
+            self._giving_way.over(key)
 
     async def _observe(self, key: str, job: Job) -> Observed:
         view = JobView(job)
@@ -153,6 +159,7 @@ class JobController(Controller):
             uid = new.metadata.uid or ""
             self._executor.forget(uid)
             self._pacing.forget(uid)
+            self._giving_way.over(new.key)
             self._announcer.forget(new)
 
 

@@ -1,0 +1,73 @@
+"""Who goes first while the API server is strained: writes that make pods run, before writes that only tell of them.
+
+A strained server divides its time among all who ask. Pods that are created and bound are what everybody waits for; that
+a gang runs, and how many of a job's pods do, may be told when the rush is over. On a server that answers well nobody
+waits for anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from unisono.kube.clock import Clock, Timer
+from unisono.kube.strain import Strain
+
+# A pause between two batches of pods is not the end of a rush (seconds).
+_LULL_SECONDS = 1.0
+
+LONGEST_SECONDS = 10.0
+"""For so long a write may give way; a rush that does not end must not hide why something waits."""
+LONGEST_COUNT_SECONDS = 30.0
+"""The same for good news: counts of pods, and that a gang or a job runs."""
+
+
+class RightOfWay:
+    """What the writers of one process know of each other; belongs to one event loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._strain = Strain()
+        self._under_way = 0
+        self._rush = False
+        self._timer: Timer | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Around one write that makes pods run."""
+        begun = self._clock.monotonic()
+        self._under_way += 1
+        self._rush = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._strain.note(self._clock.monotonic() - begun)
+            if not self._under_way:
+                self._timer = self._clock.call_later(_LULL_SECONDS, self._end)
+
+    @property
+    def taken(self) -> bool:
+        """Whether others give way now."""
+        return self._rush and self._strain.stretch > 1.0
+
+    def when_free(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` at the end of each rush."""
+        self._waiting.append(callback)
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self._timer = None
+        self._rush = False
+        for callback in self._waiting:
+            callback()

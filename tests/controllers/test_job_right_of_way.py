@@ -1,0 +1,81 @@
+"""The status of a job while pods of other jobs are being made on a strained API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.virtual_clock import VirtualClock
+from unisono.api.batch import JobState, JobStatus
+from unisono.controllers.job.pacing import GivingWay
+from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, RightOfWay
+
+PENDING = JobStatus(state=JobState(phase="Pending"), pending=8)
+RUNS = JobStatus(state=JobState(phase="Running"), running=8)
+
+
+class Rush:
+    """Pods that are being made, each in 400 ms."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.way = RightOfWay(self.clock)
+        self.resumed: list[str] = []
+        self.giving_way = GivingWay(self.way, self.resumed.append)
+
+    async def make(self, pods: int = 30, seconds: float = 0.4) -> None:
+        for _ in range(pods):
+            with self.way.first():
+                await self.clock.advance(seconds)
+
+    def wait(self, old: JobStatus, new: JobStatus) -> float:
+        return self.giving_way.wait("ns/a", old, new, self.clock.monotonic())
+
+
+@pytest.mark.parametrize("new", [RUNS, JobStatus(state=JobState(phase="Pending"), pending=3, running=5)])
+async def test_good_news_wait_until_the_pods_are_made(new: JobStatus) -> None:
+    rush = Rush()
+    await rush.make()
+    assert rush.wait(PENDING, new) == LONGEST_COUNT_SECONDS
+    assert not rush.resumed
+    await rush.clock.advance(1.0)
+    assert rush.resumed == ["ns/a"]
+    assert rush.wait(PENDING, new) == 0.0
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        JobStatus(state=JobState(phase="Failed"), failed=1),
+        JobStatus(state=JobState(phase="Pending", reason="PVCError", message="pvc x is not found"), pending=8),
+        JobStatus(state=JobState(phase="Running"), running=8, version=1),
+        JobStatus(state=JobState(phase="Running"), running=8, controlled_resources={"last-command": "u"}),
+    ],
+    ids=["failed", "obstacle", "version", "command"],
+)
+async def test_everything_else_is_written_at_once(new: JobStatus) -> None:
+    rush = Rush()
+    await rush.make()
+    assert rush.wait(PENDING, new) == 0.0
+
+
+async def test_on_a_calm_server_nothing_waits() -> None:
+    rush = Rush()
+    await rush.make(seconds=0.01)
+    assert rush.wait(PENDING, RUNS) == 0.0
+
+
+async def test_a_rush_without_end_hides_nothing_for_ever() -> None:
+    rush = Rush()
+    await rush.make()
+    assert rush.wait(PENDING, RUNS) > 0
+    await rush.make(80)
+    assert rush.wait(PENDING, RUNS) == 0.0
+
+
+async def test_a_job_that_is_gone_is_not_asked_for() -> None:
+    rush = Rush()
+    await rush.make()
+    rush.wait(PENDING, RUNS)
+    rush.giving_way.over("ns/a")
+    await rush.clock.advance(1.0)
+    assert not rush.resumed

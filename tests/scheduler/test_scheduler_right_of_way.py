@@ -1,0 +1,126 @@
+"""Status writes of the scheduler while binds are under way on a strained API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.virtual_clock import VirtualClock, settle
+from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, RightOfWay
+from unisono.scheduler.metrics import Metrics
+from unisono.scheduler.outbox import Outbox
+
+
+class Desk:
+    """An outbox whose writes are noted with their time."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.way = RightOfWay(self.clock)
+        self.written: list[tuple[str, str, float]] = []
+        self.outbox: Outbox[str] = Outbox("test", self._write, self.clock, Metrics(None), interval=0.0, way=self.way)
+
+    async def _write(self, key: str, wish: str) -> bool:
+        self.written.append((key, wish, self.clock.monotonic()))
+        return True
+
+    async def wait(self, seconds: float) -> None:
+        await self.clock.advance(seconds)
+        await settle(20)
+
+    @asynccontextmanager
+    async def open(self, *, slow: bool = True) -> AsyncIterator[Desk]:
+        """With a bind that is under way, on a server that has been slow for a while or not."""
+        for _ in range(30):
+            with self.way.first():
+                await self.clock.advance(0.4 if slow else 0.001)
+        running = asyncio.create_task(self.outbox.run())
+        await settle(5)
+        try:
+            yield self
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_only_tells_waits_for_the_end_of_the_rush_and_is_written_once() -> None:
+    async with Desk().open() as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "1 runs", urgent=False)
+            await desk.wait(2.0)
+            desk.outbox.put("ns/a", "8 run", urgent=False)
+            await desk.wait(2.0)
+            assert not desk.written
+        await desk.wait(1.0)
+        assert [(key, wish) for key, wish, _ in desk.written] == [("ns/a", "8 run")]
+
+
+async def test_what_is_urgent_does_not_wait() -> None:
+    async with Desk().open() as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "runs", urgent=False)
+            await desk.wait(0.1)
+            desk.outbox.put("ns/a", "admitted", urgent=True)
+            await desk.wait(0.1)
+            assert [wish for _, wish, _ in desk.written] == ["admitted"]
+
+
+async def test_on_a_calm_server_nothing_waits() -> None:
+    async with Desk().open(slow=False) as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "8 run", urgent=False)
+            await desk.wait(0.1)
+            assert len(desk.written) == 1
+
+
+@pytest.mark.parametrize("longest", [LONGEST_SECONDS, LONGEST_COUNT_SECONDS])
+async def test_a_rush_without_end_does_not_hide_it_for_ever(longest: float) -> None:
+    async with Desk().open() as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "waits", urgent=False, longest=longest)
+            await desk.wait(longest - 0.5)
+            assert not desk.written
+            await desk.wait(0.6)
+            assert len(desk.written) == 1
+
+
+async def test_bad_news_shorten_the_wait() -> None:
+    async with Desk().open() as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "1 runs", urgent=False, longest=LONGEST_COUNT_SECONDS)
+            await desk.wait(1.0)
+            desk.outbox.put("ns/a", "does not fit", urgent=False)
+            await desk.wait(LONGEST_SECONDS + 0.1)
+            assert [wish for _, wish, _ in desk.written] == ["does not fit"]
+
+
+async def test_a_wish_that_is_taken_back_is_not_written() -> None:
+    async with Desk().open() as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "waits", urgent=False)
+            await desk.wait(0.1)
+            desk.outbox.discard("ns/a")
+        await desk.wait(20.0)
+        assert not desk.written
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0.0, 4.0)), min_size=1, max_size=20))
+def test_the_last_wish_for_every_object_is_written(puts: list[tuple[str, bool, float]]) -> None:
+    async def story() -> None:
+        async with Desk().open() as desk:
+            last: dict[str, str] = {}
+            with desk.way.first():
+                for number, (key, urgent, gap) in enumerate(puts):
+                    last[key] = str(number)
+                    desk.outbox.put(key, last[key], urgent=urgent)
+                    await desk.wait(gap)
+            await desk.wait(LONGEST_SECONDS + 1)
+            assert {key: wish for key, wish, _ in desk.written} == last
+            assert not desk.outbox.keys()
+
+    asyncio.run(story())
