@@ -173,3 +173,28 @@ def test_two_groups_with_one_name() -> None:
 def test_not_a_list_of_groups(value: Any) -> None:
     with pytest.raises(ConfigError):
         parse_specs(value)
+
+
+async def test_statuses_give_way_where_the_server_is_slow_and_all_are_written() -> None:
+    class Slow(MemoryClient):
+        async def patch(self, kind, name, patch, **options):
+            if options.get("subresource") == "status" and kind is PODS:
+                await self.clock.sleep(0.4)
+            return await super().patch(kind, name, patch, **options)
+
+    world = World()
+    world.client = Slow(world.clock)
+    await world.start()
+    for number in range(200):
+        world.client.put(PODS, simulated(f"job-{number}"))
+
+    def running() -> int:
+        return sum(pod.status.phase == "Running" for pod in world.client.objects(PODS))
+
+    for _ in range(100):
+        await world.at(0.1)
+    assert running() < 180, "8 writers without a rest do 200"
+    for _ in range(500):
+        await world.at(0.1)
+    assert running() == 200
+    await world.stop()

@@ -39,6 +39,7 @@ from unisono.kube.controller import Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.reflector import ReflectorStatistics
+from unisono.kube.strain import Strain
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
@@ -47,6 +48,8 @@ SIMULATED = "unisono.io/simulated"
 _WORKERS = 8
 _REGISTER_PARALLEL = 4
 _HEARTBEAT_SECONDS = 300
+# Longest rest between two statuses of one writer while the API server is strained.
+_LONGEST_REST_SECONDS = 2.0
 _TERMINATED = 143
 _NOT_READY = "node.kubernetes.io/not-ready"
 _FINAL = ("Succeeded", "Failed")
@@ -162,11 +165,13 @@ class SimulatedNodes:
 
     def _begin(self) -> None:
         """Empty caches: ``run`` may be called again after a failure."""
-        self._pods: Informer[Pod] = Informer(self._client, PODS, clock=self._clock)
+        # Pods that have no node yet are nobody's here.
+        self._pods: Informer[Pod] = Informer(self._client, PODS, clock=self._clock, field_selector="spec.nodeName!=")
         self._pods.on_change(self._changed)
         self._queue = WorkQueue(self._clock)
         self._alarms = _Alarms(self._clock, self._queue.add)
         self._runs: dict[str, _Run] = {}
+        self._strain = Strain()
 
     async def run(self) -> None:
         """Register the nodes and run their pods until cancelled."""
@@ -252,6 +257,7 @@ class SimulatedNodes:
             return
         meta = pod.metadata
         patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": changed}
+        begun = self._clock.monotonic()
         try:
             await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
         except NotFound:
@@ -259,6 +265,18 @@ class SimulatedNodes:
         except Conflict:
             # A newer state is on its way through the watch, which brings the pod here again.
             self._queue.add_rate_limited(pod.key)
+        await self._give_way(self._clock.monotonic() - begun)
+
+    async def _give_way(self, seconds: float) -> None:
+        """Rest after a write that took so long, where the server is strained.
+
+        A real kubelet needs seconds to start a pod, and is one of many with a processor of its own. Thousands of pods
+        that start the moment they are bound must not take the server's time from those who create and bind.
+        """
+        self._strain.note(seconds)
+        rest = (self._strain.stretch - 1.0) * seconds
+        if rest > 0:
+            await self._clock.sleep(min(rest, _LONGEST_REST_SECONDS))
 
     async def _finish(self, pod: Pod) -> None:
         meta = pod.metadata
