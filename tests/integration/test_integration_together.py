@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from integration_foreign import foreign_pod
 from integration_world import PATIENCE, plane
 
-from unisono.api.base import ObjectMeta
-from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import PODS
 from unisono.kube.kubeconfig import ClusterConfig
-
-
-def foreign_pod(namespace: str, cpu: str, name: str = "foreign") -> Pod:
-    """One that somebody else schedules."""
-    container = Container(name="main", image="busybox:1", resources=ResourceRequirements(requests={"cpu": cpu}))
-    spec = PodSpec(containers=[container], scheduler_name="somebody-else", termination_grace_period_seconds=0)
-    return Pod(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)
 
 
 async def test_a_job_goes_from_its_submission_to_its_end(config: ClusterConfig) -> None:
