@@ -6,16 +6,21 @@ What is recorded, and when nothing is: decision 5 in ``docs/decisions``.
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, ownership
-from unisono.apiserver.custom.kinds import CustomKind, schema_for
+from unisono.apiserver.custom.kinds import schema_for
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.scale import paths_of, steps
 from unisono.apiserver.metadata import is_custom
-from unisono.apiserver.ownership.paths import Path
+from unisono.apiserver.ownership.outlines import Kept, outline, telling
+from unisono.apiserver.ownership.paths import Path, Paths
 from unisono.apiserver.ownership.record import Ignored
 from unisono.apiserver.types import WriteOptions
 from unisono.apiserver.views import view_of
@@ -29,6 +34,19 @@ _ALWAYS_IN_PODS: dict[str, dict[str, Any]] = {**_ALWAYS, "spec": {"containers": 
 _GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
     "pods": ("serviceAccount", "serviceAccountName", "tolerations"),
     "namespaces": ("finalizers",),
+}
+# What creators own, by kind and outline: pods of one template have the same fields.
+_created: Kept[Paths] = Kept(512)
+# What the server alone decides says nothing about owners.
+_SERVERS: dict[str, Any] = {
+    "name": "",
+    "namespace": None,
+    "uid": None,
+    "resource_version": None,
+    "generation": None,
+    "creation_timestamp": None,
+    "self_link": None,
+    "managed_fields": None,
 }
 
 
@@ -49,6 +67,26 @@ def plain(data: bytes) -> dict[str, Any]:
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)
     return value
+
+
+def seen(kind: Kind[Any], stored: Kind[Any], data: bytes, obj: Object) -> dict[str, Any]:
+    """A stored object, encoded and decoded, as ``kind`` shows it, without ``managedFields``."""
+    if view_of(kind) is not None or isinstance(obj, CustomObject):
+        return plain(codec.as_version(data, stored, kind))
+    value = _plain_struct(obj)
+    value["apiVersion"] = kind.api_version
+    return value
+
+
+def _plain_struct(obj: Object) -> dict[str, Any]:
+    if obj.metadata.managed_fields:
+        obj = _with_metadata(obj, managed_fields=None)
+    value: dict[str, Any] = codec.json_value(codec.render(obj))
+    return value
+
+
+def _with_metadata(obj: Object, **fields: Any) -> Object:
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, **fields))
 
 
 def mentioned(patch: Any) -> bool:
@@ -134,20 +172,37 @@ def on_create(
     def door(path: Path) -> bool:
         return status(path) or path[:2] in added
 
-    try:
+    def find() -> Paths:
         entries = ownership.record(
             empty(stored), plain(_seen(kind, stored, obj)), schema(kind, stored), [], writer, now, door
         )
+        return entries[0].fields if entries else frozenset()
+
+    try:
+        if isinstance(obj, CustomObject) or view_of(kind) is not None:
+            held = find()
+        else:
+            held = _created.answer((kind.api_version, kind.kind, frozenset(added), _outline(kind, obj)), find)
     except ApiError:
         # Validation, which comes next, says better what is wrong with such an object.
         return
-    obj.metadata.managed_fields = ownership.write_entries(entries)
+    obj.metadata.managed_fields = ownership.write_entries([ownership.Entry(writer, now, held)] if held else [])
+
+
+def _outline(kind: Kind[Any], obj: Object) -> Hashable:
+    return outline(codec.json_value(codec.render(_with_metadata(obj, **_SERVERS))), _telling(kind))
+
+
+@lru_cache(maxsize=256)
+def _telling(kind: Kind[Any]) -> frozenset[str]:
+    return telling(schema(kind))
 
 
 def on_update(
     kind: Kind[Any],
     stored: Kind[Any],
-    old: bytes,
+    data: bytes,
+    old: Object,
     managed: Managed,
     new: Object,
     requested: Managed,
@@ -162,7 +217,8 @@ def on_update(
     Args:
         kind: as the writer names it.
         stored: as it is stored.
-        old: the stored object.
+        data: the stored object.
+        old: the same, decoded.
         managed: its ``managedFields``.
         new: the object to store; its ``managedFields`` are set.
         requested: ``managedFields`` in the request: None keeps them, ``[]`` or ``[{}]`` forgets all owners.
@@ -189,13 +245,34 @@ def on_update(
     entries = entries_of(base)
     door = ignored(stored, subresource)
     try:
-        seen = view_of(kind) is not None or isinstance(stored, CustomKind)
-        before = plain(codec.as_version(old, stored, kind) if seen else old)
-        after = plain(_seen(kind, stored, new))
+        if view_of(kind) is not None or isinstance(old, CustomObject):
+            before, after = plain(codec.as_version(data, stored, kind)), plain(_seen(kind, stored, new))
+        else:
+            before, after = _changed(old, new)
         changed = ownership.record(before, after, schema(kind, stored), entries, writer, now, door)
     except ApiError:
         return
     set_entries(new, base, entries, changed)
+
+
+def _changed(old: Object, new: Object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both objects without what they have in common, as far as that is cheap to find out."""
+    begun = {name: getattr(_begun(type(new)), name) for name in _alike(old, new)}
+    before, after = (
+        _plain_struct(msgspec.structs.replace(one, **begun, metadata=msgspec.structs.replace(one.metadata, **_SERVERS)))
+        for one in (old, new)
+    )
+    return before, after
+
+
+def _alike(old: Object, new: Object) -> list[str]:
+    kept = ("api_version", "kind", "metadata")
+    return [name for name in new.__struct_fields__ if name not in kept and getattr(old, name) == getattr(new, name)]
+
+
+@lru_cache(maxsize=256)
+def _begun(struct: type[Object]) -> Object:
+    return struct()
 
 
 def set_entries(new: Object, managed: Managed, before: list[ownership.Entry], after: list[ownership.Entry]) -> None:

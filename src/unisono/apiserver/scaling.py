@@ -45,7 +45,7 @@ async def change(
 
     def own(new: Any) -> None:
         field_owners.on_update(
-            kind, stored, entry.data, old.metadata.managed_fields, new, None, options, "scale", context.now()
+            kind, stored, entry.data, old, old.metadata.managed_fields, new, None, options, "scale", context.now()
         )
 
     return await _write(context, kind, stored, namespace, name, scale, options, own)

@@ -152,9 +152,11 @@ async def _patch(
     subresource: str,
 ) -> Written:
     namespace, name = entry.namespace or None, entry.name
-    data = codec.as_version(entry.data, stored, kind)
     # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
-    current = codec.json_value(data) if field_owners.mentioned(change) else field_owners.plain(data)
+    if field_owners.mentioned(change):
+        current = codec.json_value(codec.as_version(entry.data, stored, kind))
+    else:
+        current = field_owners.seen(kind, stored, entry.data, old)
     body = apply_patch(stored, current, change, patch_type)
     if subresource == "status" and not isinstance(stored, CustomKind):
         body = _without_kept(current, body)
@@ -187,7 +189,7 @@ def _updater(
 
     def own() -> None:
         now = context.now()
-        field_owners.on_update(kind, stored, entry.data, managed, new, requested, options, subresource, now)
+        field_owners.on_update(kind, stored, entry.data, old, managed, new, requested, options, subresource, now)
 
     return own
 
