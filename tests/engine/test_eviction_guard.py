@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from eviction_world import PREEMPT, Plane, job_of, running_pods
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -391,24 +391,41 @@ crowds = st.builds(
 slow = hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+RETURNED = crowded([2], [0, 1, 0], [(0, 0, 1), (0, 2, 0)], [(0, 1, 1), (1, 0, 1)])
+"""A pod of high rank that another queue took back is made again while its own queue's gang waits for a place."""
+
+
 @slow
 @given(crowds, st.sampled_from(sorted(CONFIGS)), st.integers(0, 2))
+@example(RETURNED, "lost work", 1)
 def test_evictions_keep_the_limits_and_end_and_serve_somebody(objects: list[Object], name: str, grace: int) -> None:
-    """A minute per cycle: none before its minimum, none over the rate, each for somebody who starts, and they end."""
+    """A minute per cycle: none before its minimum, none over the rate, each for somebody who starts, and they end.
+
+    Who starts is the beneficiary, unless a pod of a job of its queue with a higher priority has come for that place.
+    """
     plane = Plane(CONFIGS[name], *objects, grace=grace)
     per_cycle, per_window, per_queue = LIMITS.get(name, (10**9, 10**9, 10**9))
     history: list[list[str]] = []
     waiting: dict[str, int] = {}
+    promised: dict[str, set[str]] = {}
     quiet = 0
     for at in range(30 + 12 * len(plane.pods())):
         began = {one.metadata.name: _began(one) for one in plane.pods()}
-        queues = {key: job.queue for key, job in plane.state.book.jobs.items()}
+        jobs = plane.state.book.jobs
+        queues = {key: job.queue for key, job in jobs.items()}
+        ranks = {key: ["low", "mid", "high"].index(job.priority_class) for key, job in jobs.items()}
         decisions = plane.cycle()
+        for promise in decisions.pipelined:
+            promised.setdefault(promise.job, set()).add(promise.node)
         for eviction in decisions.evictions:
             assert plane.now - began[eviction.pod] >= MINIMUM.get(name, 0.0)
             waiting.setdefault(eviction.beneficiary, at)
         for bind in decisions.binds:
             waiting.pop(bind.job, None)
+            behind = [key for key in waiting if queues[key] == queues[bind.job] and ranks[key] < ranks[bind.job]]
+            for key in behind:
+                if bind.node in promised[key]:
+                    del waiting[key]
         history.append([queues[f"ns/{job_of(_pod(plane, e.pod))}"] for e in decisions.evictions])
         recent = [one for cycle in history[-5:] for one in cycle]
         assert len(history[-1]) <= per_cycle
@@ -420,6 +437,14 @@ def test_evictions_keep_the_limits_and_end_and_serve_somebody(objects: list[Obje
         if quiet > 8:
             return
     raise AssertionError(f"evictions do not end: {plane.evicted}")
+
+
+def test_a_place_goes_to_a_pod_of_higher_rank_that_comes_back_in_the_meantime() -> None:
+    """By rank, as everywhere in a queue; and that is the end, for nobody is evicted for the gang again."""
+    plane = Plane(CONFIGS["lost work"], RETURNED)
+    plane.settle()
+    assert sum(len(jobs) for jobs in plane.evicted) == 2
+    assert plane.running() == {"g1": 1, "h1": 1}
 
 
 def test_shares_do_not_move_while_victims_leave() -> None:
