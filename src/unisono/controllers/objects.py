@@ -137,12 +137,25 @@ async def delete_owned(client: Client, kind: Kind[Any], obj: Object) -> None:
 
 
 async def delete_seen(client: Client, kind: Kind[T], obj: T) -> None:
-    """Delete this very incarnation of an object; one that is gone or was replaced is fine."""
+    """Delete this very incarnation of an object; one that is gone or was replaced is fine.
+
+    Raises:
+        Conflict: it is still there; try again.
+
+    """
     meta = obj.metadata
     try:
         await client.delete(kind, meta.name, meta.namespace, uid=meta.uid)
-    except (NotFound, Conflict):
+    except NotFound:
         return
+    except Conflict:
+        # Either another object has the name by now, or the server asks for another try.
+        try:
+            found = await client.get(kind, meta.name, meta.namespace)
+        except NotFound:
+            return
+        if found.metadata.uid == meta.uid:
+            raise
 
 
 def _occupied(kind: Kind[Any], found: Object, wanted: Object) -> UnisonoError:
