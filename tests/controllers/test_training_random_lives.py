@@ -1,0 +1,251 @@
+"""Random lives of training jobs: what pods do, what users do, and what the API server refuses, at any write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_training_ray import cluster, ray_job, ray_object, ray_spec, workers
+from training_world import TrainingWorld, manifest, pytorch, roles, template
+
+from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
+from unisono.api.training_kinds import JOB_SETS, RAY_CLUSTERS
+from unisono.errors import Conflict, Unavailable
+
+MAKERS = (PODS, SERVICES, POD_GROUPS, JOB_SETS, RAY_CLUSTERS)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of job in these lives.
+
+    Attributes:
+        value: the manifest.
+        suspended: what suspends it; None where nothing does.
+        resumed: what lets it go on.
+        changes: what a user may change while it lives.
+        ends: conditions, or phases of a RayJob, that are final; empty for what serves until it is deleted.
+
+    """
+
+    value: dict[str, Any]
+    suspended: dict[str, Any] | None = None
+    resumed: dict[str, Any] = field(default_factory=dict)
+    changes: tuple[dict[str, Any], ...] = ()
+    ends: frozenset[str] = frozenset()
+
+
+def training(value: dict[str, Any], *changes: dict[str, Any]) -> Kind:
+    ends = frozenset({"Succeeded", "Failed"})
+    return Kind(value, {"runPolicy": {"suspend": True}}, {"runPolicy": {"suspend": False}}, changes, ends)
+
+
+def with_suspend(value: dict[str, Any], *changes: dict[str, Any], ends: tuple[str, ...] = ()) -> Kind:
+    return Kind(value, {"suspend": True}, {"suspend": False}, changes, frozenset(ends))
+
+
+def train_job() -> dict[str, Any]:
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2, "image": "i", "command": ["x"]}}
+    return manifest("TrainJob", api_version="trainer.kubeflow.org/v1alpha1", **spec)
+
+
+def job_set() -> dict[str, Any]:
+    jobs = [{"name": "w", "replicas": 2, "template": {"spec": {"template": template()}}}]
+    spec = {"failurePolicy": {"maxRestarts": 1}, "replicatedJobs": jobs}
+    return manifest("JobSet", api_version="jobset.x-k8s.io/v1alpha2", **spec)
+
+
+def mpi_job(version: str) -> dict[str, Any]:
+    specs = roles("mpi", Launcher=(1, "OnFailure"), Worker=(2, "Never"))
+    policy = {"backoffLimit": 1, "cleanPodPolicy": "Running"}
+    return manifest("MPIJob", api_version=f"kubeflow.org/{version}", runPolicy=policy, mpiReplicaSpecs=specs)
+
+
+def elastic() -> dict[str, Any]:
+    return pytorch((2, "OnFailure"), 0, elasticPolicy={"minReplicas": 1, "maxReplicas": 4})
+
+
+def sized(count: int) -> dict[str, Any]:
+    return {"pytorchReplicaSpecs": {"Worker": {"replicas": count}}}
+
+
+RAY_SERVICE = {
+    "serveConfigV2": "applications: [{name: a, import_path: 'a:b'}]",
+    "rayClusterConfig": ray_spec(workers(1)),
+}
+KINDS = {
+    "PyTorchJob": training(pytorch((2, "ExitCode"), runPolicy={"backoffLimit": 2, "cleanPodPolicy": "All"}), sized(1)),
+    "elastic": training(elastic(), sized(4), sized(1)),
+    "MPIJob v1": training(mpi_job("v1")),
+    "MPIJob v2beta1": training(mpi_job("v2beta1")),
+    "JobSet": with_suspend(job_set(), ends=("Completed", "Failed")),
+    "TrainJob": with_suspend(train_job(), ends=("Complete", "Failed")),
+    "RayCluster": with_suspend(
+        cluster(workers(2)), {"workerGroupSpecs": [workers(1)]}, {"workerGroupSpecs": [workers(3)]}
+    ),
+    "RayJob": with_suspend(
+        ray_job(backoffLimit=1, shutdownAfterJobFinishes=True), ends=("Complete", "Failed", "ValidationFailed")
+    ),
+    "RayService": Kind(
+        ray_object("RayService", RAY_SERVICE),
+        changes=({"rayClusterConfig": {"rayVersion": "2"}}, {"rayClusterConfig": {"workerGroupSpecs": [workers(2)]}}),
+    ),
+}
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pod"), st.integers(0, 4), st.sampled_from(["Running", "Succeeded", "Failed"]),
+                  st.sampled_from([1, 137])),
+        st.tuples(st.just("all"), st.sampled_from(["Running", "Succeeded"])),
+        st.tuples(st.just("evict"), st.integers(0, 4)),
+        st.tuples(st.just("gone")),
+        st.tuples(st.just("suspend"), st.booleans()),
+        st.tuples(st.just("change"), st.integers(0, 1)),
+        st.tuples(st.just("wait"), st.sampled_from([1, 30, 700])),
+        st.tuples(st.just("admit")),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("faults"), st.integers(0, 6), st.sampled_from([Unavailable, Conflict])),
+    ),
+    max_size=14,
+)  # fmt: skip
+
+
+class Faults:
+    """Refuses every other write so many times: some are lost in the middle of what belongs together."""
+
+    def __init__(self, count: int, error: type[Unavailable] | type[Conflict]) -> None:
+        self.left, self.error, self.odd = count, error, False
+
+    def __call__(self, operation: str, resource: str, namespace: str, name: str) -> None:
+        if operation in ("get", "list", "watch") or not self.left:
+            return
+        self.odd = not self.odd
+        if self.odd:
+            self.left -= 1
+            raise self.error("try again")
+
+
+class Life:
+    """One job, its controllers, and everybody who acts on it."""
+
+    def __init__(self, world: TrainingWorld, kind: Kind) -> None:
+        self.world, self.kind, self.suspended = world, kind, False
+
+    def living(self) -> list[Any]:
+        pods = self.world.pods(deleting=False)
+        return [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+
+    async def admit(self) -> None:
+        for group in self.world.client.objects(POD_GROUPS):
+            if (group.status.phase or "Pending") == "Pending":
+                await self.world.set_group_phase(group, "Inqueue")
+
+    async def play(self, step: tuple[Any, ...]) -> None:
+        world, living = self.world, self.living()
+        match step:
+            case ("pod", number, phase, code) if number < len(living):
+                world.set_pod(living[number], phase, 0 if phase == "Succeeded" else code)
+            case ("all", phase):
+                for pod in living:
+                    world.set_pod(pod, phase)
+            case ("evict", number) if number < len(living):
+                world.client.interceptor = None
+                await world.client.delete(PODS, living[number].metadata.name, "ns")
+            case ("gone",):
+                await world.finish_deletions()
+            case ("suspend", value) if self.kind.suspended is not None:
+                world.client.interceptor = None
+                await world.change(**(self.kind.suspended if value else self.kind.resumed))
+                self.suspended = value
+            case ("change", number) if number < len(self.kind.changes):
+                world.client.interceptor = None
+                await world.change(**self.kind.changes[number])
+            case ("wait", seconds):
+                await world.advance(seconds)
+            case ("admit",):
+                await self.admit()
+            case ("restart",):
+                await world.restart()
+            case ("faults", count, error):
+                world.client.interceptor = Faults(count, error)
+        await world.settle()
+        world.client.collect_garbage()
+        await world.settle()
+
+    async def rest(self) -> None:
+        """All is well again: nothing is refused, what was deleted is gone, and time passes."""
+        self.world.client.interceptor = None
+        for _ in range(8):
+            await self.world.finish_deletions()
+            self.world.client.collect_garbage()
+            await self.admit()
+            await self.world.advance(200)
+
+    def ended(self) -> str:
+        status = self.world.job.status
+        phase = getattr(status, "job_deployment_status", None)
+        if hasattr(status, "job_deployment_status"):
+            return phase if phase in self.kind.ends else ""
+        found = self.world.holding() & self.kind.ends
+        assert len(found) <= 1, "it ends in one way"
+        return next(iter(found), "")
+
+    def pods_of(self) -> set[str]:
+        return {pod.metadata.uid for pod in self.world.pods()}
+
+
+def check(life: Life) -> None:
+    """What holds at every moment."""
+    world = life.world
+    uids = {obj.metadata.uid for kind in MAKERS for obj in world.client.objects(kind)} | {world.job.metadata.uid}
+    for pod in world.pods(deleting=False):
+        assert {owner.uid for owner in pod.metadata.owner_references} <= uids, "no pod without its owner"
+    types = [each.type for each in getattr(world.job.status, "conditions", None) or ()]
+    assert len(types) == len(set(types))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(script=STEPS)
+def test_whatever_happens(name, script):
+    asyncio.run(_live(KINDS[name], script))
+
+
+async def _live(kind: Kind, script: list[tuple[Any, ...]]) -> None:
+    async with TrainingWorld() as world:
+        await world.submit(json.loads(json.dumps(kind.value)))
+        life = Life(world, kind)
+        for step in script:
+            end, known = life.ended(), life.pods_of()
+            await life.play(step)
+            check(life)
+            if end:
+                assert life.ended() == end, "an end is final"
+                assert kind.value["kind"] == "RayJob" or life.pods_of() <= known, "nothing is made anew after the end"
+        await life.rest()
+        check(life)
+        end = life.ended()
+        if life.suspended and not end:
+            assert world.pods() == [], "a suspended job holds nothing"
+            assert world.client.objects(POD_GROUPS) == []
+        if end:
+            assert world.client.objects(POD_GROUPS) == [], "a gang that has ended waits for nothing"
+        if end and kind.value["kind"] == "RayJob":
+            assert world.client.objects(RAY_CLUSTERS) == [], "its cluster goes with it"
+        await quiet(world)
+        world.client.remove(world.kind, f"ns/{world.name}")
+        await life.rest()
+        for each in MAKERS:
+            assert world.client.objects(each) == [], "everything goes with the job"
+
+
+async def quiet(world: TrainingWorld) -> None:
+    """Controllers that start anew find all as it should be: they try to make what is there, and change nothing."""
+    before = len(world.client.writes)
+    await world.restart()
+    changed = [write for write in world.client.writes[before:] if write.operation != "create"]
+    assert [write for write in changed if write.resource != "events"] == []
