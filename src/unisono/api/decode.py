@@ -14,6 +14,7 @@ from unisono.api.aliases import normalise
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError, invalid, type_invalid
 from unisono.api.kind import Kind
+from unisono.api.known import Known
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.shape import Shape, shape_of
 
@@ -23,6 +24,8 @@ _ENCODER = msgspec.json.Encoder()
 _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
 _DEEPEST = 200
+# Specs of which nothing had to be changed.
+_clean = Known(4096)
 QUANTITY_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]+)*$'"
 
 
@@ -50,11 +53,30 @@ def decode(kind: Kind[T], value: Any) -> Decoded[T]:
     ``apiVersion`` and ``kind`` of the result are those of ``kind``, whatever alias version came in.
     """
     walk = _Walk()
-    found = walk.value(shape_of(kind.struct), value, None)
-    clean = found if isinstance(found, dict) else {}
+    encoded = _encoded_spec(value)
+    if encoded is not None and _clean.met(kind.struct, encoded):
+        # Nothing in it would be pruned, converted or complained of.
+        found = walk.value(shape_of(kind.struct), {name: each for name, each in value.items() if name != "spec"}, None)
+        clean = {**found, "spec": value["spec"]}
+    else:
+        found = walk.value(shape_of(kind.struct), value, None)
+        clean = found if isinstance(found, dict) else {}
+        if encoded is not None and not walk.unknown and not walk.errors and encoded == _encoded_spec(clean):
+            _clean.add(kind.struct, encoded)
     obj = msgspec.convert(clean, kind.struct)
     obj.api_version, obj.kind = kind.api_version, kind.kind
     return Decoded(obj, walk.unknown, walk.errors, clean)
+
+
+def _encoded_spec(value: Any) -> bytes | None:
+    """The bytes of an object's spec, for comparison; None where it has none that is worth it."""
+    spec = value.get("spec") if isinstance(value, dict) else None
+    if not isinstance(spec, dict) or not spec:
+        return None
+    try:
+        return _ENCODER.encode(spec)
+    except (TypeError, ValueError, RecursionError):  # what JSON cannot say; the walk finds it
+        return None
 
 
 def encode(obj: Object) -> bytes:

@@ -102,7 +102,12 @@ def parse_quantity(quantity: Quantity) -> Fraction:
         QuantityError: not a quantity.
 
     """
-    return Fraction(_of(quantity).nano, _NANO)
+    return _exact(_of(quantity).nano)
+
+
+@lru_cache(maxsize=16384)
+def _exact(nano: int) -> Fraction:
+    return Fraction(nano, _NANO)
 
 
 def to_milli(quantity: Quantity) -> int:

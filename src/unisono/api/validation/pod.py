@@ -10,6 +10,7 @@ from unisono.api import names
 from unisono.api.core.container import Container
 from unisono.api.core.pod import Pod, PodSpec, PodTemplateSpec
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
+from unisono.api.known import Known
 from unisono.api.validation.affinity import validate_affinity, validate_spread, validate_tolerations
 from unisono.api.validation.container import validate_container, validate_host_ports
 from unisono.api.validation.meta import at_least, by, named, one_of, validate_labels, validate_template_meta
@@ -19,6 +20,8 @@ from unisono.api.validation.volume import validate_volumes
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _LONGEST_DEADLINE = 2**31 - 1
+_encode = msgspec.json.Encoder().encode
+_passed = Known(4096)
 _IMMUTABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -30,11 +33,22 @@ def validate_pod(pod: Pod, old: Pod | None) -> Iterator[FieldError]:
     """Rules of a pod; on an update also what may change."""
     if old is not None and pod.spec is old.spec:
         return  # a change of the status carries the stored spec along, which was right when it was stored
-    yield from validate_pod_spec(pod.spec, "spec")
+    yield from _spec(pod.spec)
     if old is not None:
         yield from _update(pod.spec, old.spec)
     elif pod.spec.ephemeral_containers:
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
+
+
+def _spec(spec: PodSpec) -> Iterator[FieldError]:
+    """Rules of a pod's own spec; those that equal specs have passed are not looked at again."""
+    encoded = _encode(spec)
+    if _passed.met(PodSpec, encoded):
+        return
+    errors = [*validate_pod_spec(spec, "spec")]
+    if not errors:
+        _passed.add(PodSpec, encoded)
+    yield from errors
 
 
 def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldError]:
