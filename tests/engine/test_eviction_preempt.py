@@ -161,3 +161,30 @@ def test_topology_aware_preemption_stops_nobody_where_there_are_free_places() ->
     decisions = plane.cycle()
     assert decisions.evictions == []
     assert len(decisions.binds) == 8
+
+
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
+def test_nobody_is_evicted_for_a_gangs_minimum_that_pods_without_requests_fill(action: str) -> None:
+    off = "\n    enablePreemptable: false"
+    plan = settings(f"enqueue, allocate, {action}, backfill", gang=off, drf=off)
+    own = "a" if action == "preempt" else "b"
+    things = [RANKS, node("n1", cpu=4), queue("a"), queue("b"), group("low", 1, queue="a", priority_class="low")]
+    things += [*running_pods("low", ["n1"] * 4), group("g", 2, queue=own, priority_class="high")]
+    things += [pod("g-w-0", "g", cpu=1), pod("g-w-1", "g"), pod("g-w-2", "g", cpu=1)]
+    plane = Plane(plan, *things)
+    decisions = plane.cycle()
+    assert len(decisions.evictions) == 1
+    assert {"g-w-0", "g-w-1"} >= {told.pod for told in decisions.pipelined} >= {"g-w-0"}
+    plane.settle()
+    assert plane.running() == {"low": 3, "g": 2}
+
+
+def test_what_an_evicted_pod_held_and_its_beneficiary_did_not_need_is_promised_to_the_next_job() -> None:
+    things = [RANKS, node("n1", cpu=4), group("large", 0, phase="Running", priority_class="low")]
+    things += running_pods("large", ["n1"], cpu=4)
+    plane = Plane(PREEMPT, *things, *(gang(name, 1, priority_class="high") for name in ("one", "two")))
+    decisions = plane.cycle()
+    assert [(e.pod, e.beneficiary) for e in decisions.evictions] == [("large-w-0", "ns/one")]
+    assert [(p.job, p.node) for p in decisions.pipelined] == [("ns/one", "n1"), ("ns/two", "n1")]
+    plane.settle()
+    assert plane.running() == {"one": 1, "two": 1}

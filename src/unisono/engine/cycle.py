@@ -99,13 +99,16 @@ class Cycle:
             self.report(job).invalid = known
         return known is None
 
-    def pending(self, job: JobState, *, best_effort: bool) -> list[Task]:
-        """Ungated pending tasks of a job in task order, those that request nothing or the others."""
+    def pending(self, job: JobState, *, best_effort: bool | None = None) -> list[Task]:
+        """Ungated pending tasks of a job in task order; only those that request nothing, or only others, if said."""
         places = job.places
         tasks = [
             task
             for task in job.record.pending.values()
-            if not task.gated and task.owned and task.pod_class.best_effort is best_effort and task.key not in places
+            if not task.gated
+            and task.owned
+            and (best_effort is None or task.pod_class.best_effort is best_effort)
+            and task.key not in places
         ]
         return self.orders.tasks(tasks)
 

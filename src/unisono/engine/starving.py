@@ -38,8 +38,10 @@ def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
 def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: list[Task], rule: Rule) -> bool:
     """Make room for one task after the other until the job starves no more; all stands, or nothing.
 
+    Tasks that request nothing have their turn among the others: for each that counts in a gang one pod less has to go.
     Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
-    nobody's eviction is placed at once where allocate comes later: till then the next job could take its free places.
+    nobody's eviction is placed as allocate places: now, if allocate is still to come, for the next job could take its
+    free places till then; or on what others have had to leave and did not need, promised till they are gone.
 
     Returns:
         whether the job has got what it needs.
@@ -66,15 +68,11 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)
-    if enough and _allocates_later(cycle, rule) and place(cycle, job, sheet_of(cycle, job)):
+    allowed = enough and "allocate" in cycle.config.actions and hooks.overused(job.queue) is None
+    if allowed and place(cycle, job, sheet_of(cycle, job)):
         return True
     evictions.note_failure(job, tasks, rule)
     return False
-
-
-def _allocates_later(cycle: Cycle, rule: Rule) -> bool:
-    actions = list(cycle.config.actions)
-    return rule.purpose.value in actions and "allocate" in actions[actions.index(rule.purpose.value) :]
 
 
 def _may_take(cycle: Cycle, job: JobState, task: Task, rule: Rule) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from unisono.cluster.records import Task
 from unisono.engine.answers import Purpose
 from unisono.engine.config_arguments import argument_value
 from unisono.engine.config_names import ACTION_ARGUMENTS
@@ -29,7 +28,7 @@ def run(cycle: Cycle) -> None:
         jobs = cycle.orders.jobs(by_queue[queue.name])
         while len(jobs):
             job = jobs.pop()
-            place_starving(cycle, evictions_of(cycle), job, _waiting(cycle, job), between_jobs)
+            place_starving(cycle, evictions_of(cycle), job, cycle.pending(job), between_jobs)
         for job in by_queue[queue.name]:
             _within(cycle, job, within_job)
 
@@ -49,16 +48,11 @@ def _rules(cycle: Cycle) -> tuple[Rule, Rule]:
     return between, within
 
 
-def _waiting(cycle: Cycle, job: JobState) -> list[Task]:
-    """Tasks to place, those that request nothing last."""
-    return cycle.pending(job, best_effort=False) + cycle.pending(job, best_effort=True)
-
-
 def _within(cycle: Cycle, job: JobState, rule: Rule) -> None:
     """Better tasks of a job take the places of worse ones until one finds none."""
     if len({task.priority for task in job.record.tasks.values()}) < 2:
         return
-    for task in _waiting(cycle, job):
+    for task in cycle.pending(job):
         if not cycle.hooks.starving(job):
             return
         if not place_starving(cycle, evictions_of(cycle), job, [task], rule):

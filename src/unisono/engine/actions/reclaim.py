@@ -25,6 +25,6 @@ def run(cycle: Cycle) -> None:
             continue
         jobs = heaps[queue.name]
         job = jobs.pop()
-        place_starving(cycle, evictions_of(cycle), job, cycle.pending(job, best_effort=False), RULE)
+        place_starving(cycle, evictions_of(cycle), job, cycle.pending(job), RULE)
         if len(jobs):
             queues.push(queue)
