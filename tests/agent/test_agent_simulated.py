@@ -193,8 +193,8 @@ async def test_statuses_give_way_where_the_server_is_slow_and_all_are_written() 
 
     for _ in range(100):
         await world.at(0.1)
-    assert running() < 180, "8 writers without a rest do 200"
-    for _ in range(500):
+    assert running() < 160, "8 writers without a rest do 200"
+    for _ in range(150):
         await world.at(0.1)
     assert running() == 200
     await world.stop()

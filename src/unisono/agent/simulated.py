@@ -268,13 +268,13 @@ class SimulatedNodes:
         await self._give_way(self._clock.monotonic() - begun)
 
     async def _give_way(self, seconds: float) -> None:
-        """Rest after a write that took so long, where the server is strained.
+        """Rest for as long as the write took, or less, where the server is strained.
 
         A real kubelet needs seconds to start a pod, and is one of many with a processor of its own. Thousands of pods
         that start the moment they are bound must not take the server's time from those who create and bind.
         """
         self._strain.note(seconds)
-        rest = (self._strain.stretch - 1.0) * seconds
+        rest = min(self._strain.stretch - 1.0, 1.0) * seconds
         if rest > 0:
             await self._clock.sleep(min(rest, _LONGEST_REST_SECONDS))
 
