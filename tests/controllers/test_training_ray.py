@@ -347,4 +347,7 @@ async def test_a_cluster_that_wants_rays_autoscaler_is_told_that_there_is_none()
         await world.admit("ray-rc-pg")
         (told,) = world.recorder.of("AutoscalerNotRun")
         assert "keeps the replicas" in told
+        assert world.condition("AutoscalerServed").status == "False"
         assert groups(world).count("w") == 3
+        await world.change(enableInTreeAutoscaling=False)
+        assert world.condition("AutoscalerServed") is None

@@ -24,6 +24,7 @@ from unisono.controllers.training.ray.view import Place, RayClusterView, desired
 from unisono.controllers.training.standard_conditions import is_true, set_condition
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"
+AUTOSCALER_SERVED = "AutoscalerServed"
 SUSPENDING, SUSPENDED = "RayClusterSuspending", "RayClusterSuspended"
 
 
@@ -93,6 +94,9 @@ class _Decision:
                 "worker groups; change spec.workerGroupSpecs[*].replicas, by hand or by an autoscaler of your own"
             )
             self.plan.warn("AutoscalerNotRun", text, once="autoscaler")
+            self._set(AUTOSCALER_SERVED, "AutoscalerNotRun", text, holds=False)
+        elif self.status.conditions:
+            self.status.conditions = [each for each in self.status.conditions if each.type != AUTOSCALER_SERVED] or None
         shares = [(view.spec.head_group_spec.template.spec, 1)]
         shares += [(g.template.spec, fewest(g) if autoscaling else desired(g)) for g in view.workers]
         wanted_topology = {
