@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
+from support.https_hook import https_hook
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
@@ -342,22 +341,11 @@ async def test_a_wrong_configuration_is_not_stored(backend: Backend) -> None:
 async def test_a_service_leads_to_a_pod_that_is_ready(backend: Backend, tmp_path: Path) -> None:
     """Over real TLS: the certificate is that of the Service's name, the address that of the pod."""
     authority = Authority(tmp_path, utc_now())
-    context = authority.server_context(["hook.default.svc"])
-    assert isinstance(context, ssl.SSLContext)
 
-    async def answer(request: web.Request) -> web.Response:
-        review = await request.json()
-        response = {"uid": review["request"]["uid"], "allowed": False, "status": {"message": "no"}}
-        return web.json_response({**review, "response": response})
+    def answer(review: dict[str, Any]) -> dict[str, Any]:
+        return {"allowed": False, "status": {"message": "no"}}
 
-    app = web.Application()
-    app.router.add_post("/check", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        port = runner.addresses[0][1]
+    async with https_hook(authority, "hook.default.svc", "/check", answer) as port:
         await configure(backend)
         service = {
             "apiVersion": "v1",
@@ -383,6 +371,4 @@ async def test_a_service_leads_to_a_pod_that_is_ready(backend: Backend, tmp_path
         await backend.service.patch(PODS, "default", "hook", {"status": status}, "merge", OPTIONS, "status")
         with pytest.raises(ApiError, match=r'admission webhook "one\.example\.com" denied the request: no'):
             await create(backend)
-    finally:
-        await runner.cleanup()
     assert isinstance(backend.service.context.hooks.caller, HttpCaller)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from support.backends import settle
 from support.definitions import CRDS, crd, define, obj_schema, served, version, widget
+from support.https_hook import https_hook
 from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS
@@ -487,25 +486,16 @@ async def test_a_webhook_that_cannot_be_asked_is_refused(backend: Backend, clien
 async def test_over_tls_with_the_old_review(backend: Backend, tmp_path: Path) -> None:
     """A real webhook of ``v1beta1``, at a URL, trusted by its caBundle; without the bundle it is not asked."""
     authority = Authority(tmp_path, utc_now())
-    context = authority.server_context(["127.0.0.1"])
-    assert isinstance(context, ssl.SSLContext)
     reviews = []
 
-    async def answer(request: web.Request) -> web.Response:
-        review = await request.json()
+    def answer(review: Document) -> Document:
         reviews.append(review["apiVersion"])
         asked = review["request"]
         objects = [converted(each, asked["desiredAPIVersion"]) for each in asked["objects"]]
-        response = {"uid": asked["uid"], "result": {"status": "Success"}, "convertedObjects": objects}
-        return web.json_response({**review, "response": response})
+        return {"result": {"status": "Success"}, "convertedObjects": objects}
 
-    app = web.Application(client_max_size=8 * 1024 * 1024)
-    app.router.add_post("/convert", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        url = f"https://127.0.0.1:{runner.addresses[0][1]}/convert"
+    async with https_hook(authority, "127.0.0.1", "/convert", answer) as port:
+        url = f"https://127.0.0.1:{port}/convert"
         service = backend.service
         found = definition("v2", {"url": url})
         found["spec"]["conversion"]["webhook"]["conversionReviewVersions"] = ["v3", "v1beta1", "v1"]
@@ -523,5 +513,3 @@ async def test_over_tls_with_the_old_review(backend: Backend, tmp_path: Path) ->
         assert shown["spec"] == {"size": "1x0"}
         assert shown["metadata"]["annotations"]["much"] == "x" * 250_000
         assert reviews == ["apiextensions.k8s.io/v1beta1"]
-    finally:
-        await runner.cleanup()
