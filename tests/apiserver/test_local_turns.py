@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from support.backends import opened
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.turns import Turns
+from unisono.apiserver.turns import Rhythm, Shares, Turns
 
 
 async def test_a_reader_comes_in_between_many_writers() -> None:
@@ -60,3 +61,31 @@ async def test_few_writers_do_not_wait(writers: int) -> None:
         taking = turns.take()
         with pytest.raises(StopIteration):
             taking.send(None)
+
+
+async def test_all_portions_begin_together_and_the_loop_is_free_in_between() -> None:
+    shares, now, came = Shares(), 0, list[tuple[str, int]]()
+
+    async def worker(name: str, turns: Turns) -> None:
+        await turns.take()
+        came.append((name, now))
+
+    kinds = {"component": shares.components, "request": shares.requests, "event": shares.events}
+    done = asyncio.gather(*(worker(name, turns) for name, turns in kinds.items() for _ in range(40)))
+    while not done.done():
+        now += 1
+        await asyncio.sleep(0)
+    busy = sorted({turn for _, turn in came})
+    for name in kinds:
+        turns = {turn for one, turn in came if one == name}
+        assert turns <= set(busy[: len(turns)]), "each kind goes on with every beat until nobody is left"
+    assert {later - earlier for earlier, later in itertools.pairwise(busy[1:])} == {3}
+
+
+async def test_a_rhythm_rests_when_nobody_needs_it() -> None:
+    rhythm, beats = Rhythm(free=1), list[str]()
+    rhythm.join(lambda: bool(beats.append("beat")))
+    rhythm.at_next(lambda: beats.append("once"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert beats == ["once", "beat"]

@@ -66,6 +66,7 @@ class ObjectService:
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
         self.shares = Shares()
+        store.answer_by(self.shares.rhythm.at_next)
         self._snapshots = reads.Snapshots()
         self._told_certificate: Callable[[str], None] = _nobody
 

@@ -4,56 +4,105 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+# Turns of the loop without portions after each one with: the first reads from the sockets what has come during the
+# portions, the second lets whoever it woke up answer.
+_FREE = 2
+
+
+class Rhythm:
+    """The beat on which all portions of a process begin, so that between two beats the loop is free for requests."""
+
+    def __init__(self, free: int = _FREE) -> None:
+        self._free = free
+        self._members: list[Callable[[], bool]] = []
+        self._once: deque[Callable[[], None]] = deque()
+        self._beating = False
+
+    def join(self, member: Callable[[], bool]) -> None:
+        """Call ``member`` on each beat; it answers whether it needs the next one."""
+        self._members.append(member)
+
+    def at_next(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` on the next beat, once."""
+        self._once.append(callback)
+        self.start()
+
+    def start(self) -> None:
+        """Beat until no member needs it any more."""
+        if not self._beating:
+            self._beating = True
+            asyncio.get_running_loop().call_soon(self._pass, self._free)
+
+    def _pass(self, left: int) -> None:
+        loop = asyncio.get_running_loop()
+        if left:
+            loop.call_soon(self._pass, left - 1)
+            return
+        for _ in range(len(self._once)):
+            self._once.popleft()()
+        needed = [member() for member in self._members]
+        self._beating = any(needed) or bool(self._once)
+        if self._beating:
+            loop.call_soon(self._pass, self._free)
 
 
 class Turns:
-    """Lets ``each`` callers through per turn of the event loop, first come, first served.
+    """Lets ``each`` callers through per beat, first come, first served.
 
     A transaction wakes everybody who waited for it at once, and dozens of writers at work in the same turn of the loop
     are tens of milliseconds in which no request is read. Where few write nobody waits.
+
+    Args:
+        each: callers per beat.
+        rhythm: gives the beat; one of its own when None.
+
     """
 
-    def __init__(self, each: int) -> None:
+    def __init__(self, each: int, rhythm: Rhythm | None = None) -> None:
         self._each = self._left = each
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._renewing = False
+        self._rhythm = rhythm or Rhythm()
+        self._rhythm.join(self._renew)
 
     async def take(self) -> None:
-        """Return when it is the caller's turn: at once, or in one of the next turns of the loop."""
-        loop = asyncio.get_running_loop()
-        if not self._renewing:
-            self._renewing = True
-            loop.call_soon(self._renew)
+        """Return when it is the caller's turn: at once, or on one of the next beats."""
+        self._rhythm.start()
         if self._left and not self._waiting:
             self._left -= 1
             return
-        future = loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         await future
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
         self._left = self._each
         while self._left and self._waiting:
             future = self._waiting.popleft()
             if not future.done():  # who gave up takes nobody's turn
                 future.set_result(None)
                 self._left -= 1
-        self._renewing = self._left < self._each
-        if self._renewing:
-            asyncio.get_running_loop().call_soon(self._renew)
+        return self._left < self._each
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What one turn of the loop holds at most, so that it takes a few milliseconds and a read is never far away.
+    """What one beat holds at most, so that it takes a few milliseconds and a read is never far away.
 
     Attributes:
-        components: writes of clients in this process, about half a millisecond each.
-        requests: writes that came by HTTP, somewhat more each.
+        rhythm: the beat of all of them.
+        components: writes of clients in this process, a quarter to half a millisecond each.
+        requests: writes that came by HTTP, about a millisecond each.
         events: of watches in this process, decoded and handled by who watches, about a quarter of a millisecond each.
     """
 
-    components: Turns = field(default_factory=lambda: Turns(2))
-    requests: Turns = field(default_factory=lambda: Turns(3))
-    events: Turns = field(default_factory=lambda: Turns(6))
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    components: Turns = field(init=False)
+    requests: Turns = field(init=False)
+    events: Turns = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, each in (("components", 3), ("requests", 3), ("events", 8)):
+            object.__setattr__(self, name, Turns(each, self.rhythm))

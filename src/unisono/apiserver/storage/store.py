@@ -32,7 +32,7 @@ from unisono.errors import UnisonoError
 
 _log = structlog.get_logger(__name__)
 
-# Writers that go on in one turn of the event loop after a transaction: each has its answer to make.
+# Writers that go on at once after a transaction: each has its answer to make.
 _ANSWERS = 4
 
 
@@ -73,6 +73,7 @@ class Store:
         self._any_change: asyncio.Future[None] | None = None
         self._epoch = 0
         self._answers: deque[Commit] = deque()
+        self._soon: Callable[[Callable[[], None]], object] = self._loop.call_soon
         self._closed = False
         self._batches = self._failures = self._largest = 0
         self._writer = Writer(disk, self._post, self._on_batch, keep_events=retention.events)
@@ -160,6 +161,10 @@ class Store:
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Call ``listener`` with every committed event from now on; it must be quick and must not raise."""
         self._listeners.append(listener)
+
+    def answer_by(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """Have ``soon`` say when the next few writers of a transaction are answered."""
+        self._soon = soon
 
     def write(self, changes: Sequence[Change]) -> asyncio.Future[list[Entry]]:
         """Queue changes that are stored together or not at all.
@@ -280,11 +285,11 @@ class Store:
             self._answer()
 
     def _answer(self) -> None:
-        """Tell a few writers that the disk has it, and the next ones in the next turn of the loop."""
+        """Tell a few writers that the disk has it, and the next ones soon."""
         for _ in range(min(_ANSWERS, len(self._answers))):
             self._answers.popleft().done(None)
         if self._answers:
-            self._loop.call_soon(self._answer)
+            self._soon(self._answer)
 
     def _publish(self, event: Event) -> None:
         key = event.entry.key
