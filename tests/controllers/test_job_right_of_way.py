@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from support.virtual_clock import VirtualClock
+from unisono.api.base import ObjectMeta
 from unisono.api.batch import JobState, JobStatus
+from unisono.api.core import ContainerStatus, Pod, PodCondition, PodStatus
+from unisono.controllers.job.controller import matters
 from unisono.controllers.job.pacing import GivingWay
 from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, RightOfWay
 
@@ -79,3 +84,38 @@ async def test_a_job_that_is_gone_is_not_asked_for() -> None:
     rush.giving_way.over("ns/a")
     await rush.clock.advance(1.0)
     assert not rush.resumed
+
+
+# --- changes of pods that are worth a look -------------------------------------------------------------------
+
+
+def _pod(**status: object) -> Pod:
+    meta = ObjectMeta(name="job-0", namespace="ns", uid="u", resource_version="1", labels={"a": "b"})
+    return Pod(metadata=meta, status=PodStatus(phase="Pending", **status))  # type: ignore[arg-type]
+
+
+def test_a_pod_that_only_got_its_node_is_not_looked_at() -> None:
+    bound = _pod(conditions=[PodCondition(type="PodScheduled", status="True")])
+    bound.spec.node_name = "n1"
+    bound.metadata.resource_version = "2"
+    assert not matters("MODIFIED", bound, _pod())
+    assert matters("ADDED", bound, None)
+    assert matters("DELETED", bound, _pod())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: setattr(pod.status, "phase", "Running"),
+        lambda pod: setattr(pod.status, "reason", "Evicted"),
+        lambda pod: setattr(pod.status, "container_statuses", [ContainerStatus(name="main", ready=True)]),
+        lambda pod: setattr(pod.metadata, "deletion_timestamp", "2026-01-01T00:00:00Z"),
+        lambda pod: setattr(pod.metadata, "annotations", {"volcano.sh/job-version": "1"}),
+        lambda pod: setattr(pod.metadata, "owner_references", []),
+    ],
+    ids=["phase", "reason", "containers", "deletion", "annotations", "owner"],
+)
+def test_what_a_decision_may_depend_on_is_looked_at(change: Callable[[Pod], None]) -> None:
+    new = _pod()
+    change(new)
+    assert matters("MODIFIED", new, _pod())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+import msgspec
+
 from unisono.api.batch import Job
 from unisono.api.bus import Command
 from unisono.api.core import Pod
@@ -62,7 +64,7 @@ class JobController(Controller):
         self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(JOBS)
         self._jobs.on_change(self._job_changed)
-        self._pods = context.watch(PODS, owners.job_keys)
+        self._pods = context.watch(PODS, owners.job_keys, when=matters)
         self._pods.on_change(self._pod_changed)
         index(self._pods, POD_INDEX, owners.job_uids)
         self._groups = context.watch(POD_GROUPS, owners.job_keys)
@@ -161,6 +163,17 @@ class JobController(Controller):
             self._pacing.forget(uid)
             self._giving_way.over(new.key)
             self._announcer.forget(new)
+
+
+def matters(event_type: EventType, new: Pod, old: Pod | None) -> bool:
+    """Whether a change of a pod can change what is decided about its job; that it got its node cannot."""
+    return event_type != "MODIFIED" or old is None or _facts(new) != _facts(old)
+
+
+def _facts(pod: Pod) -> tuple[object, ...]:
+    """Everything of a pod but its version, its spec and its conditions, which no decision looks at."""
+    meta = msgspec.structs.replace(pod.metadata, resource_version=None, generation=None, managed_fields=None)
+    return meta, msgspec.structs.replace(pod.status, conditions=None)
 
 
 def command_targets(command: Command) -> Iterable[str]:
