@@ -89,12 +89,13 @@ class Lines:
 
     def best(self) -> int:
         """Column of the best candidate, the first in name order among equally good lines; -1 when there is none."""
-        totals = self._best + self._score.points()[self._present]
-        top = totals.max()
+        totals = self._score.points().take(self._present)
+        totals += self._best
+        at = int(totals.argmax())
+        top = totals.item(at)
         if top == NOWHERE:
             return -1
-        ties = np.flatnonzero(totals == top)
-        return int(self._first[ties].min() if len(ties) > 1 else self._first[ties[0]])
+        return int(np.minimum.reduce(self._first[totals == top]))
 
     def set(self, table: CandidateTable, column: int, value: float) -> None:
         """A node has a new dynamic score."""
