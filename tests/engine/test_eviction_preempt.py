@@ -188,3 +188,10 @@ def test_what_an_evicted_pod_held_and_its_beneficiary_did_not_need_is_promised_t
     assert [(p.job, p.node) for p in decisions.pipelined] == [("ns/one", "n1"), ("ns/two", "n1")]
     plane.settle()
     assert plane.running() == {"one": 1, "two": 1}
+
+
+def test_a_gang_that_cannot_start_is_promised_nothing() -> None:
+    things = [RANKS, node("n1", cpu=4), *holder("other", ["n1"] * 3, rank="high")]
+    plane = Plane(PREEMPT, *things, gang("g", 2, priority_class="high"))
+    decisions = plane.cycle()
+    assert (decisions.binds, decisions.evictions, decisions.pipelined) == ([], [], [])
