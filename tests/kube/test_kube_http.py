@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from support.things import THINGS, thing
 from support.virtual_clock import VirtualClock
-from unisono.api.kinds import LIMIT_RANGES
+from unisono.api.kinds import LIMIT_RANGES, PODS
 from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
 from unisono.kube.http import HttpClient, split_lines
 from unisono.kube.kubeconfig import ClusterConfig
@@ -293,3 +293,23 @@ async def test_lines_are_split_wherever_chunks_end() -> None:
             yield chunk
 
     assert [line async for line in split_lines(chunks())] == [b"ab", b"c", b"de"]
+
+
+async def test_lists_and_watches_of_pods_leave_out_who_set_which_field() -> None:
+    def pod(name: str) -> dict[str, Any]:
+        meta = {"name": name, "namespace": "ns", "resourceVersion": "7", "managedFields": [{"manager": "somebody"}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+
+    script = Script(
+        answer({"metadata": {"resourceVersion": "7"}, "items": [pod("a")]}),
+        lines({"type": "ADDED", "object": pod("b")}),
+        answer(pod("c")),
+        answer({"metadata": {"resourceVersion": "7"}, "items": [{**raw("d"), "metadata": pod("d")["metadata"]}]}),
+    )
+    async with serving(script) as (client, _):
+        listed = (await client.list(PODS)).items
+        watched = [event.object async for event in client.watch(PODS, resource_version="7")]
+        one = await client.get(PODS, "c", "ns")
+        things = (await client.list(THINGS)).items
+    assert [pod.metadata.managed_fields for pod in (*listed, *watched)] == [None, None]
+    assert [each.metadata.managed_fields for each in (one, *things)] == [[{"manager": "somebody"}]] * 2
