@@ -107,13 +107,36 @@ async def test_pages_with_selectors_do_not_count_the_rest(service):
         await service.list(CONFIG_MAPS, "default", limit=1, continue_token=page.continue_token)
 
 
+@pytest.mark.parametrize(
+    ("selector", "limit", "pages"),
+    [
+        pytest.param({"label_selector": "name=a"}, 1, [["a"], []], id="full, and others behind it"),
+        pytest.param({"label_selector": "name=c"}, 1, [["c"]], id="full, and nothing behind it"),
+        pytest.param({"label_selector": "name=a"}, 2, [["a"]], id="not full"),
+        pytest.param({"label_selector": "name in (a,b)"}, 1, [["a"], ["b"], []], id="several"),
+        pytest.param({"field_selector": "metadata.name=a"}, 1, [["a"]], id="one name"),
+        pytest.param({"label_selector": "name=none"}, 1, [[]], id="nothing"),
+        pytest.param({}, 3, [["a", "b", "c"]], id="without selectors"),
+    ],
+)
+async def test_a_full_page_ends_the_search(service, selector, limit, pages):
+    found, token = [], ""
+    while not found or token:
+        page = await service.list(CONFIG_MAPS, "default", limit=limit, continue_token=token, **selector)
+        found.append([value(item)["metadata"]["name"] for item in page.items])
+        token = page.continue_token
+        # What comes meanwhile is not in the pages of a list that was begun.
+        await service.create(CONFIG_MAPS, "default", config_map(f"b{len(found)}", labels={"name": "a"}), OPTIONS)
+    assert found == pages
+
+
 def test_snapshots_are_few_and_short_lived():
     clock = Wall(0.0)
     snapshots = reads.Snapshots(clock)
     for revision in range(100):
-        snapshots.keep("q", revision, ())
+        snapshots.keep("q", revision, (), None)
     assert snapshots.find("q", 0) is None
-    assert snapshots.find("q", 99) == ()
+    assert snapshots.find("q", 99) == ((), None)
     clock.now = 301.0
     assert snapshots.find("q", 99) is None
 

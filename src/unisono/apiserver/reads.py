@@ -27,6 +27,7 @@ from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import Page
 
 Selector = Callable[[Entry], bool]
+Place = tuple[str, str]
 _WAIT_FOR_REVISION = 3.0
 _SNAPSHOTS = 32
 _SNAPSHOT_SECONDS = 300.0
@@ -42,6 +43,7 @@ class _Token(msgspec.Struct):
 @dataclass(slots=True)
 class _Snapshot:
     entries: Sequence[Entry]
+    last: Place | None
     born: float
 
 
@@ -55,20 +57,20 @@ class Snapshots:
         self._clock = clock
         self._kept: OrderedDict[tuple[str, int], _Snapshot] = OrderedDict()
 
-    def keep(self, query: str, revision: int, entries: Sequence[Entry]) -> None:
-        """Remember what a list found."""
-        self._kept.setdefault((query, revision), _Snapshot(entries, self._clock()))
+    def keep(self, query: str, revision: int, entries: Sequence[Entry], last: Place | None) -> None:
+        """Remember what a list found, and where the last object is among which it searched."""
+        self._kept.setdefault((query, revision), _Snapshot(entries, last, self._clock()))
         self._kept.move_to_end((query, revision))
         while len(self._kept) > _SNAPSHOTS:
             self._kept.popitem(last=False)
 
-    def find(self, query: str, revision: int) -> Sequence[Entry] | None:
-        """What the list found, if it is still known."""
+    def find(self, query: str, revision: int) -> tuple[Sequence[Entry], Place | None] | None:
+        """What was kept, if it is still known."""
         now = self._clock()
         for key in [key for key, kept in self._kept.items() if now - kept.born > _SNAPSHOT_SECONDS]:
             del self._kept[key]
         found = self._kept.get((query, revision))
-        return found.entries if found else None
+        return (found.entries, found.last) if found else None
 
 
 def parse_revision(text: str) -> int | None:
@@ -143,9 +145,10 @@ async def list_page(
     query = "\0".join((stored.resource, namespace or "", labels, fields))
     if continue_token:
         token = _read_token(continue_token, query)
-        entries = snapshots.find(query, token.rv)
-        if entries is None:
+        kept = snapshots.find(query, token.rv)
+        if kept is None:
             raise failures.continue_expired()
+        entries, last = kept
         revision, start = token.rv, _start(entries, token.start)
     else:
         wanted, start = parse_revision(resource_version), 0
@@ -155,16 +158,26 @@ async def list_page(
             found = within(found, namespace if stored.namespaced else None)
         else:
             found, revision = candidates(context, stored, namespace, fields), context.store.revision
+        last = _place(found[-1]) if found else None
         entries = await matching(context, stored, found, labels, fields)
     end = min(len(entries), start + limit) if limit > 0 else len(entries)
     await context.conversions.know(stored, data_of(entries[start:end]))
     items = [codec.as_version(entry.data, stored, kind) for entry in entries[start:end]]
-    if end == len(entries):
+    if end < len(entries):
+        following = "/".join(_place(entries[end]))
+    elif 0 < limit == len(items) and _place(entries[end - 1]) != last:
+        # As on a real server: a page that is full ends the search, and what comes behind was not looked at.
+        following = "/".join(_place(entries[end - 1])) + "\0"
+    else:
         return Page(items, revision)
-    snapshots.keep(query, revision, entries)
-    token = _Token("meta.k8s.io/v1", revision, "/".join(entries[end].key[1:]), query)
+    snapshots.keep(query, revision, entries, last)
+    token = _Token("meta.k8s.io/v1", revision, following, query)
     text = base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
     return Page(items, revision, text, None if labels or fields else len(entries) - end)
+
+
+def _place(entry: Entry) -> Place:
+    return entry.namespace, entry.name
 
 
 def _start(entries: Sequence[Entry], wanted: str) -> int:
