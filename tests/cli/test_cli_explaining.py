@@ -70,6 +70,7 @@ WORKLOADS = {
         {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": batch()}}]},
     ),
     "rayjob/ray": manifest("ray.io/v1", "RayJob", "ray", {"entrypoint": "true", "rayClusterSpec": ray_cluster()}),
+    "rayservice/serving": manifest("ray.io/v1", "RayService", "serving", {"rayClusterConfig": ray_cluster()}),
     "job.batch/plain": manifest("batch/v1", "Job", "plain", batch()),
     "deployment/web": manifest(
         "apps/v1",

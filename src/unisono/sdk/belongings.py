@@ -12,7 +12,7 @@ from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
-from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, TRAIN_JOBS
+from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES, TRAIN_JOBS
 from unisono.api.workload_kinds import (
     BATCH_CRON_JOBS,
     BATCH_JOBS,
@@ -30,7 +30,7 @@ BETWEEN: dict[str, tuple[Kind[Any], ...]] = {
     TRAIN_JOBS.resource: (JOB_SETS,),
     JOB_SETS.resource: (BATCH_JOBS,),
     RAY_JOBS.resource: (RAY_CLUSTERS, BATCH_JOBS),
-    "rayservices.ray.io": (RAY_CLUSTERS,),
+    RAY_SERVICES.resource: (RAY_CLUSTERS,),
     DEPLOYMENTS.resource: (REPLICA_SETS,),
     BATCH_CRON_JOBS.resource: (BATCH_JOBS,),
     CRON_JOBS.resource: (JOBS,),
@@ -48,6 +48,7 @@ OWNERS: tuple[Kind[Any], ...] = (
     TRAIN_JOBS,
     JOB_SETS,
     RAY_JOBS,
+    RAY_SERVICES,
     RAY_CLUSTERS,
     BATCH_JOBS,
     BATCH_CRON_JOBS,
