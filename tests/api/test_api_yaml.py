@@ -159,3 +159,40 @@ def test_any_text_is_json_values_or_one_error(text: str) -> None:
 def test_resolve_never_fails_otherwise(text: str) -> None:
     with contextlib.suppress(ValueError):
         assert _is_json(yaml.resolve(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000 + "]" * 50_000,
+        "x: " + "{a: " * 50_000,
+        "- " * 50_000 + "x",
+        "? " * 50_000 + "x",
+        '{"a":' * 50_000 + "1" + "}" * 50_000,
+        '["]",' * 50_000,
+        "\n".join(" " * level + "a:" for level in range(1_500)),
+    ],
+    ids=["lists", "maps", "entries", "keys", "json", "brackets in strings", "indented"],
+)
+def test_what_is_nested_too_deeply_is_refused_before_it_costs_anything(text: str) -> None:
+    """libyaml's time grows with the square of the depth, and its recursion ends the process."""
+    with pytest.raises(ConfigError, match="deep"):
+        load_all(text)
+
+
+@pytest.mark.parametrize("word", ["\\e[31m", "[{"])
+def test_brackets_within_strings_nest_nothing(word: str) -> None:
+    assert "[" in one(f'a: "{word * 2_000}"')["a"]
+    assert one("[[]," * 400 + "1" + "]" * 400)
+
+
+def test_merges_of_merges_are_refused_before_they_fill_the_memory() -> None:
+    lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}], z{i}: 1}}" for i in range(1, 12)]
+    with pytest.raises(ConfigError, match="merge keys expand"):
+        load_all("\n".join(["a0: &a0 {x: 1, w: 2}", *lines]))
+    assert one("a: &a {x: 1, w: 2}\nb: {<<: [*a, *a], x: 3}")["b"] == {"x": 3, "w": 2}
+
+
+def test_a_merge_with_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load_all("a: &a {<<: *a}")

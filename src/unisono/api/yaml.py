@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import yaml as pyyaml
 from yaml.constructor import ConstructorError
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.events import CollectionEndEvent, CollectionStartEvent
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from unisono.errors import ConfigError
 
@@ -31,6 +32,10 @@ _NOT_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LARGEST_EXPANSION = 5_000_000
+_MOST_MERGED = 1_000_000
+_DEEPEST = 500
+_MERGE = "tag:yaml.org,2002:merge"
+_NESTED_ENTRIES = re.compile(rf"(?:[-?:][ \t]+){{{_DEEPEST}}}")
 _PLAIN = "tag:unisono,2026:plain"
 
 
@@ -80,8 +85,14 @@ def _number(text: str) -> Any:
 
 
 class _Loader(_BaseLoader):
-    """PyYAML's loader with kubectl's scalars, string keys and no silent duplicates."""
+    """PyYAML's loader with kubectl's scalars, string keys and no silent duplicates.
 
+    Attributes:
+        merged: keys that merges have written out so far.
+
+    """
+
+    merged = 0
     yaml_implicit_resolvers: dict[str | None, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def construct_plain(self, node: ScalarNode) -> Any:
@@ -95,13 +106,27 @@ class _Loader(_BaseLoader):
         self.flatten_mapping(node)
         return {self._key(key): self.construct_object(value, deep=True) for key, value in node.value}
 
+    def flatten_mapping(self, node: MappingNode) -> None:
+        """Write merge keys out, as long as that stays small: merges of merges multiply."""
+        for key, value in node.value:
+            if key.tag != _MERGE:
+                continue
+            for source in value.value if isinstance(value, SequenceNode) else [value]:
+                if isinstance(source, MappingNode):
+                    self.flatten_mapping(source)
+                    self.merged += len(source.value)
+                if self.merged > _MOST_MERGED:
+                    problem = "merge keys expand to more than this reader takes: write less of them"
+                    raise ConstructorError(None, None, problem, key.start_mark)
+        super().flatten_mapping(node)
+
     def construct_unknown(self, node: Node) -> NoReturn:
         raise ConstructorError(None, None, f"tag {node.tag} is not known: remove it", node.start_mark)
 
     def _reject_duplicates(self, node: MappingNode) -> None:
         seen: set[str] = set()
         for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
+            if key.tag == _MERGE:
                 continue
             name = self._key(key)
             if name in seen:
@@ -121,7 +146,7 @@ class _Loader(_BaseLoader):
                 raise ConstructorError(None, None, "a key must be text: quote it", node.start_mark)
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile("<<"), ["<"])
+_Loader.add_implicit_resolver(_MERGE, re.compile("<<"), ["<"])
 _Loader.add_implicit_resolver(_PLAIN, re.compile(".*", re.DOTALL), None)
 # Sets, ordered maps, binaries and dates have no JSON form: only these tags are read.
 _Loader.yaml_constructors = {
@@ -153,6 +178,8 @@ def load_all(text: str | bytes, file: str = "") -> list[Document]:
         if documents is not None:
             return documents
     try:
+        if _may_be_deep(text) and _is_deep(text):
+            raise ConfigError(f"the text is nested more than {_DEEPEST} levels deep: flatten it", file=file)
         return [document for document in _yaml_documents(text, file) if document.value is not None]
     except pyyaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -164,6 +191,29 @@ def load_all(text: str | bytes, file: str = "") -> list[Document]:
         raise ConfigError(f"the text is not YAML: {error}".splitlines()[0], file=file, line=line) from None
     except RecursionError:
         raise ConfigError("the text is nested too deeply: flatten it", file=file) from None
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether there are brackets or dashes enough, also within strings, for more levels than are taken."""
+    return text.count("[") + text.count("{") > _DEEPEST or _NESTED_ENTRIES.search(text) is not None
+
+
+def _is_deep(text: str) -> bool:
+    """Whether the text has more levels than are taken; it is not read beyond the first one too many.
+
+    Composing recurses without a guard, and the time for brackets grows with the square of their depth.
+    """
+    loader = _Loader(text)
+    level = 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            level += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if level > _DEEPEST:
+                return True
+    finally:
+        loader.dispose()
+    return False
 
 
 def _yaml_documents(text: str, file: str) -> Iterator[Document]:
