@@ -101,7 +101,7 @@ def granted(component: str) -> set[Asked]:
     return {Asked(verb, right.group, right.resource) for right in rights for verb in right.verbs}
 
 
-KINDS = r"(jax|mpi|paddle|pytorch|ray|tf|train|xgboost)jobs|jobsets|rayclusters"
+KINDS = r"(jax|mpi|paddle|pytorch|ray|tf|train|xgboost)jobs|jobsets|rayclusters|rayservices"
 UNUSED: dict[str, dict[str, str]] = {
     "scheduler": {
         r"create pods/eviction": "evictions of pods with a disruption budget",
@@ -279,6 +279,7 @@ async def _reached(client: HttpClient, path: str, wanted: set[str]) -> bool:
     if isinstance(conditions, list):
         names |= {one["type"] for one in conditions if one.get("status") == "True" and "type" in one}
     names |= {"made"} if state.get("jobsStatus") else set()
+    names |= {"pending"} if state.get("pendingServiceStatus") else set()
     names |= {"active"} if state.get("active") or state.get("lastScheduleTime") else set()
     return bool(names & wanted)
 
