@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -17,6 +16,7 @@ from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
+from unisono.apiserver.context import random_uid
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
 from unisono.apiserver.http.accept import OFFERED, Form, negotiate
@@ -97,7 +97,7 @@ class App:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        exchange = Exchange(request, ANONYMOUS, str(uuid.uuid4()), self._limits)
+        exchange = Exchange(request, ANONYMOUS, random_uid(), self._limits)
         started = self._monotonic()
         self._in_flight += 1
         try:

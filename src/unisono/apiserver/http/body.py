@@ -75,6 +75,14 @@ async def read_body(request: web.BaseRequest, limits: Limits) -> bytes:
     declared = request.content_length
     if declared is not None and declared > limits.body_bytes:
         raise too_large(limits.body_bytes)
+    if request.content.is_eof():
+        # It has come as a whole, as small ones do: nothing to wait for.
+        data = b""
+        while not request.content.at_eof():
+            data += request.content.read_nowait()
+            if len(data) > limits.body_bytes:
+                raise too_large(limits.body_bytes)
+        return data
     pieces, size = [], 0
     try:
         async with asyncio.timeout(limits.body_seconds):
