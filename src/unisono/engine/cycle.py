@@ -15,9 +15,9 @@ from unisono.engine.job_state import JobState
 from unisono.engine.orders import Orders
 from unisono.engine.reports import FitReporter, JobReport
 from unisono.engine.session import Session
+from unisono.engine.session_tables import Tables
 from unisono.engine.static import StaticResults
 from unisono.engine.stopwatch import Stopwatch
-from unisono.engine.tables import Tables
 from unisono.engine.transaction import Placement, Transaction
 
 _UNKNOWN = object()

@@ -8,20 +8,20 @@ tasks costs one pass and then an argmax and a few dictionary look-ups per task, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.answers import FloatArray, Normalise, Reach, Scope, Veto
+from unisono.engine.answers import FloatArray, Normalise, Reach, Veto
 from unisono.engine.hooks import Hooks
 from unisono.engine.layer import Layer
 from unisono.engine.lines import Lines, LineScore
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.single import Single
-from unisono.engine.static import RawPoints, StaticResult, StaticResults
+from unisono.engine.static import StaticResult
 from unisono.engine.view import NodeView, as_slice
 
 NOWHERE = float("-inf")
@@ -31,9 +31,6 @@ FRONT = 8
 """On how many of the best nodes."""
 FEW = 12
 """Up to so many nodes are looked at one by one, where plug-ins can do that."""
-_NOBODY: frozenset[str] = frozenset()
-_OUT_OF_REACH = 1e9
-"""More points than all plug-ins together give."""
 _STEPS = np.arange(CHAIN, dtype=np.int64)
 _REPEATED = np.tile(_STEPS, FRONT + 1)
 
@@ -409,64 +406,5 @@ class CandidateTable:
         return np.asarray((idle >= 0).all(axis=0))
 
 
-class Tables:
-    """The tables of one session, made when first asked for."""
-
-    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
-        self.session = session
-        self.hooks = hooks
-        self.static = static
-        self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
-        self._scope = _widest(hooks)
-        self._generation = hooks.generation
-        self._pipelining = session.pipelining
-
-    def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
-        """The table of a class: for resources idle now, or also those being released (``future``)."""
-        if self._generation != self.hooks.generation or self._pipelining != self.session.pipelining:
-            self._tables.clear()
-            self._scope = _widest(self.hooks)
-            self._generation = self.hooks.generation
-            self._pipelining = self.session.pipelining
-        refused = self._refused_by() if self.session.snapshot.setbacks else _NOBODY
-        key = (pod_class.id, future, self._scope_key(), refused)
-        table = self._tables.get(key)
-        if table is None:
-            static = self.static.result(pod_class, self.session, self.hooks)
-            if refused:
-                static = replace(static, scores=[*static.scores, self._last(refused)])
-            table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
-        return table
-
-    def _refused_by(self) -> frozenset[str]:
-        """Nodes that refused a bind of the job that is being placed."""
-        subject = self.session.subject
-        setback = self.session.snapshot.setbacks.get(subject.key) if subject is not None else None
-        return setback.nodes if setback is not None else _NOBODY
-
-    def _last(self, names: frozenset[str]) -> RawPoints:
-        """Points that leave these nodes for when no other takes the task."""
-        raw = np.zeros(self.session.nodes.size, dtype=np.float64)
-        index = self.session.snapshot.nodes.index
-        raw[[index[name] for name in names if name in index]] = -1.0
-        return RawPoints(raw, _OUT_OF_REACH, Normalise.NONE, constant=False)
-
-    @property
-    def scope(self) -> Scope:
-        """The widest scope of a plug-in."""
-        return _widest(self.hooks) if self._generation != self.hooks.generation else self._scope
-
-    def _scope_key(self) -> str:
-        subject = self.session.subject
-        if self._scope is Scope.CLASS or subject is None:
-            return ""
-        return subject.key if self._scope is Scope.JOB else subject.queue.name
-
-
 def _dynamic_plugins(hooks: Hooks) -> list[Plugin]:
     return [plugin for hook in ("filter", "score") for plugin, _ in hooks.flat[hook]]
-
-
-def _widest(hooks: Hooks) -> Scope:
-    asked = (plugin for hook in ("static_filter", "static_score", "filter", "score") for plugin, _ in hooks.flat[hook])
-    return max((plugin.scope for plugin in asked), default=Scope.CLASS)

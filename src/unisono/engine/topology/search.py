@@ -12,7 +12,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
-from unisono.engine.tables import Tables
+from unisono.engine.session_tables import Tables
 from unisono.engine.topology.groups import SubGroup, groups_of, wants_topology
 from unisono.engine.topology.room import Rooms
 from unisono.engine.topology.taker import DomainTaker
