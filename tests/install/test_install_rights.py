@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def test_the_scheduler_may_read_everything_that_scheduling_reads() -> None:
 def test_controllers_may_read_everything_that_they_watch() -> None:
     informers = Informers(client=None)
     for controller in all_controllers(recorder=None):
-        controller.setup(Context(informers, queue=None))
+        controller.setup(Context(informers, queue=SimpleNamespace(add=None)))
     watched = informers.statistics()
     by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS, PROVISIONING_REQUESTS)}
     missing = [
