@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import yaml
 from click.testing import CliRunner
 from installed import send, servers
 
-from unisono.api.kinds import QUEUES
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, QUEUES
 from unisono.cli.commands.install import command
 from unisono.cli.installing import install
 from unisono.cli.uninstalling import uninstall
@@ -120,3 +122,30 @@ async def test_an_installation_whose_webhook_is_gone_can_be_mended(admin: HttpCl
     said = {step.title: step.action for step in steps}
     assert said["queue.scheduling.volcano.sh/default"] == "not applied"
     assert said["deployment.apps/unisono-controllers"] == "applied"
+
+
+async def test_jobs_go_before_their_definitions_and_take_their_pods_along(admin: HttpClient) -> None:
+    """A garbage collector that meets an owner of a kind that is gone leaves the pods for ever."""
+    await put(admin)
+    await send(admin, "POST", "/api/v1/namespaces", {"metadata": {"name": "users"}})
+    container = {"name": "c", "image": "i"}
+    task = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    status, job = await send(admin, "POST", JOBS.path("users"), {**typed(JOBS, "mine"), "spec": {"tasks": [task]}})
+    assert status == 201, job
+    owner = {"apiVersion": JOBS.api_version, "kind": "Job", "name": "mine", "uid": job["metadata"]["uid"]}
+    meta = {"name": "mine-0", "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}]}
+    pods = "/api/v1/namespaces/users/pods"
+    status, pod = await send(admin, "POST", pods, {"metadata": meta, "spec": {"containers": [container]}})
+    assert status == 201, pod
+    with_definitions = manifests(replace(OPTIONS, crds=True))
+    async for step in uninstall(admin, with_definitions, SPACE, with_data=True, dry_run=False):
+        if step.title == "1 objects of jobs.batch.volcano.sh":
+            assert (step.action, step.note) == ("deleted", "")
+            assert (await send(admin, "GET", pods))[1]["items"] == []
+            break
+    else:
+        raise AssertionError("nobody said what became of the job")
+
+
+def typed(kind: Kind[Any], name: str) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}

@@ -60,11 +60,14 @@ async def uninstall(
     if simulated:
         async for step in _simulated_nodes(client, remover):
             yield step
+    if with_data and not dry_run:
+        async for step in _objects(client, resources, manifests):
+            yield step
     for manifest in reversed(manifests):
         if manifest["kind"] == "Namespace":
             step = await _namespace(client, resources, remover, manifest)
         elif manifest["kind"] == "CustomResourceDefinition" and with_data:
-            # Its objects go along; queues that are deleted one by one are held to rules about their family.
+            # Queues go along; those that are deleted one by one are held to rules about their family.
             step = await remover.remove(manifest)
         else:
             continue
@@ -112,6 +115,40 @@ async def _ended(client: HttpClient, namespace: str) -> None:
         if not (await request_json(client, "GET", path, params=chosen)).get("items"):
             return
         await asyncio.sleep(_PAUSE)
+
+
+async def _objects(
+    client: HttpClient, resources: ResourceMap, manifests: Sequence[dict[str, Any]]
+) -> AsyncIterator[Step]:
+    """Delete the objects of all definitions, and what belongs to them, and wait until they are gone.
+
+    Once a definition is gone, a cluster's garbage collector knows nothing of the owners of its kind, and leaves their
+    pods for ever.
+    """
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
+    waiting = {}
+    for manifest in manifests:
+        if manifest["kind"] != "CustomResourceDefinition" or manifest["spec"]["scope"] != "Namespaced":
+            continue
+        names, group = manifest["spec"]["names"], manifest["spec"]["group"]
+        try:
+            resource = resources.named(f"{names['plural']}.{group}")
+            items = (await request_json(client, "GET", resource.path())).get("items") or ()
+        except (UnknownKind, NotFound):
+            continue
+        for namespace in sorted({item["metadata"]["namespace"] for item in items}):
+            await request_json(client, "DELETE", resource.path(namespace), body=body)
+        if items:
+            waiting[resource.name] = (resource, len(items))
+    for name, (resource, number) in waiting.items():
+        left: Sequence[Any] = ()
+        for _ in range(_TRIES):
+            left = (await request_json(client, "GET", resource.path())).get("items") or ()
+            if not left:
+                break
+            await asyncio.sleep(_PAUSE)
+        note = f"{len(left)} still wait for their pods or finalizers; look for pods that stay" if left else ""
+        yield Step(f"{number} objects of {name}", "deleted", note)
 
 
 async def _simulated_nodes(client: HttpClient, remover: _Remover) -> AsyncIterator[Step]:
