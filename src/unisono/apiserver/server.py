@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from unisono.apiserver.http.pod_access import PodAccessHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
+from unisono.apiserver.own_socket import OwnSocket
 from unisono.apiserver.remote import PodAccess
 from unisono.errors import ConfigError, system_reason
 
@@ -72,6 +73,8 @@ class ApiServer:
         clock: Unix seconds, for ages in tables.
         registry: where the server's metrics are registered; a new one when None.
         readiness: reasons why the control plane is not ready, for ``/readyz``.
+        own_socket: where components of the same control plane connect without TLS; None for nowhere.
+        more_metrics: metrics of other processes of the control plane, as Prometheus text.
 
     """
 
@@ -90,6 +93,8 @@ class ApiServer:
         clock: Callable[[], float] = time.time,
         registry: CollectorRegistry | None = None,
         readiness: Readiness | None = None,
+        own_socket: Path | None = None,
+        more_metrics: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
         if not allow_remote and not is_loopback(host):
             raise ConfigError(
@@ -101,7 +106,8 @@ class ApiServer:
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = limits or Limits()
         self._readiness: Readiness = readiness or (list)
-        self._metrics = RequestMetrics(registry or CollectorRegistry())
+        self._metrics = RequestMetrics(registry or CollectorRegistry(), more_metrics)
+        self._own = None if own_socket is None else OwnSocket(own_socket)
         self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))
         for kind in REVIEW_KINDS:
             self.catalog.add(kind, ("create",))
@@ -157,6 +163,8 @@ class ApiServer:
         if listener is None or served is None or app is None:
             return
         listener.close()
+        if self._own is not None:
+            self._own.close()
         await app.stop()
         served.pre_shutdown()
         await served.shutdown(_DRAIN_SECONDS)
@@ -190,6 +198,8 @@ class ApiServer:
 
     async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:
         served = _Server(app, self._metrics, self._limits)
+        if self._own is not None:
+            await self._own.open(served)
         self._listener = await asyncio.get_running_loop().create_server(
             served,
             sock=bound,

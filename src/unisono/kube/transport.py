@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -52,15 +53,19 @@ class Transport:
         connections: int = 256,
         backoff: Backoff | None = None,
         observer: Observer | None = None,
+        socket: Path | None = None,
+        program: str = "unisono",
     ) -> None:
         """``timeout`` bounds one request, ``max_wait`` all waiting for a busy server during one call
-        (seconds); ``observer`` hears of every try.
+        (seconds); ``observer`` hears of every try. ``socket`` is a socket of this machine to connect to instead of the
+        host in the configuration; ``program`` is what the server takes for the name of the writer.
         """
         self.config = config
         self._clock = clock
         self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
         self._backoff = backoff or Backoff(base=0.1, cap=5.0)
         self._observe = observer or _ignore
+        self._socket, self._program = socket, program
         self.flow = Flow(clock, connections)
         self._credentials = credentials(config, clock)
         self._tls = tls.context(config)
@@ -198,16 +203,21 @@ class Transport:
             raise Unavailable(f"The client of {self.config.server} has been closed.")
         if self._session is None:
             local = _is_loopback(self.config.server)
-            connector = aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
+            connector = self._connector()
             # Compressing for a server on this machine costs time and saves nothing; and a proxy set for the
             # outer world must not be asked for it.
             encoding = {"Accept-Encoding": "identity"} if local else {}
             self._session = aiohttp.ClientSession(
                 connector=connector,
-                headers={"User-Agent": f"unisono/{__version__}", **encoding},
+                headers={"User-Agent": f"{self._program}/{__version__}", **encoding},
                 trust_env=not local,
             )
         return self._session
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        if self._socket is not None:
+            return aiohttp.UnixConnector(path=str(self._socket), limit=self._connections)
+        return aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
 
     async def _headers(self, accept: str, content_type: str | None) -> list[tuple[str, str]]:
         headers = [("Accept", accept), *self.config.impersonate]

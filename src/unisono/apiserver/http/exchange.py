@@ -61,6 +61,12 @@ class Exchange:
         """Query parameters; of a repeated one the first counts."""
         return self.request.query
 
+    @property
+    def own(self) -> bool:
+        """Whether it came from a component of this control plane, by the socket that has no TLS."""
+        transport = self.request.transport
+        return transport is not None and transport.get_extra_info("ssl_object") is None
+
     async def body(self) -> bytes:
         """The raw request body, bounded."""
         return await read_body(self.request, self.limits)

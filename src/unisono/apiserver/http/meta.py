@@ -94,7 +94,7 @@ class MetaHandlers:
             case [check, *rest] if check in _HEALTH:
                 return await self._health(exchange, check) if len(rest) < 2 else None
             case ["metrics"]:
-                return await exchange.send(200, self._metrics.text(), content_type=CONTENT_TYPE)
+                return await exchange.send(200, await self._metrics.text(), content_type=CONTENT_TYPE)
             case [".well-known", "openid-configuration"] if self._signer is not None:
                 return await exchange.document(self._signer.configuration(f"https://{exchange.request.host}"))
             case ["openid", "v1", "jwks"] if self._signer is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
 
 from unisono.kube.request_meter import RequestMeter
@@ -15,11 +17,12 @@ class RequestMetrics:
 
     Args:
         registry: where they are registered; other components of the process may share it.
+        more: metrics of other processes, as text, which are shown with them; None for none.
 
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(self, registry: CollectorRegistry, more: Callable[[], Awaitable[bytes]] | None = None) -> None:
+        self._registry, self._more = registry, more
         self._meter = RequestMeter(
             registry,
             ("apiserver_request", "apiserver_request_duration_seconds"),
@@ -55,6 +58,7 @@ class RequestMetrics:
         """Count a refusal."""
         self._rejected.labels(what).inc()
 
-    def text(self) -> bytes:
-        """All metrics of the registry as Prometheus text."""
-        return generate_latest(self._registry)
+    async def text(self) -> bytes:
+        """All metrics of the registry, and those of other processes, as Prometheus text."""
+        more = b"" if self._more is None else await self._more()
+        return generate_latest(self._registry) + more

@@ -1,0 +1,50 @@
+"""A socket of this machine for the control plane's own components: plain HTTP, for the user who runs it alone.
+
+Scheduler and controllers make thousands of requests a second at their busiest; between two processes of one user TLS
+protects nothing and costs as much as many a request. Who connects says who it is by a token, as everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from unisono.errors import ConfigError, system_reason
+
+
+class OwnSocket:
+    """Listens at ``path``, in a folder that only its owner may enter."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._listener: asyncio.Server | None = None
+
+    async def open(self, served: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Listen; what a process that was killed has left is taken away.
+
+        Raises:
+            ConfigError: nothing can listen there.
+
+        """
+        bound = socket.socket(socket.AF_UNIX)
+        try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._path.parent.chmod(0o700)
+            self._path.unlink(missing_ok=True)
+            bound.bind(str(self._path))
+            self._path.chmod(0o600)
+            self._listener = await asyncio.get_running_loop().create_unix_server(served, sock=bound)
+        except OSError as error:
+            bound.close()
+            raise ConfigError(f"cannot listen at {self._path} ({system_reason(error)})", key="own_socket") from error
+
+    def close(self) -> None:
+        """Take no more connections."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
