@@ -60,6 +60,11 @@ class DataDir:
         return self.root / "agent"
 
     @property
+    def socket(self) -> Path:
+        """Where components of this control plane reach its API; in a folder for the owner alone."""
+        return self.root / "run" / "api"
+
+    @property
     def log(self) -> Path:
         """Log of a control plane that was started with ``--detach``."""
         return self.root / "unisono.log"

@@ -1,4 +1,4 @@
-"""One machine's control plane: API server, scheduler, controllers and agent in one process.
+"""One machine's control plane: API server, scheduler, controllers and agent, in one process or in two.
 
 Nothing here decides anything: it makes the parts, hands each its ``kube.Client``, starts them in an order in which each
 finds what it needs, keeps them running and stops them in the opposite order.
@@ -7,10 +7,13 @@ finds what it needs, keeps them running and stops them in the opposite order.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import structlog
@@ -19,29 +22,29 @@ from prometheus_client import CollectorRegistry
 from unisono.agent.access import FilePodAccess
 from unisono.agent.agent import Agent
 from unisono.agent.logs import FileLogSource
-from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
-from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.errors import ConfigError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
-from unisono.kube.controller import Manager
-from unisono.kube.events import EventRecorder
-from unisono.kube.probes import NetworkProber
-from unisono.scheduler.scheduler import Scheduler
+from unisono.kube.kubeconfig import load
 from unisono.scheduler.settings import ConfigSource, FileConfig, FixedConfig
+from unisono.standalone.channel import Settings
 from unisono.standalone.metrics import PartMetrics
 from unisono.standalone.paths import DataDir
 from unisono.standalone.supervision import keep_running
+from unisono.standalone.work import Work
+from unisono.standalone.worker_process import WorkerProcess
 
 _log = structlog.get_logger(__name__)
 
-# There is no other scheduler here: pods that name Kubernetes' own would wait for ever.
-SCHEDULER_NAMES = ("volcano", "unisono", "default-scheduler")
+# How often is looked whether all is ready, and told that it is not (seconds).
+_LOOK_SECONDS = 0.02
+_TELL_SECONDS = 60.0
+# How long the path of a socket may be (macOS has the least, 104 bytes with the end).
+_SOCKET_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,10 @@ class PlaneOptions:
         local_node: offer this machine as a node.
         simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
+        apart: scheduler, controllers and simulated nodes run in a process of their own, so that the API answers while
+            they work; it costs their memory once more, and half a second at the start.
+        log_file: log of that process, None for standard error.
+        log_level: what its log tells.
     """
 
     port: int = 0
@@ -61,6 +68,9 @@ class PlaneOptions:
     local_node: bool = True
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
+    apart: bool = False
+    log_file: Path | None = None
+    log_level: str = "info"
 
 
 class Plane:
@@ -73,7 +83,8 @@ class Plane:
         self._agent: Agent | None = None
         self._spawner = Spawner()
         self._stopping = False
-        self._ready: dict[str, asyncio.Event] = {}
+        self._work: Work | None = None
+        self._worker = WorkerProcess(self._settings, _parts(options)) if options.apart else None
         self.metrics = CollectorRegistry()
         self._scheduler_metrics = PartMetrics()
         self.metrics.register(self._scheduler_metrics)
@@ -95,6 +106,20 @@ class Plane:
             await self.stop()
             raise
 
+    @property
+    def worker_pid(self) -> int:
+        """Process id of the latest worker; 0 where all is one process."""
+        return 0 if self._worker is None else self._worker.pid
+
+    async def wait_ready(self) -> None:
+        """Return when every part has taken up its work; what they wait for is logged once a minute."""
+        told = SYSTEM_CLOCK.monotonic()
+        while reasons := self._reasons():
+            if SYSTEM_CLOCK.monotonic() - told >= _TELL_SECONDS:
+                told = SYSTEM_CLOCK.monotonic()
+                _log.warning("plane.waits", reasons=reasons)
+            await SYSTEM_CLOCK.sleep(_LOOK_SECONDS)
+
     async def stop(self, *, kill_pods: bool = False) -> None:
         """Stop every part, the last started first.
 
@@ -114,18 +139,16 @@ class Plane:
         backend = await Backend.open(self._data.database)
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
-        self._keep("controllers", lambda: self._run_controllers(backend))
-        self._keep("scheduler", lambda: self._run_scheduler(backend, source))
+        if self._worker is not None:
+            self._keep("worker", self._worker.run)
+        else:
+            self._work = Work(lambda name: backend.client(field_manager=name), source, nodes, self._scheduler_metrics)
+            for name, part in self._work.parts.items():
+                self._keep(name, part)
         if self._options.local_node:
             client = backend.client(field_manager="unisono-agent")
             self._agent = Agent(client, None, self._data.agent, spawner=self._spawner)
-            self._ready["agent"] = self._agent.ready
             self._keep("agent", self._agent.run)
-        if nodes:
-            client = backend.client(field_manager="unisono-simulated-nodes")
-            simulated = SimulatedNodes(client, nodes, SYSTEM_CLOCK, volumes=True)
-            self._ready["simulated nodes"] = simulated.ready
-            self._keep("simulated nodes", simulated.run)
 
     async def _serve(self, backend: Backend) -> None:
         """Start the HTTP surface, on the port of last time where nobody has taken it."""
@@ -153,9 +176,32 @@ class Plane:
             pod_access=FilePodAccess(self._data.agent, self._spawner),
             registry=self.metrics,
             readiness=self._reasons,
+            own_socket=None if self._worker is None else self.socket,
+            more_metrics=None if self._worker is None else self._worker.metrics,
         )
         await server.start()
         return server
+
+    def _settings(self) -> Settings:
+        options, data = self._options, self._data
+        return Settings(
+            parent=os.getpid(),
+            socket=str(self.socket),
+            token=load(data.kubeconfig).token or "",
+            nodes=options.simulated_nodes,
+            scheduler_config=str(options.scheduler_config.absolute()) if options.scheduler_config else "",
+            log_file=str(options.log_file or ""),
+            log_level=options.log_level,
+        )
+
+    @cached_property
+    def socket(self) -> Path:
+        """Where its own components reach the API; elsewhere than in the data directory where its path is too long."""
+        path = self._data.socket
+        if len(os.fsencode(path)) <= _SOCKET_BYTES:
+            return path
+        folder = self._stack.enter_context(TemporaryDirectory(prefix="unisono-", ignore_cleanup_errors=True))
+        return Path(folder) / "api"
 
     @property
     def _port_file(self) -> Path:
@@ -174,31 +220,24 @@ class Plane:
 
     def _reasons(self) -> list[str]:
         """Parts that have not taken up their work yet; what ``/readyz`` answers."""
-        return [f"{name} not ready" for name, ready in self._ready.items() if not ready.is_set()]
-
-    async def _run_scheduler(self, backend: Backend, source: ConfigSource) -> None:
-        client = backend.client(field_manager="unisono-scheduler")
-        scheduler = Scheduler(client, source, registry=self._scheduler_metrics.renew(), scheduler_names=SCHEDULER_NAMES)
-        self._ready["scheduler"] = scheduler.ready
-        await scheduler.run()
-
-    async def _run_controllers(self, backend: Backend) -> None:
-        client = backend.client(field_manager=COMPONENT)
-        recorder = EventRecorder(client, COMPONENT)
-        manager = Manager(client)
-        self._ready["controllers"] = manager.ready
-        try:
-            everywhere = all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber())
-            await manager.run([*everywhere, *builtin_controllers(recorder)])
-        finally:
-            await recorder.close()
+        names: list[str] = []
+        if self._worker is not None:
+            names += self._worker.unready()
+        if self._work is not None:
+            names += self._work.unready()
+        if self._agent is not None and not self._agent.ready.is_set():
+            names.append("agent")
+        return [f"{name} not ready" for name in names]
 
     def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        self._ready.setdefault(name, asyncio.Event())
         backoff = Backoff(base=0.2, cap=30.0)
         kept = keep_running(name, part, SYSTEM_CLOCK, backoff, lambda: self._stopping)
         task = asyncio.create_task(kept, name=name)
         self._stack.push_async_callback(_cancelled, task)
+
+
+def _parts(options: PlaneOptions) -> list[str]:
+    return ["controllers", "scheduler", *(["simulated nodes"] if options.simulated_nodes else [])]
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -85,9 +86,17 @@ def command(
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.plane import PlaneOptions
 
-    configure_logs(data.log if os.environ.get("UNISONO_DETACHED") else None, level=log_level)
+    log = data.log if os.environ.get("UNISONO_DETACHED") else None
+    configure_logs(log, level=log_level)
     options = PlaneOptions(
-        host=host, port=port, simulated_nodes=nodes, local_node=not no_agent, scheduler_config=scheduler_config
+        host=host,
+        port=port,
+        simulated_nodes=nodes,
+        local_node=not no_agent,
+        scheduler_config=scheduler_config,
+        apart=True,
+        log_file=log,
+        log_level=log_level,
     )
     loop.run(_serve(data, options))
 
@@ -107,11 +116,22 @@ async def _serve(data: DataDir, options: object) -> None:
     await plane.start()
     set_pace()
     try:
-        tell(_welcome(data, plane.url))
+        if not await _first(plane.wait_ready(), stopped):
+            tell(_welcome(data, plane.url))
         await stopped.wait()
         tell("Stopping; running jobs go on and are found again by the next 'unisono up' ...")
     finally:
         await plane.stop()
+
+
+async def _first(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> bool:
+    """Wait for ``work``, or until a stop is wanted; answers whether it is."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return stopped.is_set()
 
 
 def _welcome(data: DataDir, url: str) -> str:

@@ -1,0 +1,98 @@
+"""What a control plane of one machine does besides serving: scheduler, controllers, simulated nodes, on any client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from unisono.agent.simulated import SimulatedNodes
+from unisono.agent.simulated_specs import NodeSpec
+from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK
+from unisono.kube.controller import Manager
+from unisono.kube.events import EventRecorder
+from unisono.kube.probes import NetworkProber
+from unisono.scheduler.scheduler import Scheduler
+from unisono.scheduler.settings import ConfigSource
+from unisono.standalone.metrics import PartMetrics
+
+# There is no other scheduler here: pods that name Kubernetes' own would wait for ever.
+SCHEDULER_NAMES = ("volcano", "unisono", "default-scheduler")
+
+Start = Callable[[], Awaitable[None]]
+
+
+def _nobody() -> None:
+    pass
+
+
+class Work:
+    """The parts, each with a client of its own.
+
+    Args:
+        client_of: makes a client for a writer of that name; it is closed when the part ends.
+        source: the scheduler's configuration.
+        nodes: simulated nodes.
+        metrics: gets the metrics of the scheduler's latest start.
+        changed: called when a part has begun or become ready.
+    """
+
+    def __init__(
+        self,
+        client_of: Callable[[str], Client],
+        source: ConfigSource,
+        nodes: Sequence[NodeSpec],
+        metrics: PartMetrics,
+        changed: Callable[[], None] = _nobody,
+    ) -> None:
+        self._client_of, self._source, self._nodes, self._metrics = client_of, source, nodes, metrics
+        self._changed = changed
+        self.parts: dict[str, Start] = {"controllers": self._controllers, "scheduler": self._scheduler}
+        if nodes:
+            self.parts["simulated nodes"] = self._simulated
+        self._ready = {name: asyncio.Event() for name in self.parts}
+
+    def unready(self) -> list[str]:
+        """Names of the parts that have not taken up their work yet."""
+        return [name for name, ready in self._ready.items() if not ready.is_set()]
+
+    async def _scheduler(self) -> None:
+        client = self._client_of("unisono-scheduler")
+        registry = self._metrics.renew()
+        scheduler = Scheduler(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES)
+        await self._run("scheduler", scheduler.ready, scheduler.run(), client)
+
+    async def _controllers(self) -> None:
+        client = self._client_of(COMPONENT)
+        recorder = EventRecorder(client, COMPONENT)
+        manager = Manager(client)
+        everywhere = all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber())
+
+        async def reconcile() -> None:
+            try:
+                await manager.run([*everywhere, *builtin_controllers(recorder)])
+            finally:
+                await recorder.close()
+
+        await self._run("controllers", manager.ready, reconcile(), client)
+
+    async def _simulated(self) -> None:
+        client = self._client_of("unisono-simulated-nodes")
+        simulated = SimulatedNodes(client, self._nodes, SYSTEM_CLOCK, volumes=True)
+        await self._run("simulated nodes", simulated.ready, simulated.run(), client)
+
+    async def _run(self, name: str, ready: asyncio.Event, part: Awaitable[None], client: Client) -> None:
+        self._ready[name] = ready
+        self._changed()
+        waiting = asyncio.create_task(self._tell(ready))
+        try:
+            await part
+        finally:
+            waiting.cancel()
+            await client.close()
+
+    async def _tell(self, ready: asyncio.Event) -> None:
+        await ready.wait()
+        self._changed()

@@ -1,0 +1,110 @@
+"""``python -m unisono.standalone.worker FD``: scheduler, controllers and simulated nodes beside the API's process.
+
+It speaks Kubernetes' HTTP to the API, as the components of a cluster do, by a socket of this machine. ``FD`` is its
+end of the channel to the process that serves; it ends with that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from unisono.agent.simulated_specs import parse_specs
+from unisono.kube.backoff import Backoff
+from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.transport import Transport
+from unisono.scheduler.settings import FileConfig, FixedConfig
+from unisono.standalone import loop
+from unisono.standalone.channel import Channel, News, Question, Settings
+from unisono.standalone.logs import configure_logs
+from unisono.standalone.metrics import PartMetrics
+from unisono.standalone.pace import set_pace
+from unisono.standalone.supervision import keep_running
+from unisono.standalone.work import Work
+
+# Where there are more who want to run than processors, the API answers first.
+_NICENESS = 5
+_PR_SET_PDEATHSIG = 1
+
+
+async def work(end: socket.socket) -> None:
+    """Work until the other side of the channel is gone, or SIGTERM."""
+    channel = await Channel.on(end)
+    settings = await channel.hear(Settings)
+    if settings is None or not _bound_to(settings.parent):
+        return
+    configure_logs(Path(settings.log_file) if settings.log_file else None, level=settings.log_level)
+    metrics = PartMetrics()
+    source = FileConfig(Path(settings.scheduler_config)) if settings.scheduler_config else FixedConfig()
+    done = Work(
+        lambda program: _client(settings, program),
+        source,
+        parse_specs(list(settings.nodes)),
+        metrics,
+        lambda: channel.tell(News(unready=done.unready())),
+    )
+    tasks = [
+        asyncio.create_task(
+            keep_running(name, part, SYSTEM_CLOCK, Backoff(base=0.2, cap=30.0), lambda: False), name=name
+        )
+        for name, part in done.parts.items()
+    ]
+    set_pace()
+    answering = asyncio.ensure_future(_answer(channel, metrics))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, answering.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await answering
+    finally:
+        # The last part first, as they stop where all is one process.
+        for task in reversed(tasks):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        channel.close()
+
+
+async def _answer(channel: Channel, metrics: PartMetrics) -> None:
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    while (question := await channel.hear(Question)) is not None:
+        channel.tell(News(number=question.number, metrics=generate_latest(registry).decode()))
+
+
+def _client(settings: Settings, program: str) -> Client:
+    # The host means nothing: the socket is the way.
+    config = ClusterConfig(server="http://localhost", token=settings.token)
+    return HttpClient(config, transport=Transport(config, socket=Path(settings.socket), program=program))
+
+
+def _bound_to(parent: int) -> bool:
+    """Have the kernel end this process with its parent, where it can; False when that is gone already.
+
+    The channel says it, too; but somebody who computes for long does not listen.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def main() -> None:
+    """Read the arguments and work."""
+    # Ctrl-C reaches every process of the terminal; this one ends when the one that serves says so.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    loop.run(work(socket.socket(fileno=int(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()
