@@ -182,7 +182,7 @@ def test_nobody_is_evicted_for_a_gangs_minimum_that_pods_without_requests_fill(a
 def test_what_an_evicted_pod_held_and_its_beneficiary_did_not_need_is_promised_to_the_next_job() -> None:
     things = [RANKS, node("n1", cpu=4), group("large", 0, phase="Running", priority_class="low")]
     things += running_pods("large", ["n1"], cpu=4)
-    plane = Plane(PREEMPT, *things, *(gang(name, 1, priority_class="high") for name in ("one", "two")))
+    plane = Plane(PREEMPT, *things, *(gang(name, 1, priority_class="high", role="w") for name in ("one", "two")))
     decisions = plane.cycle()
     assert [(e.pod, e.beneficiary) for e in decisions.evictions] == [("large-w-0", "ns/one")]
     assert [(p.job, p.node) for p in decisions.pipelined] == [("ns/one", "n1"), ("ns/two", "n1")]

@@ -13,6 +13,7 @@ from unisono.engine.job_state import JobState
 from unisono.engine.sheets import place, sheet_of
 from unisono.engine.standing import Standing
 from unisono.engine.topology.groups import is_bounded
+from unisono.engine.transaction import Placement
 
 
 def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
@@ -40,8 +41,8 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
 
     Tasks that request nothing have their turn among the others: for each that counts in a gang one pod less has to go.
     Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
-    nobody's eviction is placed as allocate places: now, if allocate is still to come, for the next job could take its
-    free places till then; or on what others have had to leave and did not need, promised till they are gone.
+    nobody's eviction is placed at once where allocate comes later: till then the next job could take its free places.
+    Else it is promised what others who have to leave hold, and their beneficiaries do not need.
 
     Returns:
         whether the job has got what it needs.
@@ -52,7 +53,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
     if evictions.known_to_fail(job, tasks, rule):
         return False
-    standing = Standing.of(cycle, job)
+    standing, within_share = Standing.of(cycle, job), hooks.overused(job.queue) is None
     hopeless: set[tuple[int, str]] = set()
     for task in tasks:
         if not hooks.starving(job):
@@ -62,16 +63,34 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
             continue
         if not evictions.make_room(standing, task, rule):
             hopeless.add(alike)
-    needed = any(placement.status is TaskStatus.RELEASING for placement in cycle.transaction.log[mark:])
+    taken = cycle.transaction.log[mark:]
+    needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
     enough = hooks.vote("pipelined", job) is None
-    if needed and enough:
+    later = _allocates_later(cycle, rule)
+    spare = not (needed or later) and within_share and any(_waits(cycle, placement) for placement in taken)
+    if enough and (needed or spare):
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)
-    allowed = enough and "allocate" in cycle.config.actions and hooks.overused(job.queue) is None
-    if allowed and place(cycle, job, sheet_of(cycle, job)):
+    if enough and later and place(cycle, job, sheet_of(cycle, job)):
         return True
     evictions.note_failure(job, tasks, rule)
+    return False
+
+
+def _allocates_later(cycle: Cycle, rule: Rule) -> bool:
+    actions = list(cycle.config.actions)
+    return rule.purpose.value in actions and "allocate" in actions[actions.index(rule.purpose.value) :]
+
+
+def _waits(cycle: Cycle, placement: Placement) -> bool:
+    """A promised place is free only once others are gone."""
+    nodes = cycle.session.nodes
+    for task, column in zip(placement.tasks, placement.columns, strict=True):
+        rows = task.pod_class.rows
+        idle = nodes.allocatable[rows, column] - nodes.used[rows, column] - nodes.pipelined[rows, column]
+        if (idle < 0).any():
+            return True
     return False
 
 
