@@ -43,6 +43,9 @@ TEST_PLUGINS: dict[str, type[Plugin]] = {Rejecter.name: Rejecter}
 
 KIND_ORDER = (
     "Namespace",
+    "ResourceQuota",
+    "PodDisruptionBudget",
+    "CSINode",
     "PriorityClass",
     "StorageClass",
     "PersistentVolume",
@@ -53,6 +56,7 @@ KIND_ORDER = (
     "Queue",
     "HyperNode",
     "Node",
+    "Numatopology",
     "PodGroup",
     "Pod",
 )
