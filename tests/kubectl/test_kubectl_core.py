@@ -72,10 +72,8 @@ async def test_version_and_resources(plane: Plane) -> None:
 
 async def test_get_in_all_forms(plane: Plane) -> None:
     await placed(plane)
-    assert table(await plane.ok("get", "pods")) == [
-        ["NAME", "READY", "STATUS", "RESTARTS", "AGE"],
-        ["p", "1/1", "Running", "0", table(await plane.ok("get", "pods"))[1][-1]],
-    ]
+    rows = table(await plane.ok("get", "pods"))
+    assert rows == [["NAME", "READY", "STATUS", "RESTARTS", "AGE"], ["p", "1/1", "Running", "0", rows[1][-1]]]
     wide = table(await plane.ok("get", "po", "p", "-o", "wide"))
     assert wide[0][5:] == ["IP", "NODE", "NOMINATED NODE", "READINESS GATES"]
     assert wide[1][5:] == ["127.0.0.9", "n1", "<none>", "<none>"]
