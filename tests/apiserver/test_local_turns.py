@@ -84,7 +84,12 @@ async def test_all_portions_begin_together_and_the_loop_is_free_in_between() -> 
 
 async def test_a_rhythm_rests_when_nobody_needs_it() -> None:
     rhythm, beats = Rhythm(free=1), list[str]()
-    rhythm.join(lambda: bool(beats.append("beat")))
+
+    def member() -> bool:
+        beats.append("beat")
+        return False
+
+    rhythm.join(member)
     rhythm.at_next(lambda: beats.append("once"))
     for _ in range(20):
         await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def test_old_answers_go_and_failures_are_not_kept() -> None:
         return number
 
     for number in (1, 2, 1, 3, 1, 2):
-        assert kept.answer(number, lambda number=number: ask(number)) == number
+        assert kept.answer(number, partial(ask, number)) == number
     assert asked == [1, 2, 3, 2], "3 took the place of 2, which nobody had asked for since"
     for _ in range(2):
         with pytest.raises(ValueError, match="no answer"):
