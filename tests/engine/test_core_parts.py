@@ -108,6 +108,15 @@ def test_a_volatile_heap_reads_all_keys_again() -> None:
     assert [heap.pop() for _ in range(3)] == ["c", "b", "a"]
 
 
+def test_a_volatile_heap_knows_who_leads_though_only_one_item_waits() -> None:
+    share = {"a": 5, "b": 3}
+    heap = Heap(lambda name: (share[name], name), share, volatile=True)
+    served = heap.pop()
+    assert (served, heap.leads(served)) == ("b", True)
+    share.update(a=1, b=2)
+    assert not heap.leads(served)
+
+
 def test_runs_are_equal_tasks_in_a_row() -> None:
     pods = [
         pod("j-w-0", "j", cpu=1),

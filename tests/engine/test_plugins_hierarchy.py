@@ -159,6 +159,25 @@ tiers:
     assert {bind.job for bind in decisions.binds} == {"ns/j-a-x", "ns/j-b"}
 
 
+def test_the_only_other_queue_gets_its_turn_when_the_served_one_holds_more() -> None:
+    """Also where what all hold together has become smaller in proportion: that concerns both queues alike."""
+    world = World().node("n1", has={"cpu": "8", "memory": "8G"})
+    queue(world, "a", "root/a", "1/1")
+    queue(world, "b", "root/b", "1/2")
+    for name in ("a", "b"):
+        world.job(f"runs-{name}", a_pod("2", "", node="n1"), queue=name, minMember=1)
+    world.job("a1", a_pod("", "3G"), queue="a", minMember=1)
+    for name, memory in (("b1", "2G"), ("b2", "3G"), ("b3", "3G")):
+        world.job(name, a_pod("", memory), queue="b", minMember=1)
+    text = """
+actions: "allocate"
+tiers:
+- plugins: [{name: gang}, {name: drf, enableHierarchy: true}, {name: predicates}]
+"""
+    decisions = engine.run(world.state.snapshot(), load_config(text), now=0.0)
+    assert {bind.job for bind in decisions.binds} == {"ns/b1", "ns/b2", "ns/a1"}
+
+
 def test_reclaim_takes_from_branches_that_hold_more() -> None:
     world = company().job("j1", *[a_pod("2", "", node="n1")] * 4, queue="sci", minMember=1)
     world.job("j2", a_pod("2", "", node="n1"), a_pod("2", ""), queue="dev", minMember=1)

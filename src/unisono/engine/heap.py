@@ -19,7 +19,8 @@ class Heap(Generic[T]):
 
     Args:
         key: reads an item's key; must differ between items (end with the name).
-        volatile: keys of waiting items may change with any placement: they are all read again before each `pop`.
+        volatile: keys of waiting items may change with any placement: they are all read again before each `pop` and
+            each `leads`.
 
     """
 
@@ -41,7 +42,8 @@ class Heap(Generic[T]):
 
     def pop(self) -> T:
         """Take the lowest item out."""
-        self._read_again()
+        if len(self) > 1:
+            self._read_again()
         if self._pushed and (not self._sorted or self._pushed[0][0] < self._sorted[-1][0]):
             return heapq.heappop(self._pushed)[1]
         return self._sorted.pop()[1]
@@ -77,7 +79,7 @@ class Heap(Generic[T]):
         return [item for entries in (self._sorted, self._pushed) for _, item in entries]
 
     def _read_again(self) -> None:
-        if self._volatile and len(self) > 1:
+        if self._volatile:
             self._sorted = [(self._key(item), item) for item in self.items()]
             self._sorted.sort(key=_key_of, reverse=True)
             self._pushed = []
