@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import socket
 import ssl
 import stat
@@ -12,11 +14,12 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from aiohttp.web import BaseRequest
 
 from support.serving import ScriptedService, WebClient, serving, token_of, trusting
 from unisono.apiserver.access.files import write_private
 from unisono.apiserver.access.pki import Authority, utc_now
-from unisono.apiserver.http.body import Limits
+from unisono.apiserver.http.body import Limits, read_body
 from unisono.apiserver.server import ApiServer
 from unisono.errors import ConfigError
 
@@ -249,6 +252,37 @@ async def test_a_body_that_does_not_arrive_times_out(tmp_path: Path) -> None:
             b"Authorization: Bearer " + web.token.encode() + b"\r\nContent-Length: 10\r\n\r\n{"
         )
         assert (await raw(web, head)).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("verb", [b"POST /api/v1/namespaces", b"PATCH /api/v1/namespaces/x"])
+async def test_a_client_that_leaves_amid_its_body_is_no_error(
+    tmp_path: Path, verb: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def observed(request: BaseRequest, limits: Limits) -> bytes:
+        begun.set()
+        try:
+            return await read_body(request, limits)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("unisono.apiserver.http.exchange.read_body", observed)
+    async with serving(ScriptedService(), tmp_path) as client:
+        port = int(client.server.url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(client.server))
+        writer.write(
+            verb + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/merge-patch+json\r\n"
+            b"Authorization: Bearer " + client.token.encode() + b"\r\nContent-Length: 10\r\n\r\n{"
+        )
+        async with asyncio.timeout(60):
+            await begun.wait()
+            writer.transport.abort()
+            await ended.wait()
+            assert (await client.get("/livez")).status == 200
+        # Exceptions that nobody took are told when they are thrown away.
+        gc.collect()
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_too_many_requests_at_once(tmp_path: Path) -> None:

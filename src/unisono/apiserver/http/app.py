@@ -44,6 +44,8 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DE
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
 _STREAMS = {"watch", "log", "connect"}
+# Of an answer that nobody reads, as proxies count it.
+_CLIENT_LEFT = 499
 _READS = {"get", "list", "watch", "log", "connect"}
 
 
@@ -124,9 +126,11 @@ class App:
             # The form that could not be negotiated cannot carry the error either: Status is JSON, or else protobuf.
             exchange.form = Form("protobuf") if exchange.form.media == "protobuf" else Form()
             return await exchange.error(error)
-        except ConnectionError:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ConnectionError) and _has_left(exchange.request):
+                # Nobody reads an answer, and nothing has failed here.
+                exchange.code = exchange.code or _CLIENT_LEFT
+                return exchange.streaming or web.Response(status=_CLIENT_LEFT)
             log.exception("request failed", audit_id=exchange.audit_id, verb=exchange.verb, resource=exchange.resource)
             if exchange.streaming is not None:
                 return exchange.streaming
@@ -231,11 +235,18 @@ class App:
         task = asyncio.create_task(self._in_turn(handler))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
-        return await asyncio.shield(task)
+        answer = await asyncio.shield(task)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    async def _in_turn(self, handler: Handler) -> web.StreamResponse:
-        await self._writing.take()
-        return await handler()
+    async def _in_turn(self, handler: Handler) -> web.StreamResponse | ApiError | ConnectionError:
+        """The answer, or why there is none: raised where nobody waits any more, that would be logged as an error."""
+        try:
+            await self._writing.take()
+            return await handler()
+        except (ApiError, ConnectionError) as error:
+            return error
 
     async def _stream(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
         task = asyncio.current_task()
@@ -267,6 +278,11 @@ class App:
         else:
             self._metrics.rejected("requests")
         raise too_many_requests()
+
+
+def _has_left(request: web.BaseRequest) -> bool:
+    """Whether the connection is closed, by the client or by us."""
+    return request.transport is None or request.transport.is_closing()
 
 
 def _verb(exchange: Exchange, path: ResourcePath) -> str:
