@@ -139,6 +139,22 @@ def test_branches_are_compared_below_their_common_ancestor() -> None:
     assert plugin.order_reach is Reach.CLUSTER
 
 
+@pytest.mark.parametrize("deserved", [{}, {"deserved": {"cpu": "4"}}])
+def test_a_short_path_is_no_advantage_among_equal_branches(deserved: dict[str, Any]) -> None:
+    """Nobody holds anything yet: the branch that comes first by age and name is served, however deep its queue is."""
+    world = World().node("n1", has={"cpu": "4"}).queue(ROOT)
+    world.queue("a", parent=ROOT, **deserved).queue("a-leaf", parent="a").queue("b", parent=ROOT, **deserved)
+    for name in ("b", "a-leaf"):
+        world.job(f"j-{name}", *[a_pod("2", "1Gi")] * 2, queue=name, minMember=2)
+    text = """
+actions: "allocate"
+tiers:
+- plugins: [{name: gang}, {name: capacity, enableHierarchy: true}, {name: predicates}]
+"""
+    decisions = engine.run(world.state.snapshot(), load_config(text), now=0.0)
+    assert {bind.job for bind in decisions.binds} == {"ns/j-a-leaf"}
+
+
 def test_the_nearest_family_gives_first() -> None:
     session, plugin = open_tree(company())
     actor = queue_of(session, "dev")

@@ -21,10 +21,11 @@ class HierarchicalCapacityPlugin(CapacityPlugin):
     def queue_key(self, queue: QueueState) -> Key:
         """Higher ``spec.priority`` first, leaves first, then branch against branch from the root down.
 
-        Two queues are told apart by the shares of their ancestors just below the deepest common one.
+        Two queues are told apart by their ancestors just below the deepest common one: by shares, and where these are
+        equal by age and name, so that neither a short path is an advantage nor what they hold further down counts.
         """
         branch = self.branches[queue.name]
-        path = [(one.share, not any(one.deserved)) for one in branch.chain()]
+        path = [(one.share, not any(one.deserved), one.created, one.name) for one in branch.chain()]
         return -queue.record.priority, bool(branch.children), tuple(reversed(path))
 
     def victim_queue_key(self, queue: QueueState, actor: QueueState) -> Key:

@@ -77,6 +77,11 @@ class Branch:
             branch = branch.parent
 
     @property
+    def created(self) -> float:
+        """When the queue was created; an implied root has always been there."""
+        return 0.0 if self.queue is None else self.queue.created
+
+    @property
     def share(self) -> float:
         """Largest held part of what it deserves; 1 for a branch that deserves nothing."""
         return dominant_share(self.held, self.deserved) if any(self.deserved) else 1.0
