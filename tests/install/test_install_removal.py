@@ -103,9 +103,12 @@ def test_data_is_deleted_only_by_a_removal() -> None:
 
 
 class Silent(HttpClient):
-    """Every write of a queue fails, since the webhook of an earlier installation is not there."""
+    """No queue is there, and none can be written, since the webhook of an earlier installation is not there."""
 
     async def request(self, method: str, path: str, **options: Any) -> Any:
+        if method == "GET" and "/queues/" in path:
+            body = {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"}
+            return 404, {}, json.dumps(body).encode()
         if method == "PATCH" and "/queues/" in path:
             message = 'Internal error occurred: failed calling webhook "queues.webhook.unisono": connection refused'
             body = {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": message}
@@ -122,6 +125,19 @@ async def test_an_installation_whose_webhook_is_gone_can_be_mended(admin: HttpCl
     said = {step.title: step.action for step in steps}
     assert said["queue.scheduling.volcano.sh/default"] == "not applied"
     assert said["deployment.apps/unisono-controllers"] == "applied"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_queues_that_are_there_keep_what_users_gave_them(admin: HttpClient, dry_run: bool) -> None:
+    """Volcano's ``default`` has users' weights and limits when a cluster moves over, and so it has at each upgrade."""
+    path = QUEUES.path(None, "default")
+    spec = {"weight": 3, "reclaimable": False, "capability": {"cpu": "300"}}
+    body = {"apiVersion": QUEUES.api_version, "kind": "Queue", "metadata": {"name": "default"}, "spec": spec}
+    assert (await send(admin, "PATCH", path, body))[0] == 200
+    before = (await send(admin, "GET", path))[1]
+    said = {step.title: step.action async for step in install(admin, manifests(OPTIONS), dry_run=dry_run)}
+    assert said["queue.scheduling.volcano.sh/default"] == "kept"
+    assert (await send(admin, "GET", path))[1] == before
 
 
 async def test_jobs_go_before_their_definitions_and_take_their_pods_along(admin: HttpClient) -> None:

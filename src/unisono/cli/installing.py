@@ -61,6 +61,10 @@ async def install(client: HttpClient, manifests: Sequence[dict[str, Any]], *, dr
         name, meta = title(manifest), manifest["metadata"]
         try:
             resource = resources.of(manifest["apiVersion"], manifest["kind"])
+            if manifest["kind"] == "Queue" and await _exists(client, resource, meta["name"]):
+                # Its weight and limits are the users' to set, and those of an earlier scheduler stay.
+                yield Step(name, "kept", "as it is")
+                continue
             await _apply(client, resource, manifest, dry_run=dry_run)
         except (UnknownKind, NotFound) as error:
             if not dry_run or not _expected(manifest, error, made):
@@ -88,6 +92,14 @@ def title(manifest: dict[str, Any]) -> str:
     group = manifest["apiVersion"].rpartition("/")[0]
     kind = manifest["kind"].lower()
     return f"{kind}.{group}/{manifest['metadata']['name']}" if group else f"{kind}/{manifest['metadata']['name']}"
+
+
+async def _exists(client: HttpClient, resource: Resource, name: str) -> bool:
+    try:
+        await request_json(client, "GET", resource.path(None, name))
+    except NotFound:
+        return False
+    return True
 
 
 async def _apply(client: HttpClient, resource: Resource, manifest: dict[str, Any], *, dry_run: bool) -> None:
