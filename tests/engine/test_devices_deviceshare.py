@@ -230,6 +230,13 @@ def test_a_vgpu_pod_is_told_its_cards_per_container() -> None:
     }
 
 
+def test_a_vgpu_gang_that_cannot_start_gives_its_slots_back_at_once() -> None:
+    """Two of its pods fit and fill the card; the job after it gets the whole card in the same cycle."""
+    gang = [build.group("a", 3), *(limited(build.pod(f"a-{i}", "a"), asked(1, 8000)) for i in range(3))]
+    state = build.cluster(vnode("n1", vcard("A", shares=2)), gang, single("b", asked(1, 16000), created=5))
+    assert vids(run(state, config(VGPUEnable=True))) == {"b-0": "A,NVIDIA,16000,0:"}
+
+
 @pytest.mark.parametrize(("policy", "card"), [("", "C"), ("binpack", "B"), ("spread", "C")])
 def test_policies_order_cards(policy: str, card: str) -> None:
     node = vnode("n1", vcard("A"), vcard("B"), vcard("C"))

@@ -193,6 +193,26 @@ def test_the_share_of_an_ancestor_lets_a_queue_take() -> None:
         assert (plugin.preemptive(queue_of(session, "q"), [class_of(session, "j-0")]) is None) is allowed
 
 
+@pytest.mark.parametrize("capability", [{}, {"capability": {"cpu": "4"}}])
+def test_nobody_is_promised_a_free_place_beyond_the_limit_of_an_ancestor(capability: dict[str, Any]) -> None:
+    """A node has room, and b deserves half of the gang; but a holds all that their parent may hold and gives up 2."""
+    world = World().node("n1", has={"cpu": "16"}).queue(ROOT).queue("p", parent=ROOT, **capability)
+    for name in ("a", "b"):
+        world.queue(name, parent="p", deserved={"cpu": "2"})
+    for number in range(2):
+        world.job(f"old-{number}", a_pod("2", "", node="n1"), queue="a", phase="Running")
+    world.job("new", *[a_pod("2", "")] * 2, queue="b")
+    text = """
+actions: "allocate, reclaim"
+tiers:
+- plugins: [{name: gang}, {name: predicates}, {name: capacity, enableHierarchy: true}]
+"""
+    decisions = engine.run(world.state.snapshot(), load_config(text), now=0.0)
+    assert (len(decisions.binds), decisions.pipelined, decisions.evictions) == (
+        (0, [], []) if capability else (2, [], [])
+    )
+
+
 @pytest.mark.parametrize(("level", "given"), [(0, True), (1, False)])
 def test_siblings_without_shares_leave_each_other_alone(level: int, given: bool) -> None:
     world = World().node("n1").queue(ROOT).queue("p", parent=ROOT, deserved={"cpu": "4"})
