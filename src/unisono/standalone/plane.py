@@ -1,7 +1,7 @@
 """One machine's control plane: API server, scheduler, controllers and agent, in one process or in two.
 
 Nothing here decides anything: it makes the parts, hands each its ``kube.Client``, starts them in an order in which each
-finds what it needs, keeps them running and stops them in the opposite order.
+finds what it needs, keeps them running and stops them in the opposite order. What runs apart is not read here.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from unisono.agent.access import FilePodAccess
-from unisono.agent.agent import Agent
-from unisono.agent.logs import FileLogSource
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
-from unisono.apiserver.backend import Backend
-from unisono.apiserver.server import ApiServer
 from unisono.errors import ConfigError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.kubeconfig import load
-from unisono.scheduler.settings import ConfigSource, FileConfig, FixedConfig
 from unisono.standalone.channel import Settings
 from unisono.standalone.metrics import PartMetrics
 from unisono.standalone.paths import DataDir
 from unisono.standalone.supervision import keep_running
-from unisono.standalone.work import Work
 from unisono.standalone.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from unisono.agent.agent import Agent
+    from unisono.apiserver.backend import Backend
+    from unisono.apiserver.server import ApiServer
+    from unisono.scheduler.settings import ConfigSource
+    from unisono.standalone.work import Work
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class PlaneOptions:
         simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
         apart: scheduler, controllers and simulated nodes run in a process of their own, so that the API answers while
-            they work; it costs their memory once more, and half a second at the start.
+            they work; it costs their memory once more.
         log_file: log of that process, None for standard error.
         log_level: what its log tells.
     """
@@ -83,6 +83,7 @@ class Plane:
         self._agent: Agent | None = None
         self._spawner = Spawner()
         self._stopping = False
+        self._served = asyncio.Event()
         self._work: Work | None = None
         self._worker = WorkerProcess(self._settings, _parts(options)) if options.apart else None
         self.metrics = CollectorRegistry()
@@ -134,18 +135,32 @@ class Plane:
             self._lock.close()
             self._lock = None
 
-    async def _start(self, source: ConfigSource, nodes: Sequence[NodeSpec]) -> None:
+    async def _start(self, source: ConfigSource | None, nodes: Sequence[NodeSpec]) -> None:
         self._stack.push_async_callback(self._spawner.close)
+        worker = None if self._worker is None else self._kept("worker", self._worker.run)
+        if worker is not None:
+            # It ends last where this start fails half-way. By this pause its process is made, and reads its modules
+            # while this one reads its own.
+            self._stack.push_async_callback(_cancelled, worker)
+            await SYSTEM_CLOCK.sleep(0)
+        from unisono.apiserver.backend import Backend
+
         backend = await Backend.open(self._data.database)
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
-        if self._worker is not None:
-            self._keep("worker", self._worker.run)
-        else:
+        self._served.set()
+        if worker is not None:
+            # Well after a start it ends before what it talks to.
+            self._stack.push_async_callback(_cancelled, worker)
+        elif source is not None:
+            from unisono.standalone.work import Work
+
             self._work = Work(lambda name: backend.client(field_manager=name), source, nodes, self._scheduler_metrics)
             for name, part in self._work.parts.items():
                 self._keep(name, part)
         if self._options.local_node:
+            from unisono.agent.agent import Agent
+
             client = backend.client(field_manager="unisono-agent")
             self._agent = Agent(client, None, self._data.agent, spawner=self._spawner)
             self._keep("agent", self._agent.run)
@@ -165,6 +180,10 @@ class Plane:
         self._port_file.write_text(server.url.rpartition(":")[2])
 
     async def _listen(self, backend: Backend, port: int) -> ApiServer:
+        from unisono.agent.access import FilePodAccess
+        from unisono.agent.logs import FileLogSource
+        from unisono.apiserver.server import ApiServer
+
         server = ApiServer(
             backend.service,
             data_dir=self._data.root,
@@ -182,7 +201,8 @@ class Plane:
         await server.start()
         return server
 
-    def _settings(self) -> Settings:
+    async def _settings(self) -> Settings:
+        await self._served.wait()
         options, data = self._options, self._data
         return Settings(
             parent=os.getpid(),
@@ -214,8 +234,13 @@ class Plane:
             return 0
         return int(text) if text.isdigit() else 0
 
-    def _config_source(self) -> ConfigSource:
+    def _config_source(self) -> ConfigSource | None:
+        """None where nothing is to be read: the one who schedules reads it as well."""
         file = self._options.scheduler_config
+        if file is None and self._worker is not None:
+            return None
+        from unisono.scheduler.settings import FileConfig, FixedConfig
+
         return FixedConfig() if file is None else FileConfig(file)
 
     def _reasons(self) -> list[str]:
@@ -230,10 +255,12 @@ class Plane:
         return [f"{name} not ready" for name in names]
 
     def _keep(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        self._stack.push_async_callback(_cancelled, self._kept(name, part))
+
+    def _kept(self, name: str, part: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         backoff = Backoff(base=0.2, cap=30.0)
         kept = keep_running(name, part, SYSTEM_CLOCK, backoff, lambda: self._stopping)
-        task = asyncio.create_task(kept, name=name)
-        self._stack.push_async_callback(_cancelled, task)
+        return asyncio.create_task(kept, name=name)
 
 
 def _parts(options: PlaneOptions) -> list[str]:

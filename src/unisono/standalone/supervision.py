@@ -6,12 +6,17 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from unisono.errors import UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
 
 _log = structlog.get_logger(__name__)
 
 HEALTHY_SECONDS = 60.0
+
+
+class PartEnded(UnisonoError):
+    """A part is gone for a reason that its message tells in full: a traceback would lead nowhere."""
 
 
 async def keep_running(
@@ -34,6 +39,8 @@ async def keep_running(
             if stopping():
                 return
             reason = "it ended by itself"
+        except PartEnded as error:
+            reason = str(error)
         except Exception as error:
             _log.exception("part.failed", part=name)
             reason = str(error)

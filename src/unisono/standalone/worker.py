@@ -14,24 +14,12 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
-
-from unisono.agent.simulated_specs import parse_specs
-from unisono.kube.backoff import Backoff
-from unisono.kube.client import Client
-from unisono.kube.clock import SYSTEM_CLOCK
-from unisono.kube.http import HttpClient
-from unisono.kube.kubeconfig import ClusterConfig
-from unisono.kube.transport import Transport
-from unisono.scheduler.settings import FileConfig, FixedConfig
-from unisono.standalone import loop
-from unisono.standalone.channel import Channel, News, Question, Settings
-from unisono.standalone.logs import configure_logs
-from unisono.standalone.metrics import PartMetrics
-from unisono.standalone.pace import set_pace
-from unisono.standalone.supervision import keep_running
-from unisono.standalone.work import Work
+if TYPE_CHECKING:
+    from unisono.kube.client import Client
+    from unisono.standalone.channel import Channel, Settings
+    from unisono.standalone.metrics import PartMetrics
 
 # Where there are more who want to run than processors, the API answers first.
 _NICENESS = 5
@@ -40,6 +28,17 @@ _PR_SET_PDEATHSIG = 1
 
 async def work(end: socket.socket) -> None:
     """Work until the other side of the channel is gone, or SIGTERM."""
+    from unisono.agent.simulated_specs import parse_specs
+    from unisono.kube.backoff import Backoff
+    from unisono.kube.clock import SYSTEM_CLOCK
+    from unisono.scheduler.settings import FileConfig, FixedConfig
+    from unisono.standalone.channel import Channel, News, Settings
+    from unisono.standalone.logs import configure_logs
+    from unisono.standalone.metrics import PartMetrics
+    from unisono.standalone.pace import set_pace
+    from unisono.standalone.supervision import keep_running
+    from unisono.standalone.work import Work
+
     channel = await Channel.on(end)
     settings = await channel.hear(Settings)
     if settings is None or not _bound_to(settings.parent):
@@ -75,6 +74,10 @@ async def work(end: socket.socket) -> None:
 
 
 async def _answer(channel: Channel, metrics: PartMetrics) -> None:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from unisono.standalone.channel import News, Question
+
     registry = CollectorRegistry()
     registry.register(metrics)
     while (question := await channel.hear(Question)) is not None:
@@ -82,6 +85,10 @@ async def _answer(channel: Channel, metrics: PartMetrics) -> None:
 
 
 def _client(settings: Settings, program: str) -> Client:
+    from unisono.kube.http import HttpClient
+    from unisono.kube.kubeconfig import ClusterConfig
+    from unisono.kube.transport import Transport
+
     # The host means nothing: the socket is the way.
     config = ClusterConfig(server="http://localhost", token=settings.token)
     return HttpClient(config, transport=Transport(config, socket=Path(settings.socket), program=program))
@@ -99,8 +106,11 @@ def _bound_to(parent: int) -> bool:
 
 def main() -> None:
     """Read the arguments and work."""
-    # Ctrl-C reaches every process of the terminal; this one ends when the one that serves says so.
+    # Ctrl-C reaches every process of the terminal; this one ends when the one that serves says so. That holds from the
+    # start, so that what is large is read only after this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from unisono.standalone import loop
+
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
     loop.run(work(socket.socket(fileno=int(sys.argv[1]))))

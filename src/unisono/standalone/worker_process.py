@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from unisono.errors import UnisonoError
 from unisono.standalone.channel import Channel, News, Question, Settings
+from unisono.standalone.supervision import PartEnded
 
 _END_SECONDS = 10.0
 _ANSWER_SECONDS = 5.0
@@ -21,7 +22,7 @@ _ANSWER_SECONDS = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class WorkerDied(UnisonoError):
+class WorkerDied(PartEnded):
     """The worker ended though nobody wanted that."""
 
 
@@ -29,11 +30,11 @@ class WorkerProcess:
     """One worker at a time, made anew by each ``run``.
 
     Args:
-        settings: what to tell it; made anew for each start.
+        settings: what to tell it, waited for while it reads its modules; made anew for each start.
         parts: names of what it runs.
     """
 
-    def __init__(self, settings: Callable[[], Settings], parts: Sequence[str]) -> None:
+    def __init__(self, settings: Callable[[], Awaitable[Settings]], parts: Sequence[str]) -> None:
         self._settings = settings
         self._parts = self._unready = list(parts)
         self._channel: Channel | None = None
@@ -85,9 +86,10 @@ class WorkerProcess:
                 ours.close()
                 raise
         self.pid = process.pid
-        channel = self._channel = await Channel.on(ours)
+        channel, told = await Channel.on(ours), False
         try:
-            channel.tell(self._settings())
+            channel.tell(await self._settings())
+            self._channel, told = channel, True
             while (news := await channel.hear(News)) is not None:
                 self._take(news)
         finally:
@@ -95,15 +97,26 @@ class WorkerProcess:
             for answer in self._answers.values():
                 answer.cancel()
             channel.close()
+            if not told and process.returncode is None:
+                # It has nothing to bring to an end, and may not listen yet.
+                process.terminate()
             code = await asyncio.shield(asyncio.ensure_future(_ended(process)))
-        how = f"killed by signal {-code}" if code < 0 else f"with code {code}"
-        raise WorkerDied(f"the process of scheduler and controllers ended {how}")
+        raise WorkerDied(f"the process of scheduler and controllers {_how(code)}")
 
     def _take(self, news: News) -> None:
         if news.unready is not None:
             self._unready = news.unready
         elif (answer := self._answers.get(news.number)) is not None and not answer.done():
             answer.set_result(news.metrics)
+
+
+def _how(code: int) -> str:
+    """What a process's return code says of its end."""
+    if code >= 0:
+        return f"ended with code {code}"
+    with contextlib.suppress(ValueError):
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
 
 
 async def _ended(process: Process) -> int:
