@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
 from unisono.apiserver.access.auth import Authenticator
-from unisono.apiserver.access.hosts import LOOPBACK_NAMES, is_loopback, names_of_machine
+from unisono.apiserver.access.hosts import LOOPBACK_NAMES, bind, is_loopback, names_of_machine
 from unisono.apiserver.access.kubeconfig import write_kubeconfig
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens
@@ -41,7 +41,7 @@ from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
 from unisono.apiserver.own_socket import OwnSocket
 from unisono.apiserver.remote import PodAccess
-from unisono.errors import ConfigError, system_reason
+from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
@@ -145,7 +145,7 @@ class ApiServer:
         accounts = ServiceAccountTokens(TokenSigner(self._data_dir / "pki", self._clock), self._service.view)
         app = self._compose(Authenticator({token: ADMIN}, accounts), accounts)
         names = LOOPBACK_NAMES if is_loopback(self._host) else names_of_machine(self._host)
-        bound = _bind(self._host, self._port)
+        bound = bind(self._host, self._port)
         try:
             await self._listen(app, bound, authority.server_context(names))
         except BaseException:
@@ -253,13 +253,3 @@ class _Server(web.Server):
             transport.abort()
         await asyncio.sleep(0)  # the loop closes the sockets of aborted connections in its next turn
         await asyncio.sleep(0)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
-        )
-    except OSError as error:
-        reason = system_reason(error)
-        raise ConfigError(f"cannot listen on {host}:{port} ({reason}); choose another port", key="port") from error

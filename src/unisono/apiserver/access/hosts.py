@@ -6,6 +6,8 @@ import contextlib
 import ipaddress
 import socket
 
+from unisono.errors import ConfigError, system_reason
+
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -26,3 +28,19 @@ def names_of_machine(host: str) -> tuple[str, ...]:
     with contextlib.suppress(OSError):
         names |= dict.fromkeys(str(found[4][0]).partition("%")[0] for found in socket.getaddrinfo(name, None))
     return tuple(one for one in names if one)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes any that is free.
+
+    Raises:
+        ConfigError: the address is taken, or not one of this machine.
+
+    """
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
+        )
+    except OSError as error:
+        reason = system_reason(error)
+        raise ConfigError(f"cannot listen on {host}:{port} ({reason}); choose another port", key="port") from error

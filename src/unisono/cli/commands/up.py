@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,11 @@ def command(
         click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {_REMOTE.format(host=host)}", err=True)
     nodes = read_nodes(nodes_file) if nodes_file else ()
     if detach:
-        _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"])
+        if scheduler_config is not None:
+            from unisono.scheduler.settings import FileConfig
+
+            FileConfig(scheduler_config)  # says what is wrong with it
+        _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"], host, port)
         return
     from unisono.standalone import loop
     from unisono.standalone.logs import configure_logs
@@ -138,12 +142,14 @@ def _welcome(data: DataDir, url: str) -> str:
     return f"Unisono is up at {url}.\n  export KUBECONFIG={data.kubeconfig}\n  kubectl get nodes\n  unisono run FILE"
 
 
-def _detach(data: DataDir, arguments: list[str]) -> None:
+def _detach(data: DataDir, arguments: list[str], host: str, port: int) -> None:
     """Start this command again in the background and wait until its API answers."""
+    from unisono.apiserver.access.hosts import bind
     from unisono.standalone.paths import UnusableDataDir
 
     if data.running_pid() is not None:
         data.acquire()  # says who runs there
+    bind(host, port).close()  # says that nobody can listen there
     data.create()
     try:
         data.kubeconfig.unlink(missing_ok=True)
@@ -152,6 +158,11 @@ def _detach(data: DataDir, arguments: list[str]) -> None:
         log = data.log.open("ab")
     except OSError as error:
         raise UnusableDataDir(data.root, error) from error
+    # Before the child is there: a signal in between must not leave it behind.
+    ends: list[int] = []
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(name, lambda number, _: ends.append(number))
     with log:
         child = subprocess.Popen(
             [sys.executable, "-m", "unisono", *arguments],
@@ -162,16 +173,25 @@ def _detach(data: DataDir, arguments: list[str]) -> None:
             env={**os.environ, "UNISONO_DETACHED": "1"},
         )
     try:
-        _await_ready(data, child, told)
-    except KeyboardInterrupt:
+        _await_ready(data, child, told, ends)
+    except BaseException:
         child.terminate()
         raise
 
 
-def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int) -> None:
-    """Wait until the API of the child answers; ``told`` is the length of the log before its start."""
+def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends: Sequence[int]) -> None:
+    """Wait until the API of the child answers.
+
+    Args:
+        data: where it runs.
+        child: the process.
+        told: length of the log before its start.
+        ends: gets the signals by which somebody wants this process to end.
+    """
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
+        if ends:
+            raise SystemExit(128 + ends[0])
         if child.poll() is not None:
             reason = _last_words(data.log, told) or f"it ended at once with code {child.returncode}"
             raise StartFailed(f"The control plane did not start: {reason.rstrip('.')}. Its log is {data.log}.")
@@ -181,7 +201,6 @@ def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int) -> No
             click.echo(_welcome(data, load(data.kubeconfig).server))
             return
         time.sleep(POLL_SECONDS)
-    child.terminate()
     raise StartFailed(f"The control plane did not become ready within {READY_SECONDS:g} s: see {data.log}.")
 
 

@@ -1,0 +1,77 @@
+"""The two processes of ``unisono up`` end together, in order, and once; whoever dies is told in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.plane import PATIENCE, RunningPlane, wait_until
+from unisono.standalone.paths import DataDir
+
+pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
+
+Start = Callable[..., RunningPlane]
+
+
+def worker_of(plane: RunningPlane) -> int:
+    assert plane.process is not None
+    parent = plane.process.pid
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return next(int(pid) for pid in children if b"standalone.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def gone(pid: int) -> bool:
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+
+
+def log_of(plane: RunningPlane) -> str:
+    return (plane.data_dir.parent / "up.log").read_text()
+
+
+def test_ctrl_c_reaches_both_and_ends_them_once(start_plane: Start) -> None:
+    plane = start_plane("--no-agent")
+    assert plane.process is not None
+    worker = worker_of(plane)
+    os.killpg(plane.process.pid, signal.SIGINT)
+    assert plane.process.wait(timeout=PATIENCE) == 0
+    assert gone(worker)
+    told = log_of(plane)
+    assert told.count("Stopping;") == 1
+    assert "Traceback" not in told
+    assert "part.restarts" not in told
+
+
+def test_a_dead_worker_is_one_line_and_a_dead_parent_takes_its_worker_along(start_plane: Start) -> None:
+    plane = start_plane("--no-agent")
+    first = worker_of(plane)
+    os.kill(first, signal.SIGKILL)
+    wait_until("it is missed", lambda: "was killed by SIGKILL" in log_of(plane))
+    wait_until("it is back", lambda: plane.try_kubectl("get", "--raw", "/readyz").returncode == 0)
+    told = [line for line in log_of(plane).splitlines() if "part." in line]
+    assert len(told) == 1
+    assert "Traceback" not in log_of(plane)
+    second = worker_of(plane)
+    assert second != first
+    plane.kill()
+    wait_until("nothing of it runs", lambda: gone(second))
+
+
+def test_a_detaching_command_that_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    command = subprocess.Popen(
+        [sys.executable, "-m", "unisono", "up", "--detach", "--no-agent", "--data-dir", str(data.root)],
+        stdout=subprocess.DEVNULL,
+    )
+    child = wait_until("it is on its way", lambda: data.root.exists() and data.running_pid())
+    command.terminate()
+    assert command.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
+    wait_until("it has stopped", lambda: gone(child))
