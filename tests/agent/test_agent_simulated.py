@@ -28,7 +28,7 @@ GROUP = {
 def simulated(name: str, run_seconds: str | None = None, exit_code: str | None = None, **spec: Any) -> Pod:
     notes = {"unisono.io/run-seconds": run_seconds, "unisono.io/exit-code": exit_code}
     annotations = {key: value for key, value in notes.items() if value is not None}
-    return manifest(name, nodeName="gpu-1", metadata={"annotations": annotations}, **spec)
+    return manifest(name, metadata={"annotations": annotations}, **{"nodeName": "gpu-1", **spec})
 
 
 class World:
@@ -130,6 +130,41 @@ async def test_few_writes_per_pod(world: World) -> None:
     assert world.status("job-49").phase == "Succeeded"
 
 
+def wanting(name: str, cpu: str, run_seconds: str | None = None) -> Pod:
+    return simulated(name, run_seconds, container={"resources": {"requests": {"cpu": cpu}}})
+
+
+async def test_a_pod_that_does_not_fit_fails_and_others_go_on(world: World) -> None:
+    world.client.put(PODS, wanting("first", "40", "30"))
+    await world.at(1)
+    world.client.put(PODS, wanting("second", "40", "30"))
+    world.client.put(PODS, wanting("third", "20", "30"))
+    await world.at(1)
+    refused = world.status("second")
+    assert (refused.phase, refused.reason) == ("Failed", "OutOfcpu")
+    assert refused.message == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 40000, used: 40000, capacity: 64000"
+    )
+    assert refused.container_statuses is None, "kubectl shows the reason where there are no containers"
+    assert (world.status("first").phase, world.status("third").phase) == ("Running", "Running")
+    await world.at(40)
+    world.client.put(PODS, wanting("late", "40"))
+    await world.at(1)
+    assert world.status("late").phase == "Running", "what has ended holds nothing"
+    assert world.status("second").phase == "Failed"
+
+
+async def test_after_a_restart_what_runs_keeps_its_place(world: World) -> None:
+    world.client.put(PODS, wanting("z-runs", "40"))
+    await world.at(1)
+    await world.stop()
+    world.client.put(PODS, wanting("a-new", "40"))
+    await world.start()
+    await world.at(1)
+    assert world.status("z-runs").phase == "Running"
+    assert world.status("a-new").reason == "OutOfcpu"
+
+
 @pytest.mark.parametrize(
     ("annotations", "seconds", "code"),
     [({}, float("inf"), 0),
@@ -186,7 +221,7 @@ async def test_statuses_give_way_where_the_server_is_slow_and_all_are_written() 
     world.client = Slow(world.clock)
     await world.start()
     for number in range(200):
-        world.client.put(PODS, simulated(f"job-{number}"))
+        world.client.put(PODS, simulated(f"job-{number}", nodeName=f"gpu-{number % 3}"))
 
     def running() -> int:
         return sum(pod.status.phase == "Running" for pod in world.client.objects(PODS))

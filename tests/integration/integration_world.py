@@ -17,7 +17,7 @@ from support.accounts import Accounts, Requests
 from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import parse_specs
 from unisono.api.base import ObjectMeta
-from unisono.api.batch import Job, JobSpec, TaskSpec
+from unisono.api.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
 from unisono.api.core import Container, Namespace, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec
@@ -156,8 +156,12 @@ def job(
     queue: str | None = None,
     priority: str | None = None,
     cpu: str = "1",
+    again: bool = False,
 ) -> Job:
-    """A job of equal pods, by default a gang, that run for ``seconds`` (None: until they are deleted)."""
+    """A job of equal pods, by default a gang, that run for ``seconds`` (None: until they are deleted).
+
+    With ``again`` it starts over when one of them fails.
+    """
     container = Container(name="main", image="busybox:1", resources=ResourceRequirements(requests={"cpu": cpu}))
     notes = {} if seconds is None else {"unisono.io/run-seconds": str(seconds)}
     spec = PodSpec(restart_policy="Never", containers=[container], termination_grace_period_seconds=0)
@@ -170,6 +174,7 @@ def job(
             queue=queue,
             priority_class_name=priority,
             max_retry=50,
+            policies=[LifecyclePolicy(event="PodFailed", action="RestartJob")] if again else None,
             tasks=[task],
         ),
     )

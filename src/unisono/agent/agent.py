@@ -261,6 +261,7 @@ class Agent:
         if host is None:
             return
         host.names.remove(uid)
+        host.ledger.release(uid)
         host.devices.release(uid)
         host.ports.remove(uid)
         if host.isolation.cgroups is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from unisono.agent.addresses import AddressBook
+from unisono.agent.admission import Ledger
 from unisono.agent.environment import MissingSource
 from unisono.agent.files import rewrite_in_place
 from unisono.agent.gpus import GPU, choose
@@ -41,6 +42,7 @@ class Host:
         working_dir: where containers start that name no directory.
         python_folder: where containers find ``python``.
         spawner: starts processes.
+        ledger: what the pods that the node accepted hold.
     """
 
     client: Client
@@ -58,6 +60,11 @@ class Host:
     devices: Devices
     ports: PortBook
     spawner: Spawner
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is accepted yet."""
+        self.ledger = Ledger(self.allocatable)
 
 
 class NameRegistry:

@@ -80,6 +80,7 @@ class PodView:
 
     Attributes:
         failure: a reason to end it for good.
+        rejected: the node did not take it, for the reason in ``failure``; it has no containers then.
         deadline: the time at which it must end.
         held: why nothing of it may be started yet; looked at again at ``held_until``, or when something happens.
     """
@@ -89,6 +90,7 @@ class PodView:
     containers: tuple[ContainerView, ...]
     deleting: bool = False
     failure: Reason | None = None
+    rejected: bool = False
     deadline: float | None = None
     held: Reason | None = None
     held_until: float | None = None

@@ -68,6 +68,7 @@ class PodResources:
             return False
         self._released = True
         host = self._host
+        host.ledger.release(self._uid)
         host.devices.release(self._uid)
         host.names.remove(self._uid)
         host.ports.remove(self._uid)

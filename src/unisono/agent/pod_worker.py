@@ -50,9 +50,13 @@ class PodWorker:
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
         self._failure: Reason | None = None
+        self._rejected = False
         self._hold: Hold | None = None
         self._told_of_port = _waits_for_port(pod)
         self._refresh = False
+        if record is not None and pod.status.phase not in _FINAL:
+            # Before any other pod is looked at: what runs already has its place.
+            host.ledger.take(pod)
         self._recovered, self._over = asyncio.Event(), asyncio.Event()
 
     @property
@@ -135,6 +139,9 @@ class PodWorker:
                 plan.wake_at(now)
         if plan.wake is not None:
             self._timer = self._host.clock.call_later(max(0.0, plan.wake - now), self.wake)
+        if plan.done:
+            # Before the API knows of the end: whoever hears of it may send the next pod at once.
+            self._host.ledger.release(self.uid)
         if self.gone:
             return plan.done
         if await self._api.report(self._view(), plan) and plan.done:
@@ -159,9 +166,10 @@ class PodWorker:
         return PodView(
             name=meta.name,
             restart_policy=spec.restart_policy or "Always",
-            containers=self._containers.views(),
+            containers=() if self._rejected else self._containers.views(),
             deleting=self.gone or meta.deletion_timestamp is not None,
             failure=self._failure,
+            rejected=self._rejected,
             deadline=None if seconds is None else self.start_time + seconds,
             held=self._hold.why if self._hold else None,
             held_until=self._hold.until if self._hold else None,
@@ -195,6 +203,10 @@ class PodWorker:
         self._host.recorder.event(self.pod, "Warning", reason, message)
         self.wake()
 
+    def _reject(self, reason: str, message: str) -> None:
+        self._rejected = True
+        self._fail(reason, message)
+
     async def _recover(self) -> None:
         """Take over what an earlier agent left of this pod, or begin it."""
         record = self._directory.record()
@@ -209,10 +221,13 @@ class PodWorker:
             self._begin()
 
     def _begin(self) -> None:
+        if self.pod.metadata.deletion_timestamp is None and (short := self._host.ledger.admit(self.pod)) is not None:
+            self._reject(short.reason, short.message)
+            return
         try:
             self._resources.take(self.start_time)
         except AgentError as error:
-            self._fail("UnexpectedAdmissionError", str(error))
+            self._reject("UnexpectedAdmissionError", str(error))
         if self._host.isolation.level == "none":
             # Names are replaced by addresses once, at the start: the other pods of the gang must be known by then.
             self._containers.not_before(self.start_time + _GANG_SECONDS)

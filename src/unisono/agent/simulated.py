@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from unisono import __version__
+from unisono.agent.admission import Ledger, Requests
 from unisono.agent.devices_slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
 from unisono.agent.node import ready_condition, renew_lease
@@ -46,7 +47,7 @@ __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
 
 SIMULATED = "unisono.io/simulated"
 _WORKERS = 8
-_REGISTER_PARALLEL = 4
+_REGISTER_PARALLEL = 16
 _HEARTBEAT_SECONDS = 300
 # Longest rest between two statuses of one writer while the API server is strained.
 _LONGEST_REST_SECONDS = 2.0
@@ -96,11 +97,12 @@ def simulated_node(name: str, group: NodeSpec, now: float) -> Node:
 
 @dataclass(slots=True)
 class _Run:
-    """A pod that runs since ``started_at``."""
+    """A pod that runs since ``started_at``, or is not taken for the reason in ``rejected``."""
 
     uid: str
     started_at: float
     alarmed: bool = False
+    rejected: Reason | None = None
 
 
 @dataclass(slots=True)
@@ -171,6 +173,7 @@ class SimulatedNodes:
         self._queue = WorkQueue(self._clock)
         self._alarms = _Alarms(self._clock, self._queue.add)
         self._runs: dict[str, _Run] = {}
+        self._requests, self._ledgers = Requests(), dict[str, Ledger]()
         self._strain = Strain()
 
     async def run(self) -> None:
@@ -183,6 +186,7 @@ class SimulatedNodes:
                 group.create_task(self._heartbeats())
                 group.create_task(self._serve_claims())
                 await self._pods.synced.wait()
+                self._take_started()
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
                 self.ready.set()
@@ -197,6 +201,8 @@ class SimulatedNodes:
     def _changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
         if pod.spec.node_name not in self._names:
             return
+        if event_type == "DELETED" or pod.status.phase in _FINAL:
+            self._ledger(pod).release(pod.metadata.uid or "")
         if event_type == "DELETED":
             self._runs.pop(pod.key, None)
         elif pod.status.phase not in _FINAL or pod.metadata.deletion_timestamp is not None:
@@ -225,7 +231,7 @@ class SimulatedNodes:
         now, meta = self._clock.time(), pod.metadata
         if pod.status.phase not in _FINAL:
             run = self._started(key, pod, now)
-            view = simulated_view(pod, run.started_at, now)
+            view = simulated_view(pod, run.started_at, now) if run.rejected is None else _refused(pod, run.rejected)
             plan = decide(view, now)
             status = pod_status(
                 pod,
@@ -236,7 +242,7 @@ class SimulatedNodes:
                 start_time=run.started_at,
                 now=now,
             )
-            if not run.alarmed and (end := _end_of(pod, run.started_at)) != math.inf:
+            if not run.alarmed and run.rejected is None and (end := _end_of(pod, run.started_at)) != math.inf:
                 run.alarmed = True
                 self._alarms.at(end, key)
             await self._report(pod, status_patch(pod, status))
@@ -249,8 +255,28 @@ class SimulatedNodes:
         run = self._runs.get(key)
         if run is None or run.uid != uid:
             begun = parse_time(pod.status.start_time) if pod.status.start_time else now
-            run = self._runs[key] = _Run(uid, begun)
+            run = self._runs[key] = _Run(uid, begun, rejected=self._look_at_room(pod))
         return run
+
+    def _take_started(self) -> None:
+        """Pods that an earlier process started have their place, before any new one is looked at."""
+        for pod in self._pods.items():
+            if pod.spec.node_name in self._names and pod.status.start_time and pod.status.phase not in _FINAL:
+                self._ledger(pod).take(pod)
+
+    def _look_at_room(self, pod: Pod) -> Reason | None:
+        """Why the node does not take the pod, if so."""
+        if pod.status.start_time:
+            self._ledger(pod).take(pod)
+        if pod.status.start_time or pod.metadata.deletion_timestamp is not None:
+            return None
+        return self._ledger(pod).admit(pod)
+
+    def _ledger(self, pod: Pod) -> Ledger:
+        node = pod.spec.node_name or ""
+        if (ledger := self._ledgers.get(node)) is None:
+            ledger = self._ledgers[node] = Ledger(self._names[node].capacity, self._requests)
+        return ledger
 
     async def _report(self, pod: Pod, changed: dict[str, Any] | None) -> None:
         if changed is None:
@@ -308,9 +334,13 @@ class SimulatedNodes:
         node = simulated_node(name, self._names[name], self._clock.time())
         try:
             made = await self._client.create(NODES, node)
+            # A server keeps the status of a new node: one request for each is enough then.
+            wanted, known = node.status, made.status
+            said = (known.allocatable, known.conditions) == (wanted.allocatable, wanted.conditions)
         except AlreadyExists:
-            made = await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}})
-        await self._client.patch(NODES, name, {"status": msgspec.to_builtins(node.status)}, subresource="status")
+            made, said = await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}}), False
+        if not said:
+            await self._client.patch(NODES, name, {"status": msgspec.to_builtins(node.status)}, subresource="status")
         if any(taint.key == _NOT_READY for taint in made.spec.taints or ()):
             # Put there when the node was created; where no node controller runs, nobody else takes it away.
             taints = [taint for taint in made.spec.taints or () if taint.key != _NOT_READY]
@@ -386,6 +416,10 @@ def simulated_view(pod: Pod, started_at: float, now: float) -> PodView:
         deleting=deleting,
         failure=failure,
     )
+
+
+def _refused(pod: Pod, why: Reason) -> PodView:
+    return PodView(name=pod.metadata.name, restart_policy="Never", containers=(), failure=why, rejected=True)
 
 
 def _end_of(pod: Pod, started_at: float) -> float:

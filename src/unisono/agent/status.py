@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.agent.lifecycle import ContainerView, Exit, Plan, PodView
+from unisono.agent.lifecycle import ContainerView, Exit, Plan, PodView, Reason
 from unisono.api.core import (
     Container,
     ContainerState,
@@ -46,6 +46,8 @@ def pod_status(
         start_time: when the node took the pod over, seconds since 1970.
         now: seconds since 1970.
     """
+    if view.rejected and plan.reason is not None:
+        return _rejected_status(pod, plan.reason, start_time)
     by_name = {c.name: c for c in view.containers}
     inits = [_container_status(pod, c, by_name[c.name], plan) for c in pod.spec.init_containers or ()]
     mains = [_container_status(pod, c, by_name[c.name], plan) for c in pod.spec.containers or ()]
@@ -62,6 +64,18 @@ def pod_status(
         start_time=rfc3339(start_time),
         init_container_statuses=inits or None,
         container_statuses=mains,
+        qos_class=pod.status.qos_class or qos_class(pod),
+    )
+
+
+def _rejected_status(pod: Pod, why: Reason, start_time: float) -> PodStatus:
+    """Of a pod that the node did not take: it has no address, and clients read the reason where no container is."""
+    return PodStatus(
+        phase="Failed",
+        reason=why.reason,
+        message=f"Pod was rejected: {why.message}",
+        conditions=pod.status.conditions,
+        start_time=rfc3339(start_time),
         qos_class=pod.status.qos_class or qos_class(pod),
     )
 
