@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from scheduler_world import fill, node, pod, queue, world
 
 from support.build import config
@@ -47,9 +49,9 @@ def real(client: MemoryClient, **options: object) -> Any:
     return world(client, run, config=FixedConfig(CONFIG), **options)
 
 
-def volume_world(maker: str = "x", *, volumes: int = 0) -> MemoryClient:
+def volume_world(maker: str = "x", *, volumes: int = 0, client: MemoryClient | None = None) -> MemoryClient:
     """Two nodes, a pod ``p`` with a claim ``c`` of a class that waits for it."""
-    client = MemoryClient()
+    client = client or MemoryClient()
     fill(client)
     meta: dict[str, Any] = {"metadata": {"name": "late"}, "provisioner": maker}
     client.put(STORAGE_CLASSES, msgspec.convert({**meta, "volumeBindingMode": "WaitForFirstConsumer"}, StorageClass))
@@ -149,6 +151,60 @@ async def test_a_failed_bind_gives_the_chosen_node_back() -> None:
         await bind_volume(client)
         await it.run(5)
         assert it.nodes_of() == {}
+
+
+class Slow(MemoryClient):
+    """Answers what it read a moment ago, so that two who read and write one object meet."""
+
+    async def get(self, kind: Any, name: str, namespace: str | None = None) -> Any:
+        found = await super().get(kind, name, namespace)
+        await asyncio.sleep(0)
+        return found
+
+
+@pytest.mark.parametrize(("maker", "volumes"), [("x", 0), ("kubernetes.io/no-provisioner", 1)])
+async def test_pods_that_share_a_volume_are_bound_at_once(maker: str, volumes: int) -> None:
+    client = volume_world(maker, volumes=volumes, client=Slow())
+    user(client, "q", volume="c")
+    async with real(client) as it:
+        await it.run(3)
+        await bind_volume(client, "v0" if volumes else "v")
+        await it.run(3)
+        assert it.nodes_of() == {"p": "n0", "q": "n0"}
+
+
+async def test_a_pod_that_is_refused_leaves_the_volume_to_the_one_it_shares_it_with() -> None:
+    client = volume_world(client=Slow())
+    user(client, "q", volume="c")
+    refused = False
+
+    def intercept(operation: str, *arguments: Any) -> None:
+        nonlocal refused
+        if operation == "patch" and not refused and "persistentvolumeclaims" in str(arguments):
+            refused = True
+            raise Invalid("not this one")
+
+    client.interceptor = intercept
+    async with real(client) as it:
+        await it.run(3)
+        assert refused
+        assert notes(client)[SELECTED] == "n0"
+        await bind_volume(client)
+        await it.run(60)
+        assert it.nodes_of() == {"p": "n0", "q": "n0"}
+
+
+async def test_a_choice_that_somebody_takes_back_is_made_again() -> None:
+    client = volume_world()
+    async with real(client) as it:
+        await it.run(3)
+        patch = {"metadata": {"annotations": {SELECTED: None}}}
+        await client.patch(PERSISTENT_VOLUME_CLAIMS, "c", patch, namespace="team")
+        await it.run(30)
+        chosen = notes(client)[SELECTED]
+        await bind_volume(client)
+        await it.run(3)
+        assert it.nodes_of() == {"p": chosen}
 
 
 def device_world(claims: tuple[str, ...] = ("c",), devices: int = 1) -> MemoryClient:

@@ -40,6 +40,8 @@ class ClaimWriter:
         """``catalogue`` is that of the cluster state."""
         self._client, self._catalogue, self._clock = client, catalogue, clock
         self._assumed: dict[tuple[str, str], list[tuple[Shelf[Any], str, Any, Any]]] = {}
+        # By uid of a volume claim the pods whose binds rely on what was written for it: pods of a job share claims.
+        self._relying: dict[str, set[str]] = {}
 
     # ---- in the state
 
@@ -55,13 +57,22 @@ class ClaimWriter:
 
     def forget(self, bind: Bind) -> None:
         """Let it not count any more, unless an event has told the truth meanwhile."""
+        self._leave(bind)
         for shelf, key, before, after in reversed(self._assumed.pop((bind.namespace, bind.pod), [])):
             if shelf.get(key) is after:
                 shelf[key] = before
 
     def confirm(self, bind: Bind) -> None:
         """The bind is done: the events of the writes say the same."""
+        self._leave(bind)
         self._assumed.pop((bind.namespace, bind.pod), None)
+
+    def _leave(self, bind: Bind) -> None:
+        for need in bind.preparations:
+            if isinstance(need, VolumeBind) and (pods := self._relying.get(need.uid)) is not None:
+                pods.discard(bind.uid)
+                if not pods:
+                    del self._relying[need.uid]
 
     def _after(self, bind: Bind, need: VolumeBind | ClaimAllocation) -> tuple[Shelf[Any], str, Any]:
         """The shelf and key of the object that a preparation changes, and the object afterwards."""
@@ -104,10 +115,9 @@ class ClaimWriter:
             try:
                 if isinstance(need, ClaimAllocation):
                     await self._allocate(bind, need)
-                elif need.volume:
-                    await self._reserve(need)
-                else:
-                    await self._select(need)
+                    continue
+                self._relying.setdefault(need.uid, set()).add(bind.uid)
+                await (self._reserve(need) if need.volume else self._select(need))
             except (ApiError, OSError, TimeoutError, ClaimError) as error:
                 await self.withdraw(bind, done + 1)
                 raise ClaimError(str(error)) from error
@@ -116,7 +126,7 @@ class ClaimWriter:
         """Until every volume claim of the pod is bound.
 
         Raises:
-            ClaimError: that took too long, or a claim is gone.
+            ClaimError: that took too long, a claim is gone, or its volume is not to be made for this node any more.
 
         """
         for need in bind.preparations:
@@ -130,11 +140,14 @@ class ClaimWriter:
                 pause = min(2 * pause, _LOOK_SECONDS)
 
     async def withdraw(self, bind: Bind, number: int | None = None) -> None:
-        """Take back what the first ``number`` preparations of a bind have written, as far as it is not in use."""
+        """Take back what the first ``number`` preparations of a bind have written, unless others rely on it."""
+        self._leave(bind)
         for need in bind.preparations[:number]:
             try:
                 if isinstance(need, ClaimAllocation):
                     await self._release(bind, need)
+                elif need.uid in self._relying:
+                    continue
                 elif need.volume:
                     await self._unreserve(need)
                 else:
@@ -219,21 +232,24 @@ class ClaimWriter:
 
     async def _reserve(self, need: VolumeBind) -> None:
         """Give the volume to the claim; the volume controller then binds the two."""
-        volume = await self._client.get(PERSISTENT_VOLUMES, need.volume)
-        reference = volume.spec.claim_ref
-        if reference is not None:
-            if (reference.namespace, reference.name) != (need.namespace, need.claim):
-                raise ClaimError(f"volume {need.volume} was given to claim {reference.namespace}/{reference.name}")
-            if reference.uid == need.uid:
-                return
-        await self._client.patch(
-            PERSISTENT_VOLUMES,
-            need.volume,
-            {
+        for _ in range(_ATTEMPTS):
+            volume = await self._client.get(PERSISTENT_VOLUMES, need.volume)
+            reference = volume.spec.claim_ref
+            if reference is not None:
+                if (reference.namespace, reference.name) != (need.namespace, need.claim):
+                    raise ClaimError(f"volume {need.volume} was given to claim {reference.namespace}/{reference.name}")
+                if reference.uid == need.uid:
+                    return
+            patch = {
                 "metadata": {"resourceVersion": volume.metadata.resource_version},
                 "spec": {"claimRef": _plain(_reference(need))},
-            },
-        )
+            }
+            try:
+                await self._client.patch(PERSISTENT_VOLUMES, need.volume, patch)
+                return
+            except Conflict:
+                continue
+        raise ClaimError(f"volume {need.volume} changes all the time")
 
     async def _unreserve(self, need: VolumeBind) -> None:
         if await self._is_bound(need):
@@ -246,17 +262,23 @@ class ClaimWriter:
 
     async def _select(self, need: VolumeBind) -> None:
         """Tell the provisioner for which node to make the volume."""
-        claim = await self._claim(need)
-        selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
-        if selected == need.node or claim.spec.volume_name:
-            return
-        if selected is not None:
-            raise ClaimError(f"the volume of claim {need.claim} is being made for node {selected}")
-        await self._annotate(claim, need.node)
+        for _ in range(_ATTEMPTS):
+            claim = await self._claim(need)
+            selected = _selected(claim)
+            if selected == need.node or claim.spec.volume_name:
+                return
+            if selected is not None:
+                raise ClaimError(f"the volume of claim {need.claim} is being made for node {selected}")
+            try:
+                await self._annotate(claim, need.node)
+                return
+            except Conflict:
+                continue
+        raise ClaimError(f"claim {need.claim} changes all the time")
 
     async def _unselect(self, need: VolumeBind) -> None:
         claim = await self._claim(need)
-        if not claim.spec.volume_name and (claim.metadata.annotations or {}).get(SELECTED_NODE) == need.node:
+        if not claim.spec.volume_name and _selected(claim) == need.node:
             await self._annotate(claim, None)
 
     async def _annotate(self, claim: PersistentVolumeClaim, node: str | None) -> None:
@@ -278,7 +300,16 @@ class ClaimWriter:
             raise ClaimError(str(error)) from error
         except (ApiError, OSError, TimeoutError):
             return False
-        return claim.status.phase == "Bound" and bool(claim.spec.volume_name)
+        if claim.spec.volume_name:
+            return claim.status.phase == "Bound"
+        if not need.volume and _selected(claim) != need.node:
+            raise ClaimError(f"the volume of claim {need.claim} is not to be made for node {need.node} any more")
+        return False
+
+
+def _selected(claim: PersistentVolumeClaim) -> str | None:
+    """The node for which the claim's volume is to be made."""
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 
 def _user(bind: Bind) -> ResourceClaimConsumerReference:
