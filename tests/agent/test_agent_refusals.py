@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_node import Node, eventually, manifest
+from agent_node import Node, manifest
 
 from support.memory import MemoryClient
 from unisono.api.core import Pod
@@ -36,8 +36,7 @@ async def test_what_does_not_fit_fails_until_there_is_room_and_a_restart_keeps_w
         assert (await node.phase("a-new", "Failed")).status.reason == "OutOfcpu", "though it is looked at first"
         assert (await node.phase("z-first", "Running")).status.phase == "Running"
 
-        await node.client.delete(PODS, "z-first", "default", grace_seconds=1)
-        await eventually(lambda: node.pod("z-first") is None)
+        await node.client.delete(PODS, "z-first", "default", grace_seconds=0)
         node.run(wanting("late", ["true"]))
         await node.phase("late", "Succeeded")
     finally:
