@@ -135,7 +135,8 @@ async def test_cards_are_shared_out(tmp_path: Path) -> None:
     assert await node.log("plain") == "<>\n"
     node.run(manifest("greedy", ["true"], container={"resources": {"limits": {"nvidia.com/gpu": 5}}}))
     pod = await node.phase("greedy", "Failed")
-    assert pod.status.message == "The pod needs 5 nvidia.com/gpu, and 4 are free on this node."
+    assert pod.status.reason == "OutOfnvidia.com/gpu"
+    assert "requested: 5, used: 0, capacity: 4" in (pod.status.message or ""), "who has ended holds none"
     await node.stop()
 
 
