@@ -89,6 +89,26 @@ async def test_the_server_can_be_asked_first(admin: HttpClient) -> None:
     assert (await taken(admin))["deployment.apps/unisono-scheduler"] == "deleted"
 
 
+class Strict(HttpClient):
+    """As Kubernetes does, with options in the body it does not read those in the query."""
+
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        if method == "DELETE" and options.get("body"):
+            options["params"] = {}
+        return await super().request(method, path, **options)
+
+
+async def test_a_question_deletes_nothing_where_options_in_the_body_win(admin: HttpClient) -> None:
+    await put(admin)
+    strict = Strict(admin.config)
+    try:
+        await taken(strict, dry_run=True)
+    finally:
+        await strict.close()
+    said = await taken(admin)
+    assert said["deployment.apps/unisono-scheduler"] == said[NAMESPACE] == "deleted"
+
+
 def test_what_would_be_deleted_can_be_printed() -> None:
     done = CliRunner().invoke(command, ["--uninstall", "--dry-run", "-n", SPACE])
     kinds = [one["kind"] for one in yaml.load_all(done.output, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))]

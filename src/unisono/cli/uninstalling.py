@@ -86,10 +86,12 @@ class _Remover:
         meta = manifest["metadata"]
         try:
             resource = self._resources.of(manifest["apiVersion"], manifest["kind"])
-            params = {"dryRun": "All"} if self._dry_run else {}
             path = resource.path(meta.get("namespace"), meta["name"])
-            body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-            await request_json(self._client, "DELETE", path, body=body, params=params)
+            body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+            if self._dry_run:
+                # Where a request has a body, a cluster does not look for it in the query.
+                body["dryRun"] = ["All"]
+            await request_json(self._client, "DELETE", path, body=body)
         except (UnknownKind, NotFound):
             return None
         except ApiError as error:
