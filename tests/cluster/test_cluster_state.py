@@ -230,6 +230,20 @@ def test_both_spellings_of_the_group_annotation_are_read() -> None:
     assert state.tasks["ns/p"].job == "ns/g"
 
 
+def test_a_job_is_foreign_while_all_its_pods_name_another_scheduler() -> None:
+    state = cluster(nodes(1), group("g", 2))
+    assert not state.is_foreign("ns/g")
+    state.apply("ADDED", kinds.PODS, pod("p", "g", scheduler="other"))
+    state.apply("ADDED", kinds.PODS, pod("q", "g", scheduler="other", node="n0"))
+    assert state.is_foreign("ns/g")
+    state.apply("ADDED", kinds.PODS, pod("r", "g"))
+    assert not state.is_foreign("ns/g")
+    state.replace(kinds.PODS, [pod("p", "g", scheduler="other")])
+    assert state.is_foreign("ns/g")
+    state.replace(kinds.PODS, [])
+    assert not state.is_foreign("ns/g")
+
+
 def test_equal_specs_share_a_class_and_different_ones_do_not() -> None:
     state = cluster(gang("a", 2), gang("b", 1), pod("c", cpu=2), pod("d", selector={"zone": "x"}))
     classes = {key: task.pod_class.id for key, task in state.tasks.items()}

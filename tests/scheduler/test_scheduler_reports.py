@@ -220,6 +220,30 @@ def test_a_verdict_is_bounded_in_size() -> None:
     assert json.loads(text)["cause"] == "Filters"
 
 
+async def test_a_job_of_another_scheduler_is_left_to_that_one() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 2})
+
+    def say(snapshot: Snapshot, decisions: Decisions) -> None:
+        decisions.pod_groups.append(update(snapshot, "Pending", "need 2, have 0"))
+
+    for name in ("a-0", "a-1"):
+        made = pod(name, "a")
+        made.spec.scheduler_name = "other"
+        client.put(PODS, made)
+    annotated = client.objects(POD_GROUPS)[0]
+    annotated.metadata.annotations = {VERDICT: "said before its pods came"}
+    client.put(POD_GROUPS, annotated)
+    async with world(client, Saying(say)) as it:
+        await it.run(60)
+        assert it.engine.calls
+        assert [write["metadata"]["annotations"] for write in group_writes(it)] == [{VERDICT: None}]
+        assert all("status" not in write for write in group_writes(it))
+        client.put(PODS, pod("a-0", "a"))
+        await it.run(60)
+        assert client.raw(POD_GROUPS, "team/a")["status"]["conditions"]
+
+
 def test_numbers_are_not_material_and_foreign_text_is() -> None:
     assert material(render(full(have=0))) == material(render(full(have=1)))
     assert material(render(full())) != material(render(full(Cause.QUEUE_CLOSED)))

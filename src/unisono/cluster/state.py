@@ -15,6 +15,7 @@ from unisono.api.core import Namespace, Node, Pod, PriorityClass
 from unisono.api.kind import Kind
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog, PastEviction
+from unisono.cluster.foreign import ForeignPods
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, quota_of
@@ -81,10 +82,11 @@ class ClusterState:
         self.catalogue = Catalogue()
         self.memo: dict[Hashable, Any] = {}
         self.rejected: dict[str, str] = {}
+        self._foreign = ForeignPods()
         self._assumed: dict[str, _Assumed] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
         self._handlers: dict[str, _Handler] = {
-            "Pod": (self._put_pod, self._remove_pod, lambda: list(self.tasks)),
+            "Pod": (self._put_pod, self._remove_pod, lambda: list({*self.tasks, *self._foreign.pods()})),
             "Node": (self._put_node, self._remove_node, self.nodes.wanted),
             "PodGroup": (
                 self.book.put_group,
@@ -157,8 +159,9 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> bool:
         task = task_of(pod, self.classes, self.scheduler_names)
+        self._foreign.note(task)
         if not task.owned and not task.node:
-            return self._remove_pod(task.key)
+            return self._leave_out(task.key)
         if task.status is TaskStatus.SUCCEEDED:
             self.run_times.learn(pod, task)
         self._keep_assumption(task)
@@ -185,6 +188,10 @@ class ClusterState:
             del self._assumed[task.key]
 
     def _remove_pod(self, key: str) -> bool:
+        self._foreign.forget(key)
+        return self._leave_out(key)
+
+    def _leave_out(self, key: str) -> bool:
         self._assumed.pop(key, None)
         self._released.pop(key, None)
         old = self.tasks.get(key)
@@ -328,6 +335,13 @@ class ClusterState:
         self.node_usage = dict(usage)
 
     # ---- views
+
+    def is_foreign(self, job: str) -> bool:
+        """Whether all pods of a job name another scheduler, which then tells of it; one without pods is everybody's."""
+        if not self._foreign.have(job):
+            return False
+        known = self.book.jobs.get(job)
+        return known is None or not any(task.owned for task in known.tasks.values())
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""

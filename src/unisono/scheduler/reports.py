@@ -109,6 +109,9 @@ class Reports:
             if group is None:
                 continue
             update, text = updates.get(key), self._verdicts.text(key)
+            if self._feed.state.is_foreign(key):
+                # Another scheduler writes its status; what we said before its pods came is void.
+                update, text = None, None
             known = (group.metadata.annotations or {}).get(VERDICT)
             if update is not None and update.uid and update.uid != group.metadata.uid:
                 continue
