@@ -140,7 +140,7 @@ UNUSED: dict[str, dict[str, str]] = {
     },
     "agent": {
         r"delete pods": "pods with a grace period",
-        r"patch nodes": "nodes that are there already, or get a taint at their creation",
+        r"patch nodes(/status)?": "nodes that are there already, or get a taint at their creation",
     },
 }
 """Rights that these workloads need not: a pattern of requests, and who needs them."""
