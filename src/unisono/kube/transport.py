@@ -188,7 +188,10 @@ class Transport:
                 server_hostname=self.config.tls_server_name,
                 allow_redirects=False,
             ) as response:
-                yield response
+                try:
+                    yield response
+                finally:
+                    _cut_off(response)
         except aiohttp.ClientConnectorCertificateError as error:
             raise self._unreachable(f"its certificate is not trusted ({error.certificate_error})") from error
         except aiohttp.ClientConnectorError as error:
@@ -269,6 +272,13 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _ignore(method: str, path: str, status: int, seconds: float | None) -> None:
     """Nobody wants to know."""
+
+
+def _cut_off(response: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that nobody reads to its end, and wait for no answer to the end of TLS."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _is_loopback(server: str) -> bool:
