@@ -27,7 +27,7 @@ class Server:
         self._pid = child.pid
 
     def resident(self) -> int:
-        """Bytes of memory in use."""
+        """Bytes of memory that the process of the API has in use."""
         pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -41,7 +41,7 @@ async def api_alone(folder: Path) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def whole_plane(folder: Path, nodes_file: Path) -> AsyncIterator[Server]:
-    """``unisono up`` with simulated nodes: API, scheduler, controllers and nodes in one process."""
+    """``unisono up`` with simulated nodes: the API in one process, scheduler, controllers and nodes in another."""
     command = [sys.executable, "-m", "unisono", "up", "--data-dir", str(folder), "--no-agent"]
     command += ["--nodes", str(nodes_file), "--log-level", "warning"]
     async with _running(command, folder) as server:
