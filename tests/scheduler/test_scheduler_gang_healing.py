@@ -54,10 +54,12 @@ async def test_the_place_of_a_missing_member_is_kept_from_jobs_that_wait_for_it(
 async def test_tries_come_slower_and_slower() -> None:
     client = MemoryClient()
     fill(client, nodes=1, gangs={"a": 2})
-    refusing = Refusing(client, "a-1", 6, FORBIDDEN)
+    # Five pauses, each of up to twice the one before: a sixth would meet the cap, where jitter alone decides.
+    refusing = Refusing(client, "a-1", 5, FORBIDDEN)
     async with world(client, gang_patience=120.0) as it:
         await it.run(40)
         assert None not in it.nodes_of().values()
+        assert len(refusing.tries) == 6
         gaps = [after - before for before, after in pairwise(refusing.tries)]
         assert gaps[0] < 0.5 and gaps == sorted(gaps)
 
