@@ -154,7 +154,8 @@ async def test_a_command_ends_with_its_container(node: Node, access: FilePodAcce
     go = tmp_path / "go"
     node.run(manifest("web", ["sh", "-c", f"while ! test -e {go}; do sleep 0.1; done"]))
     await node.phase("web", "Running")
-    session = await access.exec(target(node, "web"), ["sleep", "600"], OUT)
+    session = await access.exec(target(node, "web"), ["sh", "-c", "echo up; exec sleep 600"], OUT)
+    assert await session.read(STDOUT) == b"up\n"  # a command that comes after the end of its container fails otherwise
     go.touch()
     assert (await session.wait()).exit_code == 137
     await session.close()
