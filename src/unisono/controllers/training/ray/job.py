@@ -81,7 +81,8 @@ class _Decision:
     def _begin(self) -> None:
         """A cluster of its own, with a name that is written down before it is made; or one that is there."""
         status, meta = self.status, self.job.metadata
-        if self.cluster is not None and status.job_deployment_status in (SUSPENDING, RETRYING) and self._is_ours():
+        left_over = self._is_ours() or any(not pod.metadata.deletion_timestamp for pod in self.seen.pods)
+        if left_over and status.job_deployment_status in (SUSPENDING, RETRYING):
             self._remove()
             return
         try_number = (status.failed or 0) + (status.succeeded or 0)
