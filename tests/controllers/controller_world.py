@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Callable
 from typing import Any, Self
 
-from support.memory import MemoryClient
+from unreliable import UnreliableClient
+
 from support.virtual_clock import settle
 from unisono.api.base import Object
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
+from unisono.kube.backoff import Backoff
 from unisono.kube.controller import Controller, Manager
 
 
@@ -41,7 +44,8 @@ class ControllerWorld:
     namespace = "default"
 
     def __init__(self, seed: int = 0) -> None:
-        self.client = MemoryClient(seed=seed)
+        self.client = UnreliableClient(seed=seed)
+        self._random = random.Random(seed)
         self.clock = self.client.clock
         self.recorder = Recorder()
         self.manager: Manager | None = None
@@ -58,7 +62,7 @@ class ControllerWorld:
         await self.stop()
 
     async def start(self) -> None:
-        self.manager = Manager(self.client, clock=self.clock)
+        self.manager = Manager(self.client, clock=self.clock, backoff=lambda: Backoff(rng=self._random))
         self._running = asyncio.create_task(self.manager.run(self.make_controllers()))
         await self.settle()
 

@@ -60,11 +60,13 @@ class World(ControllerWorld):
     # --- user -------------------------------------------------------------------------------------------------
 
     async def submit(self, job: Job) -> None:
-        await self.client.create(JOBS, job)
+        with self.client.hands():
+            await self.client.create(JOBS, job)
         await self.settle()
 
     async def change(self, name: str, **spec: Any) -> None:
-        await self.client.patch(JOBS, name, {"spec": spec}, namespace="default")
+        with self.client.hands():
+            await self.client.patch(JOBS, name, {"spec": spec}, namespace="default")
         await self.settle()
 
     async def command(self, action: str, name: str = "job") -> None:
@@ -72,7 +74,8 @@ class World(ControllerWorld):
             api_version=JOBS.api_version, kind="Job", name=name, uid=self.job(name).metadata.uid or ""
         )
         meta = ObjectMeta(generate_name=f"{name}-", namespace="default")
-        await self.client.create(COMMANDS, Command(metadata=meta, action=action, target=target))
+        with self.client.hands():
+            await self.client.create(COMMANDS, Command(metadata=meta, action=action, target=target))
         await self.settle()
 
     # --- scheduler --------------------------------------------------------------------------------------------
@@ -100,9 +103,9 @@ class World(ControllerWorld):
         return self.job(name).status.state.phase or ""
 
     def history(self, name: str = "job") -> list[str]:
-        """Phases in the order in which they were written."""
+        """Phases in the order in which they were stored."""
         phases: list[str] = []
-        for write in self.client.writes:
+        for write in self.client.applied:
             if (write.resource, write.key, write.subresource) != ("jobs", f"default/{name}", "status"):
                 continue
             phase = (write.body["status"].get("state") or {}).get("phase")

@@ -62,14 +62,16 @@ class TrainingWorld(ControllerWorld):
         assert not decoded.unknown_fields
         assert not decoded.type_errors
         self.kind, self.name = kind, value["metadata"]["name"]
-        await self.client.create(kind, decoded.obj)
+        with self.client.hands():
+            await self.client.create(kind, decoded.obj)
         await self.settle()
         if admit:
             await self.admit()
 
     async def change(self, **spec: Any) -> None:
         assert self.kind is not None
-        await self.client.patch(self.kind, self.name, {"spec": spec}, namespace=self.namespace)
+        with self.client.hands():
+            await self.client.patch(self.kind, self.name, {"spec": spec}, namespace=self.namespace)
         await self.settle()
 
     # --- scheduler --------------------------------------------------------------------------------------------
@@ -108,7 +110,8 @@ class TrainingWorld(ControllerWorld):
 
     async def evict(self, name: str) -> None:
         """Somebody takes a running pod's place away: it ends within its grace period."""
-        await self.client.delete(PODS, name, self.namespace)
+        with self.client.hands():
+            await self.client.delete(PODS, name, self.namespace)
         await self.settle()
 
     # --- reading ----------------------------------------------------------------------------------------------
