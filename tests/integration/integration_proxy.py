@@ -14,6 +14,7 @@ from aiohttp import web
 
 from unisono.kube.http import split_lines
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.listening import AppListener
 from unisono.kube.transport import Transport
 
 _WRITES = ("POST", "PATCH", "DELETE")
@@ -120,12 +121,10 @@ async def proxied(config: ClusterConfig, trouble: Trouble, seed: int) -> AsyncIt
     proxy = Proxy(config, trouble, seed)
     app = web.Application(client_max_size=1 << 22)
     app.router.add_route("*", "/{path:.*}", proxy.handle)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
+    listener = await AppListener.open(app, "127.0.0.1", 0, patience=0.1)
+    host, port = listener.address
     try:
         yield ClusterConfig(server=f"http://{host}:{port}"), proxy
     finally:
-        await runner.cleanup()
+        await listener.close()
         await proxy.close()

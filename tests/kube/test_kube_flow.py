@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.virtual_clock import VirtualClock
 from unisono.kube.flow import Flow
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.listening import AppListener
 from unisono.kube.transport import Transport
 
 
@@ -99,10 +100,8 @@ async def test_a_client_of_a_busy_server_slows_down_except_for_leases_and_evicti
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    transport = Transport(ClusterConfig(server=f"http://127.0.0.1:{runner.addresses[0][1]}"), connections=64)
+    listener = await AppListener.open(app, "127.0.0.1", 0)
+    transport = Transport(ClusterConfig(server=f"http://127.0.0.1:{listener.address[1]}"), connections=64)
     try:
         status, _, _ = await transport.request("POST", "/api/v1/namespaces/a/pods/b/eviction", body=b"{}", max_wait=0.0)
         assert (status, transport.flow.limit) == (429, 64)
@@ -115,4 +114,4 @@ async def test_a_client_of_a_busy_server_slows_down_except_for_leases_and_evicti
             group.create_task(transport.request("GET", lease))
     finally:
         await transport.close()
-        await runner.cleanup()
+        await listener.close()

@@ -22,6 +22,7 @@ from unisono.engine.config_metrics import MetricsSource, metrics_source
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.listening import AppListener
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.usage.collector import UsageCollector, open_source
@@ -37,14 +38,11 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
     """A server that gives every request to ``handler``; answers its address."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    listener = await AppListener.open(app, "127.0.0.1", 0)
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"http://127.0.0.1:{listener.address[1]}"
     finally:
-        await runner.cleanup()
+        await listener.close()
 
 
 async def ask(address: str, **given: str) -> Mapping[str, NodeUsage]:

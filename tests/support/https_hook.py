@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from unisono.apiserver.access.pki import Authority
+from unisono.kube.listening import AppListener
 
 Document = dict[str, Any]
 
@@ -42,10 +43,8 @@ async def https_hook(
 
     app = web.Application(client_max_size=_MAX_BODY)
     app.router.add_post(path, reply)
-    runner = web.AppRunner(app)
-    await runner.setup()
+    listener = await AppListener.open(app, "127.0.0.1", 0, tls=context)
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        yield runner.addresses[0][1]
+        yield listener.address[1]
     finally:
-        await runner.cleanup()
+        await listener.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unisono.errors import ConfigError, system_reason
+from unisono.kube.listening import stop_listening
 
 
 class OwnSocket:
@@ -41,10 +42,10 @@ class OwnSocket:
             bound.close()
             raise ConfigError(f"cannot listen at {self._path} ({system_reason(error)})", key="own_socket") from error
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Take no more connections."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await stop_listening(listener)
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)

@@ -41,11 +41,12 @@ from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.logs import LogSource
 from unisono.apiserver.own_socket import OwnSocket
 from unisono.apiserver.remote import PodAccess
+from unisono.apiserver.views import VIEWS
 from unisono.errors import ConfigError
+from unisono.kube.listening import stop_listening
 
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
-from unisono.apiserver.views import VIEWS
 
 log = structlog.get_logger(__name__)
 
@@ -162,9 +163,9 @@ class ApiServer:
         self._listener = self._web = self._app = None
         if listener is None or served is None or app is None:
             return
-        listener.close()
+        await stop_listening(listener)
         if self._own is not None:
-            self._own.close()
+            await self._own.close()
         await app.stop()
         served.pre_shutdown()
         await served.shutdown(_DRAIN_SECONDS)

@@ -8,6 +8,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from unisono.errors import ConfigError, system_reason
+from unisono.kube.listening import AppListener
 
 Reasons = Callable[[], Sequence[str]]
 
@@ -30,7 +31,7 @@ class StatusServer:
         """
         self._host, self._port = parse_listen(listen)
         self._registry, self._dead, self._unready = registry, dead, unready
-        self._runner: web.AppRunner | None = None
+        self._listener: AppListener | None = None
         self.url = ""
 
     async def start(self) -> None:
@@ -45,25 +46,22 @@ class StatusServer:
         app.router.add_get("/livez", self._live)
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
         try:
-            await web.TCPSite(runner, self._host or None, self._port).start()
+            listener = await AppListener.open(app, self._host, self._port)
         except OSError as error:
-            await runner.cleanup()
             raise ConfigError(
                 f"cannot listen on {self._host}:{self._port} ({system_reason(error)}): name another address",
                 key="--listen",
             ) from error
-        self._runner = runner
-        host, port = runner.addresses[0][:2]
+        self._listener = listener
+        host, port = listener.address
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     async def _live(self, _: web.Request) -> web.Response:
         return _answer(self._dead())

@@ -14,6 +14,7 @@ from unisono.errors import ApiError, ConfigError, system_reason
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Informers
 from unisono.kube.http import HttpClient
+from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.webhook.certificates import Certificates
 from unisono.webhook.review import BadReview, check, mutate, read, refused
@@ -78,14 +79,14 @@ class WebhookServer:
         watching = asyncio.create_task(self._informers.run())
         try:
             await self._informers.wait_synced()
-            runner = await self._listen()
+            listener = await self._listen()
             try:
                 with contextlib.suppress(ApiError):
                     await self.certificates.publish(bundle, self._configuration)
                 self.ready.set()
                 await self._keep_fresh()
             finally:
-                await runner.cleanup()
+                await listener.close()
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -103,23 +104,19 @@ class WebhookServer:
             except (ApiError, OSError, TimeoutError) as error:
                 _log.warning("webhook.refresh_failed", error=str(error))
 
-    async def _listen(self) -> web.AppRunner:
+    async def _listen(self) -> AppListener:
         app = web.Application(client_max_size=_LARGEST)
         app.router.add_post("/mutate", self._mutate)
         app.router.add_post("/validate", self._validate)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host or None, self._port, ssl_context=self.certificates.context)
-            await site.start()
+            listener = await AppListener.open(app, self._host, self._port, tls=self.certificates.context)
         except OSError as error:
-            await runner.cleanup()
             raise ConfigError(
                 f"cannot listen on {self._host}:{self._port} ({system_reason(error)}): name another address",
                 key="--serve",
             ) from error
-        self.port = runner.addresses[0][1]
-        return runner
+        self.port = listener.address[1]
+        return listener
 
     async def _mutate(self, request: web.Request) -> web.Response:
         try:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from unisono.kube import tls
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.listening import AppListener
 
 # Headers that belong to one connection, or that the proxy sets itself.
 OWN = {"host", "authorization", "accept-encoding", "connection", "transfer-encoding", "content-length"}
@@ -91,13 +92,10 @@ async def recording(upstream: ClusterConfig) -> AsyncIterator[Recorder]:
         recorder = Recorder(upstream, session)
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", recorder.handle)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await runner.setup()
+        listener = await AppListener.open(app, "127.0.0.1", 0, patience=1.0)
         try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            host, port = runner.addresses[0][:2]
+            host, port = listener.address
             recorder.url = f"http://{host}:{port}"
             yield recorder
         finally:
-            await runner.cleanup()
+            await listener.close()

@@ -1,0 +1,52 @@
+"""A listening socket that is closed in the very turn in which a connection came."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import warnings
+
+import pytest
+
+from unisono.kube.listening import stop_listening
+
+
+class _Counting(asyncio.Protocol):
+    """Counts connections that were handed over, and closes them."""
+
+    def __init__(self, made: list[asyncio.BaseTransport]) -> None:
+        self._made = made
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made.append(transport)
+        transport.close()
+
+
+async def test_a_connection_of_the_last_moment_is_handed_over_and_not_forgotten() -> None:
+    made: list[asyncio.BaseTransport] = []
+    server = await asyncio.get_running_loop().create_server(lambda: _Counting(made), "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
+    with warnings.catch_warnings(record=True) as seen, socket.socket() as client:
+        warnings.simplefilter("always")
+        client.connect(address)
+        # The loop polls and accepts in these turns, and would hand over in the next one.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await stop_listening(server)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        gc.collect()
+    assert len(made) == 1
+    assert [str(one.message) for one in seen] == []
+    assert not server.is_serving()
+
+
+async def test_nobody_is_taken_any_more() -> None:
+    made: list[asyncio.BaseTransport] = []
+    server = await asyncio.get_running_loop().create_server(lambda: _Counting(made), "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
+    await stop_listening(server)
+    with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+        client.connect(address)
+    assert made == []
