@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Namespace, PriorityClass
 from unisono.api.crds import crd_manifests
-from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
@@ -76,7 +77,9 @@ def _served_definitions() -> tuple[bytes, ...]:
     for manifest in crd_manifests():
         stored = [one["name"] for one in manifest["spec"]["versions"] if one["storage"]]
         status = {"acceptedNames": manifest["spec"]["names"], "storedVersions": stored}
-        definition = decode(kind, {**manifest, "status": status}).obj
+        # Written by us, so that nothing in it has to be pruned, and the schemas are too large to look for it.
+        definition = msgspec.convert({**manifest, "status": status}, kind.struct)
+        definition.api_version, definition.kind = kind.api_version, kind.kind
         apply_defaults(kind, definition)
         made.append(codec.render(definition))
     return tuple(made)
