@@ -80,7 +80,8 @@ class World:
             annotations["volcano.sh/task-spec"] = role
         status = {"phase": pod.pop("phase", "Pending")}
         namespace = pod.pop("namespace", "ns")
-        self.add(Pod, name, namespace=namespace, meta={"annotations": annotations}, spec=pod, status=status)
+        meta = {"annotations": annotations, **pod.pop("meta", {})}
+        self.add(Pod, name, namespace=namespace, meta=meta, spec=pod, status=status)
         return self
 
     def open(self, name: str = "", flags: Flags | None = None, **arguments: Any) -> tuple[Session, Any]:

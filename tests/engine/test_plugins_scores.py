@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from plugins_world import World, a_pod, class_of
+from plugins_world import World, a_pod, class_of, job_of, task_of
+
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.hooks import Hooks
+from unisono.engine.plugins.registry import create
+from unisono.engine.transaction import Transaction
+from unisono.engine.view import NodeAt
 
 OFF = {
     f"{name}.weight": 0
@@ -142,3 +148,36 @@ def test_binpack_ignores_pods_that_ask_for_nothing_weighted() -> None:
 
 def test_binpack_gives_nothing_to_a_node_that_would_overflow() -> None:
     assert scored(gpu_nodes(), a_pod("50", "1Gi"), "binpack")[0] == 0.0
+
+
+LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30, "finalizers": ["x/y"]}
+
+
+def leaving_world() -> World:
+    """n1: half of it is held by a pod that is being deleted; n2: the same by one that runs; n3: empty."""
+    world = World().node("n1").node("n2").node("n3").queue("q")
+    world.pod("old", meta=LEAVING, **a_pod("5", "5Gi", node="n1"))
+    return world.job("r", a_pod("5", "5Gi", node="n2"), phase="Running").job("j", a_pod(), a_pod("1", ""))
+
+
+def test_nodeorder_counts_pods_that_leave_and_what_is_promised_but_not_what_is_evicted_now() -> None:
+    arguments = {**OFF, "leastrequested.weight": 1, "balancedresource.weight": 1}
+    session, plugin = leaving_world().open("nodeorder", **arguments)
+    transaction, pods = (
+        Transaction(session, Hooks(SchedulerConfig(("allocate",), ()), create)),
+        class_of(session, "j-0"),
+    )
+
+    def points() -> list[float]:
+        every = plugin.score(pods, session.nodes).tolist()
+        alone = [NodeAt(session.matrix[:, at].tolist(), session.rows, future=False) for at in range(3)]
+        assert [plugin.score_at(pods, node) for node in alone] == every
+        return every
+
+    assert points() == [40 + 75, 40 + 75, 90 + 75]
+    transaction.evict(job_of(session, "r"), task_of(session, "r-0"), 1, "preempt")
+    assert points() == [40 + 75, 90 + 75, 90 + 75]
+    transaction.place_on(job_of(session, "j"), task_of(session, "j-1"), 2, pipelined=True)
+    assert points()[2] == (80 + 88) // 2 + 75  # 200Mi for what states no memory, as where it runs already
+    transaction.rollback(0)
+    assert points() == [40 + 75, 40 + 75, 90 + 75]

@@ -27,10 +27,12 @@ _BUFFER = "engine.session.matrix"
 def stack(table: NodeTable, memo: dict[Hashable, Any]) -> Matrix:
     """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column.
 
-    The memory of the last session is used again: to fill it costs a fraction of getting it anew.
+    The memory of the last session is used again: to fill it costs a fraction of getting it anew. Where pods are being
+    deleted, what they hold is there a second time and stays as it is: equal columns then mean equal nodes to all.
     """
     rows = len(table.allocatable)
-    shape = (4 * rows + 2, len(table))
+    leaving = table.releasing if table.sums().releasing else table.releasing[:0]
+    shape = (4 * rows + 2 + len(leaving), len(table))
     matrix: Matrix | None = memo.pop(_BUFFER, None)
     if matrix is None or matrix.shape != shape:
         matrix = np.empty(shape, dtype=np.int64)
@@ -38,7 +40,8 @@ def stack(table: NodeTable, memo: dict[Hashable, Any]) -> Matrix:
     matrix[:rows] = table.allocatable
     matrix[rows : 2 * rows] = table.used
     matrix[2 * rows : 3 * rows] = table.releasing
-    matrix[4 * rows :] = table.nonzero
+    matrix[4 * rows : 4 * rows + 2] = table.nonzero
+    matrix[4 * rows + 2 :] = leaving
     return matrix
 
 
@@ -56,8 +59,9 @@ class Session:
         usable_total: the same over nodes that are ready and not cordoned.
         subject: the job that is being placed, for plug-ins whose scope is QUEUE or JOB.
         domains: pods per topology domain, live.
-        matrix: ``[4 R + 2, N]`` one column per node: allocatable, used, releasing, pipelined, nonzero. The arrays of
-            ``nodes`` are parts of it.
+        matrix: ``[4 R + 2, N]`` one column per node: allocatable, used, releasing, pipelined, nonzero. Where pods were
+            being deleted when the session began, R rows more say what these hold. The arrays of ``nodes`` are parts of
+            it.
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
         shared: books that several plug-ins keep together, by a name.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
@@ -119,9 +123,10 @@ class Session:
             matrix[rows : 2 * rows],
             matrix[2 * rows : 3 * rows],
             matrix[3 * rows : 4 * rows],
-            matrix[4 * rows :],
+            matrix[4 * rows : 4 * rows + 2],
         )
-        return NodeView(self.snapshot.nodes, columns, arrays, self._port_conflicts, steps)
+        leaving = matrix[4 * rows + 2 :] if len(matrix) > 4 * rows + 2 else None
+        return NodeView(self.snapshot.nodes, columns, arrays, self._port_conflicts, steps, leaving)
 
     def part(self, columns: npt.NDArray[np.intp]) -> NodeView:
         """A copy of some columns."""
@@ -130,13 +135,17 @@ class Session:
     def change_of(self, pod_class: PodClass, *, pipelined: bool) -> Vector:
         """What placing one task of the class adds to its node's column of the matrix."""
         rows = self.rows
-        change = np.zeros(4 * rows + 2, dtype=np.int64)
-        if pipelined:
-            change[3 * rows : 4 * rows] = pod_class.vector
-        else:
-            change[rows : 2 * rows] = pod_class.vector
-            change[4 * rows :] = pod_class.nonzero
+        change = np.zeros(len(self.matrix), dtype=np.int64)
+        start = 3 * rows if pipelined else rows
+        change[start : start + rows] = pod_class.vector
+        change[4 * rows : 4 * rows + 2] = pod_class.nonzero
         return change
+
+    def release(self, pod_class: PodClass, column: int, sign: int) -> None:
+        """Count a task of the class as evicted from a node (``sign`` 1), or as staying after all (-1)."""
+        rows, node = self.rows, self.matrix[:, column]
+        node[2 * rows : 3 * rows] += sign * pod_class.vector
+        node[4 * rows : 4 * rows + 2] -= sign * pod_class.nonzero
 
     @property
     def total(self) -> Vector:

@@ -151,8 +151,7 @@ class Transaction:
 
     def evict(self, job: JobState, task: Task, column: int, reason: str) -> None:
         """Release a running or bound task: its resources become free in the future. ``reason``: the action's name."""
-        rows = self.session.rows
-        self.session.matrix[2 * rows : 3 * rows, column] += task.pod_class.vector
+        self.session.release(task.pod_class, column, 1)
         self.session.touched.append(column)
         self.session.releasing = True
         self._record(job, [task], [column], job.status(task), TaskStatus.RELEASING)
@@ -222,9 +221,8 @@ class Transaction:
     def _give_back(self, placement: Placement) -> None:
         session, pod_class = self.session, placement.pod_class
         if placement.status is TaskStatus.RELEASING:
-            rows = session.rows
             for column in placement.columns:
-                session.matrix[2 * rows : 3 * rows, column] -= pod_class.vector
+                session.release(pod_class, column, -1)
         else:
             change = session.change_of(pod_class, pipelined=placement.status is TaskStatus.PIPELINED)
             for column in placement.columns:

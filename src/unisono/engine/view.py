@@ -24,15 +24,23 @@ def as_slice(rows: list[int]) -> slice | list[int]:
 class NodeAt:
     """One node in plain numbers, for questions about one at a time; see `NodeView` for what the rows hold."""
 
-    __slots__ = ("allocatable", "future", "nonzero", "pipelined", "releasing", "used")
+    __slots__ = ("_leaving", "allocatable", "future", "nonzero", "pipelined", "releasing", "used")
 
     def __init__(self, column: list[int], rows: int, *, future: bool) -> None:
         self.allocatable = column[:rows]
         self.used = column[rows : 2 * rows]
         self.releasing = column[2 * rows : 3 * rows]
         self.pipelined = column[3 * rows : 4 * rows]
-        self.nonzero = column[4 * rows :]
+        self.nonzero = column[4 * rows : 4 * rows + 2]
+        self._leaving = column[4 * rows + 2 :]
         self.future = future
+
+    @property
+    def evicted(self) -> list[int]:
+        """The part of ``releasing`` that this session has evicted."""
+        if not self._leaving:
+            return self.releasing
+        return [whole - before for whole, before in zip(self.releasing, self._leaving, strict=True)]
 
     def future_idle_of(self, row: int) -> int:
         """Allocatable less used, plus releasing less pipelined."""
@@ -47,13 +55,15 @@ class NodeView:
         allocatable, used, releasing, pipelined: ``[R, M]`` in engine units. ``used`` holds every pod on the node, those
             of other schedulers and those being deleted included, and what this session has allocated; ``pipelined`` is
             what this session has promised on resources not yet free.
-        nonzero: ``[2, M]`` CPU and memory used, counting 100m and 200Mi for containers that state none.
+        nonzero: ``[2, M]`` CPU and memory as kube-scheduler counts them for scores: 100m and 200Mi for containers that
+            state none; with pods being deleted and what this session has promised, without what it has evicted.
         size: ``M``.
         future: the question is about resources that are being released too (the task would be pipelined).
 
     """
 
     __slots__ = (
+        "_leaving",
         "_ports",
         "allocatable",
         "columns",
@@ -74,6 +84,7 @@ class NodeView:
         arrays: tuple[Matrix, Matrix, Matrix, Matrix, Matrix],
         ports: PortCheck,
         steps: npt.NDArray[np.intp] | None = None,
+        leaving: Matrix | None = None,
     ) -> None:
         self.table = table
         self.columns = columns
@@ -82,6 +93,12 @@ class NodeView:
         self.steps = steps
         self.future = False
         self._ports = ports
+        self._leaving = leaving
+
+    @property
+    def evicted(self) -> Matrix:
+        """``[R, M]`` the part of ``releasing`` that this session has evicted."""
+        return self.releasing if self._leaving is None else self.releasing - self._leaving
 
     @property
     def idle(self) -> Matrix:

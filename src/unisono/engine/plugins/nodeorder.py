@@ -95,8 +95,7 @@ class NodeOrderPlugin(Plugin):
         allocatable = nodes.allocatable[_BOTH]
         if least or most:
             # kube-scheduler scores with 100m and 200Mi for containers that state nothing, placed pods included
-            coming = nodes.pipelined[_BOTH] - nodes.releasing[_BOTH]
-            requested = nodes.nonzero + coming + np.asarray(pod_class.nonzero)[:, None]
+            requested = nodes.nonzero + np.asarray(pod_class.nonzero)[:, None]
             if least:
                 points += least * least_allocated(requested, allocatable, _EVEN)
             if most:
@@ -105,7 +104,7 @@ class NodeOrderPlugin(Plugin):
             rows = _balanced_rows(pod_class, nodes.row(GPU))
             if rows:
                 part = _BOTH if rows == [CPU, MEMORY] else rows
-                before = nodes.used[part] - nodes.releasing[part] + nodes.pipelined[part]
+                before = nodes.used[part] - nodes.evicted[part] + nodes.pipelined[part]
                 after = before + pod_class.vector[part][:, None]
                 points += balanced * balanced_allocation(before, after, nodes.allocatable[part])
         return points if least or most or balanced else None
@@ -122,20 +121,17 @@ class NodeOrderPlugin(Plugin):
                 rows,
             )
         nonzero, vector, rows = demand
-        coming, leaving, whole = node.pipelined, node.releasing, node.allocatable
+        whole = node.allocatable
         points = 0.0
         if least or most:
-            requested = (
-                node.nonzero[0] + coming[CPU] - leaving[CPU] + nonzero[0],
-                node.nonzero[1] + coming[MEMORY] - leaving[MEMORY] + nonzero[1],
-            )
+            requested = (node.nonzero[0] + nonzero[0], node.nonzero[1] + nonzero[1])
             if least:
                 points += least * formulas_at.least_allocated(requested, whole[_BOTH], (1, 1))
             if most:
                 points += most * formulas_at.most_allocated(requested, whole[_BOTH], (1, 1))
         if balanced and rows:
-            used = node.used
-            before = [used[row] - leaving[row] + coming[row] for row in rows]
+            used, evicted, promised = node.used, node.evicted, node.pipelined
+            before = [used[row] - evicted[row] + promised[row] for row in rows]
             after = [held + vector[row] for held, row in zip(before, rows, strict=True)]
             points += balanced * formulas_at.balanced_allocation(before, after, [whole[row] for row in rows])
         return points if least or most or balanced else None
