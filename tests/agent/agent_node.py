@@ -17,7 +17,7 @@ from unisono.api.core import ConfigMap, Event, Pod
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, PODS
 from unisono.api.log_options import LogOptions
 
-DEADLINE = 30.0
+DEADLINE = 180.0
 
 
 async def eventually(what: Callable[[], Any], message: str = "") -> Any:

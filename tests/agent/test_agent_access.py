@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_node import Node, eventually, manifest
+from agent_node import DEADLINE, Node, eventually, manifest
 
+from support.ports import free_port
 from unisono.agent.access import FilePodAccess
 from unisono.apiserver.remote import STDERR, STDOUT, Target, Wanted
 from unisono.errors import AgentError
@@ -36,7 +36,7 @@ def target(node: Node, name: str, container: str = "main") -> Target:
 
 async def everything(session: Any, stream: int = STDOUT) -> bytes:
     found = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while data := await session.read(stream):
             found += data
     return found
@@ -119,7 +119,7 @@ async def test_a_terminal_is_the_command_s_own(node: Node, access: FilePodAccess
     session.resize(101, 33)
     await session.write(b"go\n")
     seen = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while b"xterm" not in seen:
             seen += await session.read(STDOUT)
     assert b"33 101" in seen
@@ -208,9 +208,8 @@ async def test_who_does_not_read_what_is_attached_is_let_go_and_the_container_go
     node: Node, access: FilePodAccess, tmp_path: Path
 ) -> None:
     go, done = tmp_path / "go", tmp_path / "done"
-    script = (
-        f"while ! test -e {go}; do sleep 0.1; done; head -c 8000000 /dev/zero | tr '\\0' '\\n'; touch {done}; sleep 600"
-    )
+    much = "head -c 8000000 /dev/zero | tr '\\0' x | fold -w 1000"
+    script = f"while ! test -e {go}; do sleep 0.1; done; {much}; touch {done}; sleep 600"
     node.run(manifest("loud", ["sh", "-c", script]))
     await node.phase("loud", "Running")
     session = await access.attach(target(node, "loud"), OUT)
@@ -228,7 +227,7 @@ async def test_ports_of_a_pod_are_reached_and_closed_ones_told(
 ) -> None:
     (tmp_path / "page").write_text("hello")
     # As root the port is the pod's own; elsewhere it must be free on the machine.
-    port = 20_000 + os.getpid() % 20_000
+    port = free_port()
     node.run(
         manifest("web", ["python", "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "-d", str(tmp_path)])
     )

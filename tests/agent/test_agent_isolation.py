@@ -12,6 +12,7 @@ import pytest
 from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
+from support.ports import free_port
 from unisono.agent import bpf, pod_network
 from unisono.agent.bpf import Ins, assemble
 from unisono.agent.cgroups import Cgroups, oom_kills
@@ -39,7 +40,7 @@ async def plain(tmp_path: Path) -> AsyncIterator[Node]:
 
 @pytest.mark.processes
 async def test_names_give_way_to_addresses_in_the_environment(plain: Node) -> None:
-    plain.run(manifest("job-master-0", ["sleep", "30"], subdomain="job", terminationGracePeriodSeconds=0))
+    plain.run(manifest("job-master-0", ["sleep", "600"], subdomain="job", terminationGracePeriodSeconds=0))
     master = await plain.phase("job-master-0", "Running")
     container = {"env": [{"name": "MASTER_ADDR", "value": "job-master-0.job"}], "args": ["http://job-master-0.job:80"]}
     plain.run(manifest("job-worker-0", ["sh", "-c", "echo $MASTER_ADDR $0"], subdomain="job", container=container))
@@ -83,7 +84,7 @@ async def test_probes(node: Node, tmp_path: Path) -> None:
         "readinessProbe": {"exec": {"command": check}, "periodSeconds": 1},
         "lifecycle": {"postStart": {"exec": {"command": ["touch", str(tmp_path / "hooked")]}}},
     }
-    node.run(manifest("probed", ["sleep", "60"], container=container, terminationGracePeriodSeconds=0))
+    node.run(manifest("probed", ["sleep", "600"], container=container, terminationGracePeriodSeconds=0))
     pod = await node.phase("probed", "Running")
     assert not pod.status.container_statuses[0].ready
     await eventually((tmp_path / "hooked").exists)
@@ -94,11 +95,12 @@ async def test_probes(node: Node, tmp_path: Path) -> None:
 
 @pytest.mark.processes
 async def test_a_failing_liveness_probe_restarts_the_container(node: Node) -> None:
-    server = "import socket; s = socket.create_server(('', 8080)); s.accept(); s.close(); __import__('time').sleep(60)"
+    port = free_port()
+    server = f"import socket, time; s = socket.create_server(('', {port})); s.accept(); s.close(); time.sleep(600)"
     container = {
-        "ports": [{"name": "http", "containerPort": 8080}],
+        "ports": [{"name": "http", "containerPort": port}],
         "startupProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1, "failureThreshold": 30},
-        "livenessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 1},
+        "livenessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1, "failureThreshold": 1},
     }
     node.run(manifest("sick", ["python", "-c", server], container=container, restartPolicy="Always",
                       terminationGracePeriodSeconds=0))  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from agent_node import Node, eventually, manifest
 
+from support.ports import free_port
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Service, ServiceSpec
@@ -26,7 +27,7 @@ c.close()
 """
 CLIENT = """
 import socket, sys, time
-for _ in range(200):
+for _ in range(2000):
     try:
         c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
         break
@@ -127,7 +128,7 @@ async def test_pods_serve_one_port_on_their_address_and_on_localhost(node: Node,
 
 async def test_a_pod_that_asks_by_which_address_it_reaches_another_is_told_its_own(node: Node) -> None:
     need_own_ports(node)
-    node.run(manifest("peer-0", ["sleep", "60"], subdomain="job", terminationGracePeriodSeconds=0))
+    node.run(manifest("peer-0", ["sleep", "600"], subdomain="job", terminationGracePeriodSeconds=0))
     await node.phase("peer-0", "Running")
     script = (
         "import socket\n"
@@ -148,7 +149,8 @@ async def test_a_pod_that_asks_by_which_address_it_reaches_another_is_told_its_o
 
 async def test_a_taken_port_is_told_clearly(node: Node) -> None:
     """With hostNetwork a pod shares the machine's ports, as in Kubernetes."""
-    script = "import socket, time; s = socket.create_server(('', 23458)); print('up', flush=True); time.sleep(60)"
+    listen = f"s = socket.create_server(('', {free_port()}))"
+    script = f"import socket, time; {listen}; print('up', flush=True); time.sleep(600)"
     node.run(manifest("first", ["python", "-c", script], hostNetwork=True, terminationGracePeriodSeconds=0))
     await node.phase("first", "Running")
     stream = node.logs.open(
@@ -168,7 +170,7 @@ async def test_a_taken_port_is_told_clearly(node: Node) -> None:
 
 
 async def test_names_of_ended_pods_go(node: Node) -> None:
-    node.run(manifest("stays-0", ["sleep", "60"], subdomain="job", terminationGracePeriodSeconds=0))
+    node.run(manifest("stays-0", ["sleep", "600"], subdomain="job", terminationGracePeriodSeconds=0))
     node.run(manifest("goes-0", ["true"], subdomain="job"))
     await node.phase("stays-0", "Running")
     await node.phase("goes-0", "Succeeded")

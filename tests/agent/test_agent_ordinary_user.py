@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import unisono
+from support.ports import free_port
 
 pytestmark = [
     pytest.mark.processes,
@@ -51,27 +52,27 @@ spec:
         spec:
           restartPolicy: Never
           containers:
-            - {name: main, image: none, command: [env, python, server.py]}
+            - {name: main, image: none, command: [env, python, server.py], args: ["PORT"]}
     - name: client
       replicas: 1
       template:
         spec:
           restartPolicy: Never
           containers:
-            - {name: main, image: none, command: [env, python, client.py], args: [env-server-0.env]}
+            - {name: main, image: none, command: [env, python, client.py], args: [env-server-0.env, "PORT"]}
 """
 SERVER = """
-import os, socket
-s = socket.create_server(("", 18771))
+import os, socket, sys
+s = socket.create_server(("", int(sys.argv[1])))
 c, _ = s.accept()
 c.sendall(b"hello from user %d" % os.getuid())
 c.close()
 """
 CLIENT = """
 import socket, sys, time
-for attempt in range(400):
+for attempt in range(2000):
     try:
-        c = socket.create_connection((sys.argv[1], 18771), 5)
+        c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
         break
     except OSError:
         time.sleep(0.05)
@@ -83,7 +84,11 @@ print("got", c.recv(100).decode(), flush=True)
 def home() -> Iterator[Path]:
     """Home and working directory of the user, with the job in it."""
     path = Path(tempfile.mkdtemp(prefix="unisono-user-"))
-    for name, text in (("job.yaml", JOB), ("server.py", SERVER), ("client.py", CLIENT)):
+    for name, text in (
+        ("job.yaml", JOB.replace("PORT", str(free_port()))),
+        ("server.py", SERVER),
+        ("client.py", CLIENT),
+    ):
         (path / name).write_text(text)
     for item in (path, *path.iterdir()):
         os.chown(item, NOBODY, NOBODY)
@@ -99,7 +104,7 @@ def environment(home: Path) -> dict[str, str]:
 def as_user(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=home, env=environment(home), user=NOBODY, group=NOBODY, extra_groups=[],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
 
 
@@ -118,7 +123,7 @@ def interpreter(home: Path) -> str:
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_two_tasks_find_each_other(home: Path, namespaces: bool) -> None:
     python = interpreter(home)
-    command = [python, "-m", "unisono.cli", "run", "job.yaml", "--timeout", "60"]
+    command = [python, "-m", "unisono.cli", "run", "job.yaml", "--timeout", "300"]
     if not namespaces:
         if platform.machine() not in UNSHARE:
             pytest.skip(f"the number of unshare(2) on {platform.machine()} is not known here")

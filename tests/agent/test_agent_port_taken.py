@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
+from support.ports import free_port
 from unisono.agent.lifecycle import ContainerView, PodView, Reason, decide
 from unisono.api.core import Pod
 from unisono.api.kinds import NODES, PODS
@@ -18,13 +18,7 @@ from unisono.api.kinds import NODES, PODS
 pytestmark = pytest.mark.processes
 
 
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
-PORT = _free_port()
+PORT = free_port()
 # Listens, says so, and goes on until it is told to end.
 LISTEN = f"""
 import os, socket, sys, time
@@ -93,7 +87,7 @@ async def test_members_of_one_gang_start_together(plain: Node, tmp_path: Path) -
     """As with the pytorch plug-in: all declare the port of the master, one listens."""
     end = tmp_path / "end"
     plain.run(listener("job-master-0", end, group="job"))
-    worker = listener("job-worker-0", end, group="job", command=["sleep", "60"])
+    worker = listener("job-worker-0", end, group="job", command=["sleep", "600"])
     worker.spec.termination_grace_period_seconds = 0
     plain.run(worker)
     for name in ("job-master-0", "job-worker-0"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,17 +18,11 @@ from urllib.parse import urlsplit
 from installed import send
 
 from support.accounts import Accounts
+from support.ports import free_port
 from unisono.kube.http import HttpClient
 
 _PROGRAM = Path(__file__).parent / "pod_process.py"
-_TRIES = 600
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+_TRIES = 3000
 
 
 @dataclass
@@ -67,7 +60,7 @@ class PodProcess:
         """Ask it to end, as the kubelet does; its exit code."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=180)
         finally:
             self.process.kill()
 

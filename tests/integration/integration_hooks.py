@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from support.ports import free_port
 from unisono.api.kinds import JOBS
 from unisono.install.options import InstallOptions
 from unisono.install.webhooks import webhooks
@@ -27,10 +27,8 @@ class Hooks:
 
     def __init__(self, admin: HttpClient, namespace: str) -> None:
         self._admin, self._namespace = admin, namespace
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            # The same after a restart, or the server would ask nobody.
-            self.port: int = free.getsockname()[1]
+        # The same after a restart, or the server would ask nobody.
+        self.port = free_port()
         self._ready = asyncio.Event()
         self._asked = False
         self._configurations = webhooks(InstallOptions(namespace=namespace))

@@ -19,7 +19,7 @@ from unisono.kube.transport import Transport
 
 ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "WATCH": "watch"}
-_TRIES = 600
+_TRIES = 6000
 
 
 @dataclass(frozen=True, order=True)
