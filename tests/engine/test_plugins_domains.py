@@ -168,6 +168,9 @@ def test_nodes_with_the_image_are_preferred_and_follow_changes() -> None:
     state.apply("MODIFIED", NODES, with_images("n2", big=900 * mib))
     assert placed(schedule(state, settings)) == {"g-w-0": "n2"}
 
+    state.apply("MODIFIED", NODES, with_images("n0", big=30 * mib))  # one image has one size: here next to none
+    assert placed(schedule(state, settings)) == {"g-w-0": "n0"}
+
 
 @pytest.mark.parametrize(
     ("name", "full"),

@@ -105,6 +105,7 @@ class NodeTable:
         self._codes: dict[str, dict[str, int]] = {}
         self._wanted: dict[str, NodeFacts] = {}
         self.image_nodes: dict[str, int] = {}
+        self._image_sizes: dict[str, int] = {}
         self._stale = False
         self._allocate(0)
 
@@ -169,17 +170,30 @@ class NodeTable:
         return True
 
     def _count_images(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        self._image_sizes.clear()
         for facts, sign in ((old, -1), (new, 1)):
             for name in facts.images if facts is not None else ():
                 number = self.image_nodes[name] = self.image_nodes.get(name, 0) + sign
                 if not number:
                     del self.image_nodes[name]
 
-    def images_known(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        """On how many nodes each of the images is; empty when none is anywhere."""
+    def images_known(self, names: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+        """On how many nodes each of the images is, and its size in bytes; empty when none is anywhere."""
         if not names or self.image_nodes.keys().isdisjoint(names):
             return ()
-        return tuple(self.image_nodes.get(name, 0) for name in names)
+        return tuple((self.image_nodes.get(name, 0), self.image_size(name)) for name in names)
+
+    def image_size(self, name: str) -> int:
+        """Bytes of an image, 0 when no node has it: one size for all nodes, as kube-scheduler takes it.
+
+        Nodes report the same image with different sizes (compressed or not, with or without shared layers). The first
+        node by name decides: a restart lists nodes in that order, and there kube-scheduler goes by who came first.
+        """
+        size = self._image_sizes.get(name)
+        if size is None:
+            size = next((facts.images[name] for facts in self.facts if name in facts.images), 0)
+            self._image_sizes[name] = size
+        return size
 
     def wanted(self) -> list[str]:
         """Names of all nodes that have been seen and not deleted, settled or not."""
@@ -204,6 +218,7 @@ class NodeTable:
         self._allocate(len(self.names))
         self._columns.clear()
         self.facts = [self._wanted[name] for name in self.names]
+        self._image_sizes.clear()
         for row, facts in enumerate(self.facts):
             self._fill(row, facts, moves=False)
         self.changed[:] = self.generation

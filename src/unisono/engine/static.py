@@ -47,7 +47,7 @@ class StaticResult:
     reasons: list[Reason]
     bits: Bits
     scores: list[RawPoints]
-    images: tuple[int, ...]
+    images: tuple[tuple[int, int], ...]
 
     @property
     def allowed(self) -> BoolArray:

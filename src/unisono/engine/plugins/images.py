@@ -25,8 +25,8 @@ def image_locality(pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
     facts = nodes.facts
     total = np.zeros(nodes.size, dtype=np.int64)
     for name in known:
-        share = table.image_nodes[name] / max(len(table), 1)
-        total += np.array([int(node.images.get(name, 0) * share) for node in facts], dtype=np.int64)
+        points = int(table.image_size(name) * (table.image_nodes[name] / max(len(table), 1)))
+        total += np.array([points if name in node.images else 0 for node in facts], dtype=np.int64)
     containers = len(pod_class.containers) + len(pod_class.init_containers)
     most = max(_MOST_PER_CONTAINER * containers, _LEAST + 1)
     return np.asarray(100 * (np.clip(total, _LEAST, most) - _LEAST) // (most - _LEAST), dtype=np.float64)
