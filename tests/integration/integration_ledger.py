@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from unisono.api.batch import Job
@@ -14,10 +14,12 @@ from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS
 from unisono.api.quantity import parse_quantity
 from unisono.api.scheduling import PodGroup
+from unisono.errors import ApiError
 from unisono.kube.client import Client, EventType
 from unisono.kube.informer import Informer
 
 _OVER = ("Succeeded", "Failed")
+_BEAT = 0.05
 
 
 @dataclass
@@ -37,6 +39,11 @@ class Ledger:
     namespace: str
     broken: list[str] = field(default_factory=list)
     """What did not hold, in words."""
+    now: float = 0.0
+    """Time in seconds, as far as the server keeps up: it stands still while a request waits for an answer.
+
+    What is judged by it is judged by the same measure on a machine that is ten times slower.
+    """
 
     def __post_init__(self) -> None:
         self.pods: Informer[Pod] = Informer(self.client, PODS, self.namespace)
@@ -57,6 +64,14 @@ class Ledger:
         async with asyncio.TaskGroup() as group:
             for informer in (self.pods, self.jobs, self.nodes, self.groups):
                 group.create_task(informer.run())
+            group.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_BEAT)
+            with suppress(ApiError, OSError):
+                await self.client.list(JOBS, self.namespace)
+                self.now += _BEAT
 
     async def synced(self) -> None:
         for informer in (self.pods, self.jobs, self.nodes, self.groups):
@@ -86,9 +101,8 @@ class Ledger:
         return f"jobs {jobs}, groups {groups}, pods {pods}, broken {self.broken}"
 
     def longest_partial(self) -> float:
-        """Longest time in seconds that a gang had some of its members on nodes, but fewer than its minimum."""
-        now = time.monotonic()
-        times = [now - gang.partial_since for gang in self._gangs.values() if gang.partial_since is not None]
+        """Longest time in seconds of `now` that a gang had some of its members on nodes, but fewer than its minimum."""
+        times = [self.now - gang.partial_since for gang in self._gangs.values() if gang.partial_since is not None]
         return max([*times, *(gang.longest for gang in self._gangs.values())], default=0.0)
 
     # --- what must hold -------------------------------------------------------------------------------------
@@ -119,11 +133,11 @@ class Ledger:
         gang = self._gangs.get(name)
         if gang is None:
             return
-        now = time.monotonic()
         if 0 < len(self._members[name]) < gang.min_member:
-            gang.partial_since = gang.partial_since or now
+            if gang.partial_since is None:
+                gang.partial_since = self.now
         elif gang.partial_since is not None:
-            gang.longest = max(gang.longest, now - gang.partial_since)
+            gang.longest = max(gang.longest, self.now - gang.partial_since)
             gang.partial_since = None
 
     def _fits(self, name: str) -> None:

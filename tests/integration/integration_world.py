@@ -36,7 +36,7 @@ from unisono.scheduler.settings import FixedConfig
 EVERYTHING = FixedConfig(
     load_config(DEFAULT_TEXT.replace("allocate, backfill", "allocate, preempt, reclaim, backfill"))
 )
-SECONDS = 180.0
+SECONDS = 600.0
 """Longest time of one test; a busy machine and a cluster's own server may need most of it."""
 PATIENCE = 4.0
 """Seconds that a gang may stay partly bound here."""
