@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
+from unisono.api.batch import Job
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import keys
@@ -41,6 +44,22 @@ def decide(seen: Observed, now: float) -> Plan:
     return _Decision(seen, now).run()
 
 
+def beginning(job: Job, now: float) -> Job:
+    """The job itself, or with the first status of a job that has none: it is pending since it was created.
+
+    Args:
+        job: as it is stored.
+        now: seconds since 1970.
+
+    """
+    meta = job.metadata
+    if job.status.state.phase or meta.deletion_timestamp:
+        return job
+    since = min(now, parse_time(meta.creation_timestamp)) if meta.creation_timestamp else now
+    status = decide(Observed(job), since).status
+    return job if status is None else msgspec.structs.replace(job, status=status)
+
+
 class _Decision:
     def __init__(self, seen: Observed, now: float) -> None:
         self.seen, self.now = seen, now
@@ -67,12 +86,18 @@ class _Decision:
 
     def _command(self) -> bool:
         """Carry out the oldest command once; those without effect in this phase are only taken away."""
+        last = self.controlled.get(LAST_COMMAND)
+        done = [command for command in self.seen.commands if command.metadata.uid == last]
+        if done:
+            # The status has room for one: as long as that command is there, the next would make us forget it was done.
+            self.plan.commands.extend(done)
+            return False
         for command in self.seen.commands:
             self.plan.commands.append(command)
             uid, action = command.metadata.uid or "", command.action or ""
             change = phases.transition(self.view.phase, action)
             stale = command.target is not None and command.target.uid not in ("", self.view.uid)
-            if stale or self.controlled.get(LAST_COMMAND) == uid or change is None or action in phases.TARGETED:
+            if stale or change is None or action in phases.TARGETED:
                 continue
             self.controlled[LAST_COMMAND] = uid
             self.plan.tell(
