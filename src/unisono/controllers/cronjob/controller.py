@@ -45,18 +45,25 @@ class CronJobController(Controller):
             return None
         plan = decide(cron_job, await self._jobs_of(cron_job), self._clock.time(), self._family)
         self._announcer.tell(cron_job, plan.notices)
-        for job in plan.delete:
-            await delete_seen(self._client, self._family.jobs, job)
-            self._tell(cron_job, "SuccessfulDelete", f"Deleted job {job.metadata.name}")
-        made = await self._create(cron_job, plan)
         try:
-            written = await write_status(
-                self._client, self._family.cron_jobs, cron_job, _with(plan, made, self._family)
-            )
+            if plan.delete:
+                # Written down before the jobs go: without them, nobody would know that their times were served.
+                cron_job = await self._write(cron_job, plan.status)
+            for job in plan.delete:
+                await delete_seen(self._client, self._family.jobs, job)
+                self._tell(cron_job, "SuccessfulDelete", f"Deleted job {job.metadata.name}")
+            made = await self._create(cron_job, plan)
+            await self._write(cron_job, _with(plan, made, self._family))
         except NotFound:
-            return None
-        self._written.keep(written)
+            if self._cron_jobs.get(key) is None:
+                return None
+            raise
         return plan.requeue_after
+
+    async def _write(self, cron_job: AnyCronJob, status: CronJobStatus | BatchCronJobStatus) -> AnyCronJob:
+        written: AnyCronJob = await write_status(self._client, self._family.cron_jobs, cron_job, status)
+        self._written.keep(written)
+        return written
 
     async def _jobs_of(self, cron_job: AnyCronJob) -> list[AnyJob]:
         """The cron job's jobs; active ones that the cache does not show are asked for."""
