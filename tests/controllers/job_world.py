@@ -105,7 +105,7 @@ class World(ControllerWorld):
     def history(self, name: str = "job") -> list[str]:
         """Phases in the order in which they were stored."""
         phases: list[str] = []
-        for write in self.client.applied:
+        for write, _uid in self.client.applied:
             if (write.resource, write.key, write.subresource) != ("jobs", f"default/{name}", "status"):
                 continue
             phase = (write.body["status"].get("state") or {}).get("phase")

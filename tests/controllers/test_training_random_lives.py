@@ -222,7 +222,7 @@ class Life:
         """What the column State has shown, one after the other; a suspension that is over is no state."""
         plural = self.world.kind.plural
         states = [""]
-        for write in self.world.client.applied:
+        for write, _uid in self.world.client.applied:
             if (write.resource, write.subresource) == (plural, "status") and write.body["status"].get("conditions"):
                 states += [each["type"] for each in write.body["status"]["conditions"][-1:] if each["status"] == "True"]
         return [state for state, _ in itertools.groupby(states)]
@@ -257,7 +257,7 @@ def check_counts(life: Life) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(script=STEPS)
 def test_whatever_happens(name, script):
     asyncio.run(_live(KINDS[name], script))
