@@ -50,7 +50,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return subprocess.run(
             [PYTHON, "-I", "-S", str(folder / SHIM / "__main__.py"), *arguments],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
             pass_fds=(3,), preexec_fn=lambda: os.dup2(lock.fileno(), 3),
             **({"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.serving import WebClient, serving
 from unisono.apiserver.backend import Backend
 
-PATIENCE = 20.0
+PATIENCE = 300.0
 slow = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.sampled_from(

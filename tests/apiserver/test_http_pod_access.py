@@ -174,7 +174,7 @@ async def test_a_client_that_leaves_takes_its_session_along(web: WebClient, acce
     access.session.hold = True
     async with socket(web, PATH + "attach?stdin=1&stdout=1", V5) as client:
         await client.receive()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         await access.session.closed.wait()
 
 
@@ -282,7 +282,7 @@ async def test_ports_are_forwarded_on_channels(web: WebClient, access: Access) -
         assert refused == b"\x03error forwarding port 81 to pod p, uid uid-p: connection refused"
         await client.send_bytes(b"\x00ping")
         assert (await client.receive()).data == b"\x00ping"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         await access.ports[80].closed.wait()
 
 

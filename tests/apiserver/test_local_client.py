@@ -69,7 +69,7 @@ async def test_an_informer_follows_the_store():
         informer.on_change(lambda kind, new, old: told.put_nowait(kind))
         running = asyncio.ensure_future(informer.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 await informer.synced.wait()
                 assert informer.get("default/before") is not None
                 while not told.empty():

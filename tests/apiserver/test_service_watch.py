@@ -31,7 +31,7 @@ async def patch(service, name, change):
 async def seen(stream, count):
     """The next ``count`` events as (type, name)."""
     found = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         while len(found) < count:
             event = await anext(stream)
             found.append((event.type, value(event.object)["metadata"].get("name")))

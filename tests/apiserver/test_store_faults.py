@@ -125,7 +125,7 @@ def _check_full(done: subprocess.CompletedProcess[str]) -> None:
 @pytest.mark.parametrize("room", [0, 1, 4096, 9_000, 40_000, 150_001])
 def test_writes_that_find_no_room_leave_nothing_and_work_again_later(tmp_path: Path, room: int) -> None:
     command = [sys.executable, "-c", _FULL, str(tmp_path), "limit", str(room)]
-    _check_full(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))
+    _check_full(subprocess.run(command, capture_output=True, text=True, timeout=600, check=False))
     _whole(tmp_path / "state.db")
 
 
@@ -146,7 +146,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path, room: int) -> None:
         pytest.skip("this machine does not allow a mount namespace of one's own")
     child = [sys.executable, "-c", _FULL, str(tmp_path), "disk", str(room)]
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", _MOUNT, str(tmp_path), *child]
-    _check_full(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))
+    _check_full(subprocess.run(command, capture_output=True, text=True, timeout=600, check=False))
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +221,6 @@ async def test_a_log_whose_end_is_garbage(crashed: tuple[Path, list[int]], tmp_p
 def test_the_writer_is_told_why(tmp_path: Path) -> None:
     """The message of a refused write names the cause, so that a user can mend it."""
     command = [sys.executable, "-c", _FULL, str(tmp_path), "limit", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=dict(os.environ))
     texts = json.loads(done.stdout.splitlines()[-1])["texts"]
     assert any("disk" in text.split(";")[0] for text in texts), texts

@@ -15,7 +15,7 @@ from unisono.sdk import Client
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("explain")]
 
-PATIENCE = 60
+PATIENCE = 600
 LARGE = {"requests": {"cpu": "40"}}
 CONTAINER = {"name": "main", "image": "busybox", "command": ["true"], "resources": LARGE}
 

@@ -15,7 +15,7 @@ from support.plane import RunningPlane, unisono
 
 PROGRAMS = Path(__file__).parent / "programs"
 NODES = "- {name: node, count: 2, capacity: {cpu: 8, memory: 32Gi}}"
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 @pytest.fixture(scope="session")

@@ -45,8 +45,8 @@ def test_an_operator_annotates_jobs_and_posts_events(
 
         wait_until("the operator has marked the finished job", reacted)
         wait_until("the operator's event is there", lambda: "has seen the job" in plane.kubectl("events", "-n", "kopf"))
-        plane.kubectl("delete", "vcjob", "watched", "-n", "kopf", "--timeout=60s")
+        plane.kubectl("delete", "vcjob", "watched", "-n", "kopf", "--timeout=300s")
     finally:
         operator.send_signal(signal.SIGTERM)
-        operator.wait(timeout=30)
+        operator.wait(timeout=300)
     assert "Traceback" not in told.read_text()

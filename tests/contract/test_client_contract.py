@@ -16,15 +16,15 @@ from unisono.api.kinds import CONFIG_MAPS, JOBS, NAMESPACES, POD_GROUPS, PODS, Q
 from unisono.api.scheduling import PodGroup, PodGroupSpec, Queue, QueueSpec
 from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 
-SECONDS = 20
+SECONDS = 300
 # The controller of a cluster takes ending namespaces one after the other, and every test before left one.
-NAMESPACE_SECONDS = 180
+NAMESPACE_SECONDS = 600
 
 
 @pytest.fixture(autouse=True)
 async def in_time(implementation):
     """Counted from when the server is there: other runs may have it before."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(900):
         yield
 
 

@@ -70,7 +70,7 @@ def deploy(serve: Serve, folder: Path) -> tuple[int, str, dict[str, Any] | None]
     script = _SCRIPT.replace("/dev/termination-log", str(words)).replace("time.sleep(1)", "pass")
     environment = {**os.environ, "RAY_DASHBOARD_ADDRESS": serve.address, "SERVE_CONFIG": CONFIG}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     state = ContainerState(
         terminated=ContainerStateTerminated(exit_code=done.returncode, message=words.read_text()[:4096])

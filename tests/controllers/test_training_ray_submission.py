@@ -48,7 +48,7 @@ def run(folder: Path, *answers: str, entrypoint: str = "python main.py") -> Told
     job = msgspec.convert({"metadata": {"name": "rj"}, "spec": {"entrypoint": entrypoint}}, RayJob)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
     script = submit_command(job, "head", "job-1")
-    done = subprocess.run(["/bin/sh", "-c", script], cwd=folder, env=environment, check=False, timeout=60)
+    done = subprocess.run(["/bin/sh", "-c", script], cwd=folder, env=environment, check=False, timeout=600)
     calls = (folder / "calls").read_text().splitlines()
     assert all("--address=http://head:8265" in call and "job-1" in call for call in calls)
     return Told(done.returncode, " ".join(call.split()[1] for call in calls), int((folder / "clock").read_text()))

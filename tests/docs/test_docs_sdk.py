@@ -45,7 +45,7 @@ def test_an_example_does_what_it_says(number: int, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert re.fullmatch(EXPECTED[number], done.stdout), done.stdout + done.stderr

@@ -35,7 +35,7 @@ def phase_of(plane: RunningPlane, job: str) -> str:
 def test_hello_runs_and_its_log_is_read(start_plane: Start, mission: Path) -> None:
     plane = start_plane()
     assert "job.batch.volcano.sh/hello-volcano-job created" in plane.apply(mission / "05-hello.yaml")
-    plane.kubectl("wait", "vcjob/hello-volcano-job", "--for=jsonpath={.status.state.phase}=Running", "--timeout=60s")
+    plane.kubectl("wait", "vcjob/hello-volcano-job", "--for=jsonpath={.status.state.phase}=Running", "--timeout=300s")
     wait_until("the log is there", lambda: "Hello Volcano!" in plane.kubectl("logs", "hello-volcano-job-mytask-0"))
     assert "Hello Volcano!" in plane.unisono("logs", "job/hello-volcano-job").stdout
     assert re.search(r"hello-volcano-job-mytask-0\s+1/1\s+Running", plane.kubectl("get", "pods"))

@@ -53,7 +53,7 @@ class Submitter:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url, json.dumps(job(number)).encode(), headers)
         try:
-            with urllib.request.urlopen(request, context=self.tls, timeout=30) as answer:
+            with urllib.request.urlopen(request, context=self.tls, timeout=300) as answer:
                 self.acknowledged.add(json.load(answer)["metadata"]["name"])
                 return int(answer.status)
         except urllib.error.HTTPError as error:
@@ -122,7 +122,7 @@ def test_running_processes_outlive_a_crash_and_are_found_again(start_plane: Star
     }
     assert after == before
     flag.touch()
-    plane.kubectl("wait", "vcjob/long", "--for=jsonpath={.status.state.phase}=Completed", "--timeout=60s")
+    plane.kubectl("wait", "vcjob/long", "--for=jsonpath={.status.state.phase}=Completed", "--timeout=300s")
     assert plane.kubectl("logs", "long-t-1").endswith("finished\n")
 
 

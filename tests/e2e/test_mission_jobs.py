@@ -173,7 +173,7 @@ class Scene:
     def wait_for(self, phase: str) -> None:
         """Until the job says that it is there: Volcano's jobs by a phase, training jobs by a condition."""
         wanted = f"jsonpath={{.status.state.phase}}={phase}" if self.example.volcano else f"condition={phase}"
-        self.kubectl("wait", self.example.job, f"--for={wanted}", "--timeout=120s")
+        self.kubectl("wait", self.example.job, f"--for={wanted}", "--timeout=300s")
 
     def end_pods(self) -> None:
         """Simulated containers end when their annotation says so."""
@@ -364,7 +364,7 @@ def test_a_quota_on_limits_refuses_pods_that_have_none_and_taints_keep_others_aw
         'command: ["true"]', 'command: ["true"], resources: {limits: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}}'
     )
     plane.apply(limited, INTOLERANT)
-    plane.kubectl("-n", "ai-team-a", "wait", "pod/tolerant", "--for=condition=Ready", "--timeout=120s")
+    plane.kubectl("-n", "ai-team-a", "wait", "pod/tolerant", "--for=condition=Ready", "--timeout=300s")
     pod = json.loads(plane.kubectl("-n", "ai-team-a", "get", "pod", "tolerant", "-o", "json"))
     assert pod["spec"]["nodeName"] == "gpu-node-01"
     assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == ("low-priority-training", 100)

@@ -16,7 +16,7 @@ import pytest
 from support.plane import REPOSITORY, unisono, wait_until
 
 # For whole jobs of real processes on a busy machine.
-LONG = 400.0
+LONG = 600.0
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 

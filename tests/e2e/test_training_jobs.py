@@ -44,8 +44,8 @@ spec:
 def test_jobs_run_as_processes_of_this_machine(start_plane: Start) -> None:
     plane = start_plane()
     plane.apply(PAIR, TUNE)
-    plane.kubectl("wait", "pytorchjob/pair", "--for=condition=Succeeded", "--timeout=90s")
-    plane.kubectl("wait", "trainjob/tune", "--for=condition=Complete", "--timeout=90s")
+    plane.kubectl("wait", "pytorchjob/pair", "--for=condition=Succeeded", "--timeout=300s")
+    plane.kubectl("wait", "trainjob/tune", "--for=condition=Complete", "--timeout=300s")
     assert plane.kubectl("logs", "-l", "training.kubeflow.org/job-role=master").strip() == "rank 0 of 3"
     logs = plane.kubectl("logs", "-l", "jobset.sigs.k8s.io/jobset-name=tune")
     assert sorted(logs.split("\n")) == ["", "node 0 of 2", "node 1 of 2"]
@@ -67,10 +67,10 @@ def test_the_articles_pytorch_jobs_are_placed_scaled_and_suspended(start_plane: 
 
     master, *workers = "resnet-training-master-0", "resnet-training-worker-0", "resnet-training-worker-1"
     wait_until("the gang runs", lambda: running() == [master, *workers])
-    plane.kubectl("wait", "-n", "kubeflow", "pytorchjob/resnet-training", "--for=condition=Running", "--timeout=60s")
+    plane.kubectl("wait", "-n", "kubeflow", "pytorchjob/resnet-training", "--for=condition=Running", "--timeout=300s")
     plane.kubectl("scale", "-n", "kubeflow", "pytorchjob/resnet-training", "--replicas=3")
     wait_until("a worker more runs", lambda: running() == [master, *workers, "resnet-training-worker-2"])
     patch = '{"spec":{"runPolicy":{"suspend":true}}}'
     plane.kubectl("patch", "-n", "kubeflow", "pytorchjob/resnet-training", "--type=merge", "-p", patch)
     wait_until("all pods are gone", lambda: not plane.objects("pods", "-n", "kubeflow"))
-    plane.kubectl("wait", "-n", "kubeflow", "pytorchjob/resnet-training", "--for=condition=Suspended", "--timeout=60s")
+    plane.kubectl("wait", "-n", "kubeflow", "pytorchjob/resnet-training", "--for=condition=Suspended", "--timeout=300s")

@@ -144,7 +144,7 @@ def test_flows_from_files_and_the_plug_in_of_kubectl(plane: RunningPlane, tmp_pa
 
     def plug_in(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [kubectl(), *words], env={**environment, **more}, capture_output=True, text=True, timeout=60, check=False
+            [kubectl(), *words], env={**environment, **more}, capture_output=True, text=True, timeout=600, check=False
         )
 
     assert str(script) in plug_in("plugin", "list").stdout

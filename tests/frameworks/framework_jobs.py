@@ -24,7 +24,7 @@ MODULES = {
     "jax": "make frameworks",
 }
 PROGRAMS = {"mpirun": "Debian's package openmpi-bin", "ssh": "openssh-client", "sshd": "openssh-server"}
-PATIENCE = 300.0
+PATIENCE = 600.0
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 

@@ -21,7 +21,7 @@ def own_data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(example: str) -> str:
     file = REPOSITORY / "examples" / example
-    return unisono("run", str(file), "--timeout", "240", patience=300).stdout
+    return unisono("run", str(file), "--timeout", "600", patience=700).stdout
 
 
 def test_ray_computes_on_a_cluster_of_its_own_and_the_workers_go_with_the_head() -> None:

@@ -45,7 +45,7 @@ SUM = re.compile(r"rank (\d) of 4 on (\S+): the sum is 10")
 def test_four_ranks_on_two_workers_of_a_volcano_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("mpirun", "sshd", "ssh", "mpi4py")
     monkeypatch.setenv("UNISONO_DATA_DIR", str(tmp_path / "none"))
-    done = unisono("run", str(REPOSITORY / "examples" / "mpi.yaml"), "--timeout", "100", patience=150)
+    done = unisono("run", str(REPOSITORY / "examples" / "mpi.yaml"), "--timeout", "600", patience=700)
     found = SUM.findall(done.stdout)
     assert sorted(rank for rank, _ in found) == ["0", "1", "2", "3"]
     assert {host for _, host in found} == {"allreduce-worker-0", "allreduce-worker-1"}

@@ -52,7 +52,7 @@ spec:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=300) as answer:
         text: str = answer.read().decode()
     return text
 

@@ -71,22 +71,22 @@ def test_a_ray_cluster_forms_and_runs_what_is_submitted_from_outside(jobs: Jobs)
     assert group["spec"]["minMember"] == 3
     head = next(pod for name, pod in jobs.pods("rc-head").items())
     dashboard = f"http://{head['status']['podIP']}:8265"
-    with urllib.request.urlopen(f"{dashboard}/api/version", timeout=60) as answer:
+    with urllib.request.urlopen(f"{dashboard}/api/version", timeout=300) as answer:
         assert json.load(answer)["ray_version"]
 
     body = json.dumps({"entrypoint": f"python {SCRIPTS / 'squares.py'} 3", "submission_id": "outside"}).encode()
     request = urllib.request.Request(f"{dashboard}/api/jobs/", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         assert json.load(answer)["submission_id"] == "outside"
 
     def done() -> str:
-        with urllib.request.urlopen(f"{dashboard}/api/jobs/outside", timeout=60) as answer:
+        with urllib.request.urlopen(f"{dashboard}/api/jobs/outside", timeout=300) as answer:
             state = str(json.load(answer)["status"])
         assert state not in ("FAILED", "STOPPED")
         return state if state == "SUCCEEDED" else ""
 
     jobs.patiently("the submitted program has ended", done, "rc")
-    with urllib.request.urlopen(f"{dashboard}/api/jobs/outside/logs", timeout=60) as answer:
+    with urllib.request.urlopen(f"{dashboard}/api/jobs/outside/logs", timeout=300) as answer:
         logs = json.load(answer)["logs"]
     assert "nodes: 3" in logs
     assert SUM in logs

@@ -47,7 +47,7 @@ class PodProcess:
         raise AssertionError(f"{which} of {self.name} fails: {self.log.read_text()}")
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=300) as answer:
             text: str = answer.read().decode()
             return text
 

@@ -34,7 +34,7 @@ from unisono.standalone.component import Component, ComponentOptions, MakePart
 from unisono.standalone.parts import controllers_part, scheduler_part, simulated_part, webhook_part
 
 OPTIONS = InstallOptions(namespace=f"rights-test-{secrets.token_hex(3)}")
-PATIENCE = 240.0
+PATIENCE = 900.0
 EVICTING = FixedConfig(load_config(DEFAULT_TEXT.replace("allocate, backfill", "allocate, preempt, reclaim, backfill")))
 
 

@@ -25,7 +25,7 @@ from unisono.cli.resources import ResourceMap, discover
 from unisono.kube.http import HttpClient
 
 NODES = 3
-PATIENCE = 300.0
+PATIENCE = 900.0
 MISSING = {
     # The embedded API holds our objects to the same rules by itself, and knows no routes to Services.
     "embedded": ("--no-policies", "--no-webhook"),

@@ -222,13 +222,13 @@ async def test_logs(plane: Plane) -> None:
 
 async def test_wait(plane: Plane) -> None:
     await placed(plane)
-    assert "condition met" in await plane.ok("wait", "pod/p", "--for=condition=Ready", "--timeout=30s")
-    async with plane.reading("wait", "pod/p", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s") as out:
+    assert "condition met" in await plane.ok("wait", "pod/p", "--for=condition=Ready", "--timeout=300s")
+    async with plane.reading("wait", "pod/p", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s") as out:
         await plane.watched()
         await start(plane, "p", "Succeeded")
         assert await out.readline() == b"pod/p condition met\n"
     assert "timed out" in await plane.fails("wait", "pod/p", "--for=condition=Ready", "--timeout=1s")
-    async with plane.reading("wait", "pod/p", "--for=delete", "--timeout=60s") as out:
+    async with plane.reading("wait", "pod/p", "--for=delete", "--timeout=300s") as out:
         await plane.watched()
         await plane.client.delete(PODS, "p", "default", grace_seconds=0)
         assert await out.readline() == b"pod/p condition met\n"

@@ -59,7 +59,7 @@ def rows(text: str) -> list[list[str]]:
 
 async def defined(plane: Plane) -> None:
     await plane.apply(definition())
-    await plane.ok("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s")
+    await plane.ok("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=300s")
 
 
 async def test_a_kind_from_its_definition_to_its_end(plane: Plane) -> None:
@@ -106,7 +106,7 @@ async def test_patches_status_and_scale(plane: Plane) -> None:
     assert found["status"] == {"phase": "Ready", "size": 5}
     assert found["metadata"]["generation"] == 3
     assert "scaled" in await plane.ok("scale", "wd/w", "--replicas=7")
-    assert "condition met" in await plane.ok("wait", "wd/w", "--for=jsonpath={.spec.size}=7", "--timeout=30s")
+    assert "condition met" in await plane.ok("wait", "wd/w", "--for=jsonpath={.spec.size}=7", "--timeout=300s")
     scale = json.loads(await plane.ok("get", "--raw", "/apis/example.com/v1/namespaces/default/widgets/w/scale"))
     assert (scale["kind"], scale["spec"], scale["status"]) == ("Scale", {"replicas": 7}, {"replicas": 5})
     too_few = await plane.run("scale", "wd/w", "--replicas=0")

@@ -47,7 +47,7 @@ async def test_jobs(plane: Plane) -> None:
     assert found[1][:4] == ["j", "Running", "2", "2"]
     assert rows(await plane.ok("get", "vj", "-o", "wide"))[1][-1] == "default"
     assert re.search(r"Min Available: +2", await plane.ok("describe", "vcjob", "j"))
-    await plane.ok("wait", "vcjob/j", "--for=jsonpath={.status.state.phase}=Running", "--timeout=30s")
+    await plane.ok("wait", "vcjob/j", "--for=jsonpath={.status.state.phase}=Running", "--timeout=300s")
     await plane.ok("label", "vcjob", "j", "a=b")
     await plane.ok("patch", "vcjob", "j", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
     assert await plane.ok("get", "vcjob", "j", "-o", "jsonpath={.spec.minAvailable}") == "1"
@@ -119,5 +119,5 @@ async def test_bad_jobs_are_refused_and_not_stored(plane: Plane, obj: dict[str, 
 
 
 async def test_definitions_are_established(plane: Plane) -> None:
-    await plane.ok("wait", "crd/jobs.batch.volcano.sh", "--for=condition=Established", "--timeout=30s")
+    await plane.ok("wait", "crd/jobs.batch.volcano.sh", "--for=condition=Established", "--timeout=300s")
     assert "podgroups.scheduling.volcano.sh" in await plane.ok("get", "crd")

@@ -60,21 +60,21 @@ async def running(plane: Plane) -> AsyncIterator[None]:
 async def test_a_deployment_from_its_creation_to_its_end(plane: Plane) -> None:
     async with running(plane):
         await plane.ok("create", "deployment", "web", "--image=busybox:1", "--replicas=2")
-        await plane.ok("rollout", "status", "deployment/web", "--timeout=30s")
+        await plane.ok("rollout", "status", "deployment/web", "--timeout=300s")
         assert (await plane.ok("get", "deploy", "web")).split()[5:9] == ["web", "2/2", "2", "2"]
         await plane.ok("scale", "deployment/web", "--replicas=3")
-        await plane.ok("wait", "deployment/web", "--for=jsonpath={.status.availableReplicas}=3", "--timeout=30s")
+        await plane.ok("wait", "deployment/web", "--for=jsonpath={.status.availableReplicas}=3", "--timeout=300s")
         await plane.ok("set", "image", "deployment/web", "busybox=busybox:2")
-        await plane.ok("rollout", "status", "deployment/web", "--timeout=30s")
+        await plane.ok("rollout", "status", "deployment/web", "--timeout=300s")
         assert "2" in (await plane.ok("rollout", "history", "deployment/web")).split()
         await plane.ok("rollout", "undo", "deployment/web")
-        await plane.ok("rollout", "status", "deployment/web", "--timeout=30s")
+        await plane.ok("rollout", "status", "deployment/web", "--timeout=300s")
         image = "jsonpath={.spec.template.spec.containers[0].image}"
         assert await plane.ok("get", "deploy", "web", "-o", image) == "busybox:1"
         await plane.ok("rollout", "pause", "deployment/web")
         await plane.ok("rollout", "resume", "deployment/web")
-        await plane.ok("wait", "deployment/web", "--for=condition=Available", "--timeout=30s")
-        await plane.ok("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
+        await plane.ok("wait", "deployment/web", "--for=condition=Available", "--timeout=300s")
+        await plane.ok("delete", "deployment", "web", "--cascade=foreground", "--timeout=300s")
         assert await plane.ok("get", "rs,pods") == ""
 
 
@@ -88,5 +88,5 @@ async def test_jobs_and_cron_jobs(plane: Plane) -> None:
         assert shown.split()[:4] == ["NAME", "STATUS", "COMPLETIONS", "DURATION"]
         patch = '{"spec":{"suspend":true}}'
         await plane.ok("patch", "job", "now", "-p", patch)
-        await plane.ok("wait", "job/now", "--for=condition=Suspended", "--timeout=30s")
+        await plane.ok("wait", "job/now", "--for=condition=Suspended", "--timeout=300s")
         assert 'metadata.name: Invalid value: "UPPER"' in await plane.fails("create", "job", "UPPER", "--image=busybox")

@@ -23,7 +23,7 @@ from unisono.kube.kubeconfig import load
 from unisono.kube.leader import LeaderElector
 from unisono.scheduler.scheduler import Scheduler
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 @asynccontextmanager

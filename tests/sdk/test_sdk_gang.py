@@ -20,7 +20,7 @@ from unisono.sdk import map as spread
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sdk")]
 
-PATIENCE = 120
+PATIENCE = 600
 
 
 def test_each_rank_knows_its_place_and_answers(machine: Client, capsys: pytest.CaptureFixture[str]) -> None:

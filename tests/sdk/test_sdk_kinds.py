@@ -13,7 +13,7 @@ from unisono.sdk import AsyncClient, BadWork, Client, JobHandle, NotFound
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("sdk")]
 
-PATIENCE = 180
+PATIENCE = 600
 
 
 def template(container: str, seconds: int | None = 0, cpu: str = "1") -> dict[str, Any]:

@@ -54,7 +54,7 @@ def run(folder: Path, name: str, call: Any, *, mode: str = "gang", rank: int = 0
         env={**os.environ, "VC_TASK_INDEX": str(rank), "WORLD_SIZE": str(size)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     found = Frames(TOKEN)

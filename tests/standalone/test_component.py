@@ -25,7 +25,7 @@ from unisono.kube.reflector import ReflectorStatistics
 from unisono.standalone.component import Component, ComponentOptions
 from unisono.standalone.status_server import parse_listen
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 
 
 class Pretender:

@@ -55,7 +55,7 @@ async def test_a_job_goes_from_submission_to_its_end_and_survives_a_restart(tmp_
         urls.append(plane.url)
         client = HttpClient(load(data.kubeconfig))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(300):
                 await ready(client)
                 await client.create(JOBS, job(name))
                 assert (await completed(client, name)).status.succeeded == 2
@@ -76,7 +76,7 @@ async def test_a_plain_pod_of_kubernetes_own_scheduler_runs_too(tmp_path: Path) 
     await plane.start()
     client = HttpClient(load(DataDir(tmp_path).kubeconfig))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             meta = ObjectMeta(name="plain", namespace="default", annotations=RUN_SECONDS)
             spec = PodSpec(restart_policy="Never", containers=[Container(name="c", image="i")])
             created = await client.create(PODS, Pod(metadata=meta, spec=spec))

@@ -16,7 +16,7 @@ from unisono.kube.kubeconfig import load
 from unisono.standalone.paths import DataDir
 from unisono.standalone.plane import Plane, PlaneOptions
 
-PATIENCE = 180
+PATIENCE = 600
 
 
 def gone(pid: int) -> bool:

@@ -20,7 +20,7 @@ from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.kube.client import Client
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 OPEN = "apiserver_longrunning_requests"
 
 

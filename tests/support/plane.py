@@ -18,7 +18,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 # Of a busy machine; whoever has an answer has it at once.
-PATIENCE = 180.0
+PATIENCE = 600.0
 
 
 def wait_until(what: str, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:

@@ -80,7 +80,7 @@ async def world(cluster_turn: None) -> AsyncIterator[World]:
     running = asyncio.create_task(server.run())
     configurations = webhooks(InstallOptions())
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             await server.ready.wait()
             for one in configurations:
                 one["metadata"]["name"] = NAME

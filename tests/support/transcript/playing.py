@@ -16,7 +16,7 @@ from support.transcript import normal
 from support.transcript.proxy import Recorder
 from support.transcript.script import Scene, Step
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 ATTEMPTS = 60
 SCHEMA = re.compile(r"\b[A-Z]\w+")
 FIELD = re.compile(r"^( +\S+)\t(<[^>]+>.*)$")
@@ -49,10 +49,10 @@ class Player:
         """Remove what the scene makes."""
         self._settings("default")
         for what in scene.leaves:
-            await self._must("delete", *what.split(), "--ignore-not-found", "--wait=true", "--timeout=60s")
+            await self._must("delete", *what.split(), "--ignore-not-found", "--wait=true", "--timeout=300s")
         # Pods on nodes wait for a node agent that is not there.
         await self.kubectl("delete", "pods", "--all", "--force", "-n", scene.namespace)
-        await self._must("delete", "ns", scene.namespace, "--ignore-not-found", "--wait=true", "--timeout=60s")
+        await self._must("delete", "ns", scene.namespace, "--ignore-not-found", "--wait=true", "--timeout=300s")
 
     async def whoami(self) -> None:
         """Learn the name of the user, which may differ from server to server."""
