@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import random
-import threading
-from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError
 from unisono.sdk.builders import quantity
 from unisono.sdk.observing import observation, surroundings
-from unisono.sdk.portal import Portal
 from unisono.sdk.results import Frames
 from unisono.sdk.steering import job_command, queue_command, scale_patch
 from unisono.sdk.verdict import parse, waiting_text
@@ -262,25 +259,3 @@ def test_an_error_carries_its_traceback() -> None:
     with pytest.raises(RemoteError, match="Rank 2 raised ValueError: no") as raised:
         found.value(2)
     assert raised.value.traceback == told["traceback"]
-
-
-def test_an_iterator_that_the_garbage_collector_ends_in_the_loops_thread_is_closed() -> None:
-    """The collector runs in whichever thread makes objects; waiting for the loop within it would never end."""
-    portal = Portal()
-    closed = threading.Event()
-
-    async def numbers() -> AsyncGenerator[int, None]:
-        try:
-            yield 1
-            yield 2
-        finally:
-            closed.set()
-
-    async def collect(iterator: Generator[int, None, None]) -> None:
-        iterator.close()
-
-    iterator = portal.iterate(numbers())
-    assert next(iterator) == 1
-    portal.start(collect(iterator)).result(timeout=30)
-    assert closed.wait(timeout=30)
-    portal.close()

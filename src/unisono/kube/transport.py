@@ -6,6 +6,7 @@ typed calls of it, the command line uses it as it is.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -72,6 +73,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._certificate: tuple[bytes, bytes] | None = None
         self._retired: list[aiohttp.ClientSession] = []
+        self._ending: set[asyncio.Future[None]] = set()
         self._closed = False
 
     async def request(
@@ -156,7 +158,7 @@ class Transport:
                 yield chunk
 
     async def close(self) -> None:
-        """Close all connections; whoever still asks gets ``Unavailable``."""
+        """Close all connections, and return when they are; whoever still asks gets ``Unavailable``."""
         for session in (self._session, *self._retired):
             if session is not None:
                 if session.connector is not None:
@@ -164,6 +166,8 @@ class Transport:
                     await session.connector.close(abort_ssl=True)
                 await session.close()
         self._session, self._retired, self._closed = None, [], True
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     @asynccontextmanager
     async def _send(
@@ -191,7 +195,7 @@ class Transport:
                 try:
                     yield response
                 finally:
-                    _cut_off(response)
+                    self._cut_off(response)
         except aiohttp.ClientConnectorCertificateError as error:
             raise self._unreachable(f"its certificate is not trusted ({error.certificate_error})") from error
         except aiohttp.ClientConnectorError as error:
@@ -200,6 +204,22 @@ class Transport:
             raise self._unreachable("it gave no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
+
+    def _cut_off(self, response: aiohttp.ClientResponse) -> None:
+        """End the connection of an answer that nobody reads to its end, and wait for no answer to the end of TLS."""
+        connection = response.connection
+        if connection is None or connection.protocol is None or connection.transport is None:
+            return
+        ended = connection.protocol.closed
+        if ended is not None:
+            self._ending.add(ended)
+            ended.add_done_callback(self._ended)
+        connection.transport.abort()
+
+    def _ended(self, connection: asyncio.Future[None]) -> None:
+        self._ending.discard(connection)
+        if not connection.cancelled():
+            connection.exception()  # nobody asks how it ended, and asyncio complains of errors that nobody took
 
     def _open(self) -> aiohttp.ClientSession:
         if self._closed:
@@ -272,13 +292,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _ignore(method: str, path: str, status: int, seconds: float | None) -> None:
     """Nobody wants to know."""
-
-
-def _cut_off(response: aiohttp.ClientResponse) -> None:
-    """End the connection of an answer that nobody reads to its end, and wait for no answer to the end of TLS."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
 
 
 def _is_loopback(server: str) -> bool:

@@ -55,8 +55,8 @@ class Client:
         namespace: str | None = None,
     ) -> None:
         where = Where(kubeconfig, context, data_dir, in_cluster, private, nodes, local_node)
-        self._portal = Portal()
         self.aio = AsyncClient(where, namespace=namespace)
+        self._portal = Portal(self.aio.close)
 
     def __enter__(self) -> Self:
         """Connect."""
@@ -72,8 +72,10 @@ class Client:
     def close(self) -> None:
         """Close the connections, and end a private control plane with its pods; closing twice is fine."""
         if self._portal.open:
-            self._portal.run(self.aio.close())
-            self._portal.close()
+            try:
+                self._portal.run(self.aio.close())
+            finally:
+                self._portal.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that uses ``aio``, run in the client's own loop."""

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from unisono.errors import UnisonoError
+
 T = TypeVar("T")
+Farewell = Callable[[], Awaitable[None]]
+
+# What is left to end, such as a private control plane with its pods, holds nobody up for longer.
+_LONGEST_FAREWELL_SECONDS = 10.0
 
 
 class Portal:
@@ -18,11 +25,17 @@ class Portal:
     The thread is a daemon: a program that forgets `close` can end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, farewell: Farewell | None = None) -> None:
+        """``farewell`` runs last in the loop, also where nobody calls `close`; it must not refer to the portal."""
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="unisono-sdk", daemon=True)
+        self._sources: set[AsyncGenerator[Any, None]] = set()
+        self._thread = threading.Thread(
+            target=_serve, args=(self._loop, self._sources, farewell or _nothing), name="unisono-sdk", daemon=True
+        )
         self._thread.start()
-        self._finalizer = weakref.finalize(self, _end, self._loop, self._thread)
+        # No call may come between the loop's last turn and the news that it has ended: nobody would answer it.
+        self._entrance = threading.Lock()
+        self._finalizer = weakref.finalize(self, _end, self._loop, self._thread, self._entrance)
 
     @property
     def open(self) -> bool:
@@ -30,23 +43,39 @@ class Portal:
         return self._finalizer.alive
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the background loop."""
-        if not self.open:
-            work.close()
-            raise RuntimeError("The client is closed: make a new one.")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run a coroutine in the background loop.
+
+        Raises:
+            RuntimeError: the portal is closed.
+
+        """
+        with self._entrance:
+            if self.open:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise RuntimeError("The client is closed: make a new one.")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine. Ctrl-C cancels it."""
+        """The result of a coroutine. Ctrl-C cancels it.
+
+        Raises:
+            RuntimeError: the portal is closed, or another thread closed it meanwhile.
+
+        """
         future = self.start(work)
         try:
             return future.result()
+        except CancelledError:
+            if self.open:
+                raise
+            raise RuntimeError("The client was closed while this call waited.") from None
         except BaseException:
             future.cancel()
             raise
 
     def iterate(self, source: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """The items of an asynchronous generator, one by one; it is closed when the caller stops."""
+        self._sources.add(source)
         try:
             while True:
                 try:
@@ -55,7 +84,9 @@ class Portal:
                     return
                 yield item
         finally:
-            if self.open:
+            self._sources.discard(source)
+            # A portal that closes meanwhile closes its generators itself.
+            with suppress(RuntimeError, CancelledError):
                 closed = self.start(_close(source))
                 # An iterator that was forgotten is ended by the garbage collector, at times in the loop's own thread,
                 # which must not wait for itself.
@@ -67,10 +98,6 @@ class Portal:
         self._finalizer()
 
 
-# Time in which the server answers the end of a stream's TLS.
-_FAREWELL_SECONDS = 0.1
-
-
 async def _next(source: AsyncGenerator[T, None]) -> T:
     return await anext(source)
 
@@ -79,18 +106,36 @@ async def _close(source: AsyncGenerator[Any, None]) -> None:
     await source.aclose()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    async def finish() -> None:
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await loop.shutdown_asyncgens()
-        # Streams that were cut off just now close their connections in the next turns of the loop.
-        await asyncio.sleep(_FAREWELL_SECONDS if others else 0)
+async def _nothing() -> None:
+    return
 
-    asyncio.run_coroutine_threadsafe(finish(), loop).result(timeout=10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(timeout=10)
-    if not thread.is_alive():
+
+def _serve(loop: asyncio.AbstractEventLoop, sources: set[AsyncGenerator[Any, None]], farewell: Farewell) -> None:
+    """The thread: the loop until it is stopped, and then what is left to end in it."""
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_finish(sources, farewell))
+    finally:
         loop.close()
+
+
+async def _finish(sources: set[AsyncGenerator[Any, None]], farewell: Farewell) -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    # One by one: each closes those that it reads from, and the loop would close them all at once.
+    for source in tuple(sources):
+        with suppress(Exception):
+            await source.aclose()
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    with suppress(UnisonoError, OSError):
+        await farewell()
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, entrance: threading.Lock) -> None:
+    with entrance:
+        loop.call_soon_threadsafe(loop.stop)
+    # The garbage collector may end a forgotten portal in the loop's own thread, which must not wait for itself.
+    if threading.current_thread() is not thread:
+        thread.join(timeout=_LONGEST_FAREWELL_SECONDS)
