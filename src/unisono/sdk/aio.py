@@ -426,5 +426,6 @@ def failure_text(view: JobView) -> str:
 def _late(job: JobRef, last: JobView | None, timeout: float | None) -> str:
     name = job if isinstance(job, str) else job.name
     why = f": {last.waiting}" if last is not None and last.waiting else ""
-    phase = last.phase.lower() if last is not None else "not seen"
-    return f"The job {name} is still {phase} after {timeout:g} s{why}"
+    if last is None:
+        return f"Nothing was heard of the job {name} within {timeout:g} s: give it more time."
+    return f"The job {name} is still {last.phase.lower()} after {timeout:g} s{why}"
