@@ -19,6 +19,7 @@ from unisono.api.core import ConfigMap
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS, CONFIG_MAPS
 from unisono.apiserver.backend import Backend
+from unisono.apiserver.storage.database import Database, DiskFullError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 
@@ -54,6 +55,30 @@ def job(version: str = "v1alpha1", **spec: Any) -> dict[str, Any]:
         "metadata": {"name": "j"},
         "spec": {"tasks": [{"name": "t", "replicas": 1, "template": template}], **spec},
     }
+
+
+async def test_a_full_disk_is_told_at_once_and_costs_nothing_but_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, apply = [True], Database.apply
+
+    def applied(disk: Database, events: Any, **options: Any) -> None:
+        if not room[0]:
+            raise DiskFullError("no room is left on the disk of /data/state.db")
+        apply(disk, events, **options)
+
+    monkeypatch.setattr(Database, "apply", applied)
+    async with running(tmp_path) as web:
+        assert (await web.post(CM, config_map("before"))).status == 201
+        room[0] = False
+        refused = await web.post(CM, config_map("while"))
+        assert (refused.status, refused.json()["reason"]) == (507, "InsufficientStorage")
+        assert "no room is left on the disk of /data/state.db; free disk space there" in refused.json()["message"]
+        assert "Retry-After" not in refused.headers, "clients would keep their users waiting"
+        assert (await web.call("DELETE", f"{CM}/before")).status == 507
+        assert [one["metadata"]["name"] for one in (await web.get(CM)).json()["items"]] == ["before"]
+        room[0] = True
+        assert (await web.post(CM, config_map("while"))).status == 201
 
 
 async def test_life_of_an_object(web: WebClient) -> None:

@@ -8,9 +8,10 @@ import threading
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from support.backends import drop, put
-from unisono.apiserver.storage.database import Database
+from unisono.apiserver.storage.database import Database, DiskFullError
 from unisono.apiserver.storage.store import StaleWriteError, Store
 from unisono.errors import Unavailable
 
@@ -126,18 +127,39 @@ async def test_scan_is_sorted_and_by_namespace(store):
     assert store.scan("nothing") == ()
 
 
-@pytest.mark.parametrize("error", [sqlite3.OperationalError("database or disk is full"), OSError("I/O error")])
-async def test_a_failed_commit_fails_its_requests_and_nothing_else(store, gate, error):
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(DiskFullError("no room is left on the disk of /data/state.db"), 507), (OSError("I/O error"), 500)],
+)
+async def test_a_failed_commit_fails_its_requests_and_nothing_else(store, gate, error, code):
     await store.write([put("a", text="old")])
     gate.error = error
     with pytest.raises(Unavailable, match=r"could not be stored: .*free disk space") as caught:
         await store.write([put("a", 1, "lost")])
-    assert (caught.value.code, caught.value.retry_after) == (503, 1.0)
+    assert (caught.value.code, caught.value.retry_after) == (code, None), "the user is told now, not after ten tries"
     assert b"old" in store.get(KEY).data
     assert store.latest(KEY).revision == 1
     again = await store.write([put("a", 1, "new")])
     assert again[0].revision > 2, "a revision is never given twice"
     assert store.statistics()["failed_batches"] == 1
+
+
+async def test_a_disk_that_stays_full_is_logged_once_and_so_is_its_end(store, gate):
+    with capture_logs() as logs:
+        for index in range(20):
+            gate.error = DiskFullError("no room is left")
+            with pytest.raises(Unavailable):
+                await store.write([put(f"lost-{index}")])
+        await store.write([put("kept")])
+        await store.write([put("too")])
+        gate.error = DiskFullError("no room is left")
+        with pytest.raises(Unavailable):
+            await store.write([put("large")])
+        await store.write([put("small")])
+    assert [(line["event"], line.get("refused")) for line in logs] == [
+        ("write failed", None),
+        ("writes work again", 20),
+    ]
 
 
 async def test_writes_built_on_a_lost_one_are_lost_with_it(store, gate):
@@ -149,6 +171,7 @@ async def test_writes_built_on_a_lost_one_are_lost_with_it(store, gate):
     gate.free.set()
     results = await asyncio.gather(first, built_on_it, return_exceptions=True)
     assert [type(result) for result in results] == [Unavailable, Unavailable]
+    assert all("disk I/O error" in str(result) for result in results), "both are told the cause"
     assert store.latest(KEY) is None
     await store.write([put("a", text="kept")])
     assert b"kept" in store.get(KEY).data
@@ -166,9 +189,11 @@ async def test_a_really_full_disk(tmp_path):
         try:
             stored += await store.write([put(f"n{i}", text="x" * 2000)])
         except Unavailable as error:
-            assert "full" in error.message
+            assert (error.code, error.reason) == (507, "InsufficientStorage")
+            assert f"no room is left on the disk of {tmp_path}" in error.message
             refused += 1
     assert refused
+    assert len(store.scan("things")) == len(stored), "reads go on"
     assert stored
     await store.close()
     again = await Store.open(tmp_path / "state.db")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -38,3 +41,40 @@ def test_lines_go_to_the_standard_error_of_the_moment(monkeypatch: pytest.Monkey
     lines = second.getvalue().splitlines()
     assert json.loads(lines[0])["event"] == "twice"
     assert lines[1:] == ["aiohttp: from the library"]
+
+
+_LIMITED = """
+import os, resource, signal, sys
+from pathlib import Path
+import structlog
+from unisono.standalone.logs import configure_logs
+
+path = Path(sys.argv[1])
+configure_logs(path)
+log = structlog.get_logger("test")
+log.info("before")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + int(sys.argv[2]), resource.RLIM_INFINITY))
+for _ in range(7):
+    log.error("lost", why="x" * 50)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.info("after")
+log.info("later")
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("room", [0, 1, 30], ids=["none", "one-byte", "half-a-line"])
+def test_a_full_disk_costs_lines_of_the_log_and_stops_nobody(tmp_path: Path, room: int) -> None:
+    log = tmp_path / "unisono.log"
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED, str(log), str(room)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    whole = []
+    for line in log.read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            whole.append(json.loads(line))
+    assert [line["event"] for line in whole] == ["before", "log.lines_lost", "after", "later"]
+    assert whole[1]["lines"] == 7
+    assert log.stat().st_mode & 0o777 == 0o600

@@ -112,10 +112,19 @@ def stopping() -> Unavailable:
 
 
 def storage_failed(why: str) -> Unavailable:
-    """503 for a write that did not reach the disk; nothing of it is visible."""
-    error = Unavailable(
+    """500 for a write that did not reach the disk; nothing of it is visible."""
+    return Unavailable(
         f"the write could not be stored: {why}; free disk space or check the data directory, then try again",
-        details={"retryAfterSeconds": 1},
+        code=500,
+        reason="InternalError",
     )
-    error.retry_after = 1.0
-    return error
+
+
+def disk_full(why: str) -> Unavailable:
+    """507 for a write that found no room; with no time to try again, so that the user is told and not kept waiting."""
+    return Unavailable(
+        f"the write could not be stored: {why}; free disk space there, then try again: what is stored can be read, "
+        "and writes work as soon as there is room",
+        code=507,
+        reason="InsufficientStorage",
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -20,6 +22,46 @@ class _CurrentStderr:
         sys.stderr.flush()
 
 
+class LogFile:
+    """A file that lines are added to; what finds no room is dropped, and counted in the first line that finds some.
+
+    A full disk must be told of and not be made worse: who logs goes on as if the line had been written.
+
+    Args:
+        path: made where it is not there, mode 0600.
+
+    Raises:
+        OSError: it cannot be opened.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lost = 0
+
+    def write(self, text: str) -> int:
+        """Add ``text``, which ends with its line."""
+        if self._lost:
+            # On a line of its own, whatever part of the last one is there.
+            note = json.dumps({"lines": self._lost, "event": "log.lines_lost", "level": "warning"})
+            data = f"\n{note}\n{text}".encode()
+        else:
+            data = text.encode()
+        try:
+            written = os.write(self._file, data)
+        except OSError:
+            written = 0
+        self._lost = self._lost + 1 if written < len(data) else 0
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
 def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
     """Send the logs of this process to ``file`` as JSON lines, or to stderr.
 
@@ -31,8 +73,7 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
     stream = cast("TextIO", _CurrentStderr())
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600, exist_ok=True)
-        stream = file.open("a", buffering=1)
+        stream = cast("TextIO", LogFile(file))
     readable = file is None and sys.stderr.isatty()
     renderer: Any = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
     structlog.configure(

@@ -40,6 +40,10 @@ class StoreError(UnisonoError):
     """The data file cannot be used; the message names it and says what to do."""
 
 
+class DiskFullError(StoreError):
+    """There is no room for a change; nothing of it was stored, and the file is as it was."""
+
+
 @dataclass(slots=True)
 class Loaded:
     """What a data file holds: counters, objects, and the kept watch history in order."""
@@ -94,6 +98,7 @@ class Database:
             compact_to: drop history up to this revision; 0 drops nothing.
 
         Raises:
+            DiskFullError: nothing was stored, for want of room; the connection is usable again.
             sqlite3.Error: nothing was stored; the connection is usable again.
             StoreError: the file is not as the last transaction left it; nothing can be stored until it is read again.
 
@@ -103,8 +108,10 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             self._write(connection, events, compact_to)
             connection.execute("COMMIT")
-        except Exception:
+        except Exception as error:
             self._recover(connection)
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise DiskFullError(f"no room is left on the disk of {self.path}") from error
             raise
         self._revision = events[-1].entry.revision
 

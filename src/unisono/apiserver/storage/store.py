@@ -24,16 +24,18 @@ import structlog
 
 from unisono.apiserver import failures
 from unisono.apiserver.storage.collection import Collection
-from unisono.apiserver.storage.database import MEMORY, Database, Loaded
+from unisono.apiserver.storage.database import MEMORY, Database, DiskFullError, Loaded
 from unisono.apiserver.storage.entry import Entry, Event, Key
 from unisono.apiserver.storage.history import History, Retention
 from unisono.apiserver.storage.writer import Commit, Disk, Writer
-from unisono.errors import UnisonoError
+from unisono.errors import Unavailable, UnisonoError
 
 _log = structlog.get_logger(__name__)
 
 # Writers that go on at once after a transaction: each has its answer to make.
 _ANSWERS = 4
+# How often is told that writes go on failing (seconds): the log may be on the disk that is full.
+_TELL_SECONDS = 60.0
 
 
 class StaleWriteError(UnisonoError):
@@ -76,6 +78,7 @@ class Store:
         self._soon: Callable[[Callable[[], None]], object] = self._loop.call_soon
         self._closed = False
         self._batches = self._failures = self._largest = 0
+        self._refused, self._told, self._tell_at = 0, False, 0.0
         self._writer = Writer(disk, self._post, self._on_batch, keep_events=retention.events)
 
     @classmethod
@@ -171,7 +174,7 @@ class Store:
 
         Returns:
             A future of the entries as stored (for deletions the last state). It fails with ``Unavailable`` when
-            the disk refuses; then nothing of ``changes`` is visible.
+            the disk refuses (code 507 where it is full); then nothing of ``changes`` is visible.
 
         Raises:
             StaleWriteError: an object is not at its expected revision; nothing was queued.
@@ -194,7 +197,7 @@ class Store:
             if error is None:
                 future.set_result(entries)
             else:
-                future.set_exception(failures.storage_failed(str(error)))
+                future.set_exception(_refusal(error))
 
         self._writer.submit(Commit(self._epoch, events, done))
         return future
@@ -211,7 +214,7 @@ class Store:
         try:
             await asyncio.wrap_future(self._writer.backup(path))
         except (OSError, sqlite3.Error) as error:
-            raise failures.storage_failed(str(error)) from error
+            raise _refusal(error) from error
 
     async def close(self) -> None:
         """Finish queued writes, close the file and end all watches."""
@@ -274,6 +277,10 @@ class Store:
         if error is not None:
             self._fail(commits, error)
             return
+        if self._told:
+            # Not a reason to tell of the next failure at once: small changes may find the room that large ones do not.
+            _log.info("writes work again", refused=self._refused)
+            self._refused, self._told = 0, False
         self._batches += 1
         self._largest = max(self._largest, len(commits))
         for commit in commits:
@@ -317,6 +324,19 @@ class Store:
             self._epoch = commits[-1].epoch + 1
             self._pending.clear()
             self._failures += 1
-            _log.error("write failed", error=str(error), requests=len(commits))
+            self._tell(error)
+        self._refused += len(commits)
         for commit in commits:
             commit.done(error)
+
+    def _tell(self, error: Exception) -> None:
+        """Log a failure, and those of the next minute not at all."""
+        now = self._loop.time()
+        if now >= self._tell_at:
+            self._told, self._tell_at = True, now + _TELL_SECONDS
+            _log.error("write failed", error=str(error), requests_refused_before=self._refused)
+
+
+def _refusal(error: Exception) -> Unavailable:
+    why = str(error)
+    return failures.disk_full(why) if isinstance(error, DiskFullError) else failures.storage_failed(why)

@@ -84,6 +84,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Commit | _Copy | None] = queue.SimpleQueue()
         self._loaded: Future[Loaded] = Future()
         self._failed_epoch = -1
+        self._failure = Exception()
         self._since_compaction = 0
         self._thread = threading.Thread(target=self._run, name="unisono-store", daemon=True)
 
@@ -137,7 +138,7 @@ class Writer:
         lost = [commit for commit in commits if commit.epoch <= self._failed_epoch]
         good = [commit for commit in commits if commit.epoch > self._failed_epoch]
         if lost:
-            self._report(lost, RuntimeError("an earlier write failed"))
+            self._report(lost, self._failure)
         if good:
             self._report(good, self._store(good))
         if isinstance(batch[-1], _Copy):
@@ -161,7 +162,7 @@ class Writer:
         try:
             self._disk.apply(events, compact_to=compact_to)
         except Exception as error:  # the thread must outlive a full disk; the requests get the error
-            self._failed_epoch = commits[-1].epoch
+            self._failed_epoch, self._failure = commits[-1].epoch, error
             return error
         if compact_to or self._since_compaction >= COMPACT_EVERY:
             self._since_compaction = 0
