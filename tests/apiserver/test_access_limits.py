@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from support.backends import DELETE, opened
@@ -24,15 +26,24 @@ async def connected(web: WebClient) -> tuple[asyncio.StreamReader, asyncio.Strea
     return await asyncio.open_connection("127.0.0.1", port, ssl=trusting(web.server))
 
 
+async def lives(web: WebClient) -> bool:
+    """Whether the server answers; where the client is slow, the limit may be over before its request is sent."""
+    while True:
+        with suppress(aiohttp.ClientError):
+            return (await web.get("/livez")).status == 200
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nHost: x\r\nA-Header-Tha"])
 async def test_a_request_that_does_not_come_loses_its_connection(tmp_path: Path, sent: bytes) -> None:
     async with serving(ScriptedService(), tmp_path, limits=Limits(idle_seconds=0.05)) as web:
         reader, writer = await connected(web)
         writer.write(sent)
         async with asyncio.timeout(300):
-            assert await reader.read() == b""
-        writer.close()
-        assert (await web.get("/livez")).status == 200
+            # What is sent after the end is answered with a reset.
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+            assert await lives(web)
 
 
 async def test_one_user_cannot_take_all_watches(tmp_path: Path) -> None:

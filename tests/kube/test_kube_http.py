@@ -50,7 +50,7 @@ async def serving(script: Script, **config: Any) -> AsyncIterator[tuple[HttpClie
     server = TestServer(app)
     await server.start_server()
     clock = VirtualClock()
-    options = {"timeout": 5.0, **config.pop("transport", {})}
+    options = {"timeout": 60.0, **config.pop("transport", {})}
     settings = ClusterConfig(server=str(server.make_url("")).rstrip("/"), **config)
     client = HttpClient(settings, transport=Transport(settings, clock=clock, **options))
     try:
