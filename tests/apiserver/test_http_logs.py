@@ -21,6 +21,10 @@ class Logs:
     def __init__(self) -> None:
         self.script: list[Any] = [b"hello\n"]
         self.asked: list[tuple[Any, ...]] = []
+        self.kept: set[tuple[str, str, str, str]] = set()
+
+    def keeps(self, namespace: str, pod: str, uid: str, container: str) -> bool:
+        return (namespace, pod, uid, container) in self.kept
 
     async def open(
         self, namespace: str, pod: str, uid: str, container: str, options: LogOptions
@@ -253,3 +257,33 @@ async def test_without_an_agent_there_are_no_logs(service: ScriptedService, tmp_
     async with serving(service, tmp_path) as web:
         reply = await web.get(LOG)
         assert (reply.status, reply.json()["reason"]) == (503, "ServiceUnavailable")
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("uid=u-old&container=main", 200),
+        ("container=main", 404),
+        ("uid=u-old", 404),
+        ("uid=u-older&container=main", 404),
+        ("uid=../u-old&container=main", 404),
+        ("uid=u-old&container=../main", 404),
+    ],
+)
+async def test_who_has_seen_a_pod_may_read_its_log_when_it_is_gone(
+    logs: Logs, web: WebClient, query: str, status: int
+) -> None:
+    logs.kept = {("default", "p", "u-old", "main"), ("default", "p", "../u-old", "main")}
+    reply = await web.get(f"{LOG}?{query}")
+    assert reply.status == status
+    assert reply.body == b"hello\n" or status == 404
+
+
+async def test_the_incarnation_that_is_named_is_read_and_not_its_successor(
+    service: ScriptedService, logs: Logs, web: WebClient
+) -> None:
+    put(service, state(waiting={"reason": "ContainerCreating"}))
+    logs.kept = {("default", "p", "u-old", "main")}
+    assert (await web.get(f"{LOG}?uid=u-old&container=main")).status == 200
+    assert [asked[2] for asked in logs.asked] == ["u-old"]
+    assert (await web.get(f"{LOG}?container=main")).status == 400

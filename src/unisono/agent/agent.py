@@ -15,6 +15,7 @@ from unisono.agent.cleanup import end_pod, remove_cgroup
 from unisono.agent.devices_slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespaces
+from unisono.agent.last_words import LastWords
 from unisono.agent.launch import python_folder
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine, this_machine
@@ -86,6 +87,7 @@ class Agent:
         self._spawner, self._shares_spawner = spawner or Spawner(), spawner is not None
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._last_words = LastWords(self._layout, self._clock)
         self._leaving = False
         self._cleared = asyncio.Event()
         self._stop = asyncio.Event()
@@ -103,6 +105,7 @@ class Agent:
         self._ended.clear()
         self._cleared.clear()
         self._layout.create()
+        self._last_words.clear()
         isolation = await asyncio.to_thread(find_isolation, self._layout.root, self._machine.addresses, self._allowed)
         _log.info("agent.isolation", namespaces=isolation.level, own_ports=isolation.own_ports)
         node = build_node(
@@ -157,6 +160,7 @@ class Agent:
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
+        group.create_task(self._last_words.run())
         for informer in (services, config_maps, secrets):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)
@@ -266,7 +270,7 @@ class Agent:
         host.ports.remove(uid)
         if host.isolation.cgroups is not None:
             await remove_cgroup(host.isolation.cgroups, uid, self._clock)
-        host.layout.pod(uid).remove()
+        self._last_words.keep(uid)
         host.addresses.release(uid)
 
     async def _forget_strangers(self) -> None:

@@ -9,6 +9,7 @@
     DATA/pods/UID/hosts            the pod's /etc/hosts
     DATA/pods/UID/volumes/NAME/
     DATA/pods/UID/runs/CONTAINER/N/    run N (from 0): spec, lock, log, started, exit, termination
+    DATA/gone/UID/                 the same of a pod that was removed just now, without its volumes
 """
 
 from __future__ import annotations
@@ -209,6 +210,31 @@ class Layout:
         """Directories of all pods that ran here."""
         folder = self.root / "pods"
         return [PodDir(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+    def gone_pod(self, uid: str) -> PodDir:
+        """Directory of a pod that was removed, which need not exist."""
+        return PodDir(self.root / "gone" / uid)
+
+    def gone_pods(self) -> list[PodDir]:
+        """Directories of removed pods whose logs can still be read."""
+        folder = self.root / "gone"
+        return [PodDir(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+    def put_aside(self, uid: str) -> bool:
+        """Make a pod a removed one; answers whether it has left anything to read."""
+        pod, gone = self.pod(uid), self.gone_pod(uid)
+        if not any(pod.all_runs()):
+            pod.remove()
+            return False
+        shutil.rmtree(pod.path / "volumes", ignore_errors=True)
+        gone.path.parent.mkdir(exist_ok=True)
+        gone.remove()
+        try:
+            pod.path.rename(gone.path)
+        except OSError:
+            pod.remove()
+            return False
+        return True
 
     def create(self) -> None:
         """Make the directory, readable by its owner alone: secrets are written below it."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from unisono.agent.layout import Layout, RunDir
+from unisono.agent.layout import Layout, PodDir, RunDir
 from unisono.api.log_options import LogOptions
 from unisono.api.times import parse_time
 from unisono.errors import AgentError
@@ -52,8 +52,19 @@ class FileLogSource:
             if left is not None and left <= 0:
                 return
 
+    def keeps(self, namespace: str, pod: str, uid: str, container: str) -> bool:
+        """Whether the log of a pod that is gone from the API can still be read."""
+        directory = self._directory(uid)
+        record = directory.record()
+        known = record is not None and (record.namespace, record.name) == (namespace, pod)
+        return known and bool(directory.spawned_runs(container))
+
+    def _directory(self, uid: str) -> PodDir:
+        present = self._layout.pod(uid)
+        return present if present.path.is_dir() else self._layout.gone_pod(uid)
+
     def _find(self, namespace: str, pod: str, uid: str, container: str, previous: bool) -> RunDir:
-        runs = self._layout.pod(uid).spawned_runs(container)
+        runs = self._directory(uid).spawned_runs(container)
         if previous:
             if len(runs) < 2:
                 raise AgentError(f'previous terminated container "{container}" in pod "{pod}" not found')

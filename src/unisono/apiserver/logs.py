@@ -28,3 +28,7 @@ class LogSource(Protocol):
 
         """
         ...
+
+    def keeps(self, namespace: str, pod: str, uid: str, container: str) -> bool:
+        """Whether the log of a container can be read although the API has no such pod any more."""
+        ...

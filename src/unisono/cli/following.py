@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from unisono.cli.lineage import Lineage
 from unisono.cli.logstream import JOB_LABEL, lines, short_name
 from unisono.cli.verdicts import summary_of
 from unisono.cli.views import JobView, changes, job_view, pod_view
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.api.scheduling import PodGroup
     from unisono.cli.report import Reporter
+    from unisono.kube.client import EventType
     from unisono.kube.http import HttpClient
     from unisono.kube.informer import Informer
 
@@ -64,8 +67,14 @@ class Follower:
             kind.resource: self._jobs if kind is JOBS else Informer(client, kind, namespace)
             for kind in _kinds(self._targets)
         }
-        for informer in self._others.values():
+        self._lineage = Lineage(self._targets)
+        for resource, informer in self._others.items():
             informer.add_index("owner", _owners)
+            informer.on_change(partial(self._note, "Job" if informer is self._jobs else resource))
+        if self._jobs not in self._others.values():
+            self._jobs.on_change(partial(self._note, "Job"))
+        self._pods.on_change(self._note_pod)
+        self._departed: list[Pod] = []
         self.views: dict[tuple[str, str, str], JobView] = {}
         self._copies: dict[str, asyncio.Task[None]] = {}
 
@@ -88,8 +97,20 @@ class Follower:
             await asyncio.gather(*watches, *self._copies.values(), return_exceptions=True)
         return [self.views[target] for target in self._targets]
 
+    def _note(self, resource: str, _: EventType, obj: Object, __: Object | None) -> None:
+        self._lineage.saw(resource, obj)
+
+    def _note_pod(self, event: EventType, pod: Pod, _: Pod | None) -> None:
+        """A pod may be gone before its job is looked at the next time: its log is read all the same."""
+        if event == "DELETED" and self._logs and pod.status.phase in STARTED:
+            self._departed.append(pod)
+
     def _refresh(self) -> bool:
         """Look at every job once; True when all have ended."""
+        while self._departed:
+            pod = self._departed.pop()
+            if (job := self._lineage.job_of(pod)) is not None:
+                self._copy_logs(pod, job)
         for target in self._targets:
             old = self.views.get(target)
             new = self._view(target)
@@ -148,16 +169,17 @@ class Follower:
         for container in names:
             if f"{uid}/{container}" not in self._copies:
                 prefix = short_name(pod.metadata.name, job) + (f"/{container}" if len(names) > 1 else "")
-                copy = self._copy(pod.metadata.namespace or "default", pod.metadata.name, container, prefix)
+                copy = self._copy(pod, container, prefix)
                 self._copies[f"{uid}/{container}"] = asyncio.create_task(copy)
 
-    async def _copy(self, namespace: str, pod: str, container: str, prefix: str) -> None:
-        params = {"container": container, "follow": "true"}
+    async def _copy(self, pod: Pod, container: str, prefix: str) -> None:
+        namespace, name = pod.metadata.namespace or "default", pod.metadata.name
+        params = {"container": container, "follow": "true", "uid": pod.metadata.uid or ""}
         try:
-            async for line in lines(self._client, namespace, pod, params, patient=True):
+            async for line in lines(self._client, namespace, name, params, patient=True):
                 self._reporter.log(prefix, line)
         except ApiError as error:
-            self._reporter.line(f"pod/{pod}", f"its log cannot be read: {error.message}")
+            self._reporter.line(f"pod/{name}", f"its log cannot be read: {error.message}")
 
     async def _drain(self) -> None:
         """Let the last log lines arrive; a log that does not end with its container is left."""

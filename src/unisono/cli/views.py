@@ -57,20 +57,22 @@ def changes(old: JobView | None, new: JobView) -> list[str]:
 def _flow_changes(old: JobView | None, new: JobView) -> list[str]:
     """Of a job that is made of jobs: which of them begin and have run; each has a gang of its own."""
     before = {task.name: task for task in old.tasks} if old else {}
+    # A flow that has succeeded has run all its jobs, and may have taken them away before anybody looked at their ends.
+    told, over = (view is not None and (view.kind, view.phase) == ("JobFlow", SUCCEEDED) for view in (old, new))
     lines = []
-    for task in new.tasks:
-        known = before.get(task.name)
+    for name, task in {**before, **{task.name: task for task in new.tasks}}.items():
+        known = before.get(name)
         if known is None:
-            lines.append(f"job {task.name} begins: {task.wanted} pod{'s' if task.wanted != 1 else ''}")
-        if task.wanted and task.count("Succeeded") == task.wanted and not _has_run(known):
-            lines.append(f"job {task.name} has run")
+            lines.append(f"job {name} begins: {task.wanted} pod{'s' if task.wanted != 1 else ''}")
+        if (over or _has_run(task)) and not (told or _has_run(known)):
+            lines.append(f"job {name} has run")
     if new.waiting and new.waiting != (old.waiting if old else ""):
         lines.append(f"waiting: {new.waiting}")
     return lines + _phase_and_failures(old, new)
 
 
 def _has_run(task: TaskView | None) -> bool:
-    return task is not None and task.count("Succeeded") == task.wanted
+    return task is not None and 0 < task.wanted == task.count("Succeeded")
 
 
 def _phase_and_failures(old: JobView | None, new: JobView) -> list[str]:

@@ -202,6 +202,8 @@ def _pass_over(error: ApiError, pod: Pod, wanted: LogWish) -> None:
 
 async def _copy(client: HttpClient, pod: Pod, query: dict[str, str], *, patient: bool) -> AsyncGenerator[LogLine, None]:
     task, namespace = task_of(pod), pod.metadata.namespace or "default"
+    # Whoever has seen a pod may still read its log when it is gone.
+    query = {**query, "uid": pod.metadata.uid or ""}
     async with aclosing(lines(client, namespace, pod.metadata.name, query, patient=patient)) as source:
         async for text in source:
             yield LogLine(pod.metadata.name, task, text)

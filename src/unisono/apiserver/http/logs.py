@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -19,13 +20,16 @@ from unisono.apiserver.http.query import Query, flag, integer
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.logs import LogSource
 from unisono.apiserver.tables.values import get, items
-from unisono.errors import ApiError, Invalid, UnisonoError
+from unisono.errors import ApiError, Invalid, NotFound, UnisonoError
 
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
 # How long headers wait for the first bytes: an error that comes at once can then still be a proper Status.
 _FIRST_BYTES_SECONDS = 0.2
+# Of both the agent makes names of folders.
+_UID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,62}")
+_NAME = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 _STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
@@ -46,10 +50,16 @@ class LogHandler:
         self._clock = clock
 
     async def log(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
-        """Stream the log as plain text."""
+        """Stream the log as plain text.
+
+        Beside Kubernetes' parameters, ``uid`` names the incarnation that is meant, with ``container``: a pod that was
+        deleted just now can still be read by who has seen it.
+        """
+        query = exchange.query
+        if (gone := await self._gone(path, query)) is not None:
+            return await _relay(exchange, gone)
         encoded = await self._service.get(PODS, path.namespace, str(path.name))
         pod = msgspec.json.decode(encoded)
-        query = exchange.query
         container = choose_container(pod, query.get("container", ""))
         options = self._options(query, str(path.name))
         if not get(pod, "spec", "nodeName"):
@@ -62,6 +72,20 @@ class LogHandler:
             str(path.namespace), str(path.name), pod["metadata"].get("uid", ""), container, options
         )
         return await _relay(exchange, chunks)
+
+    async def _gone(self, path: ResourcePath, query: Query) -> AsyncIterator[bytes] | None:
+        """The log of a pod that the API does not have any more; None where another answer is due."""
+        namespace, name, container = str(path.namespace), str(path.name), query.get("container", "")
+        uid = query.get("uid", "")
+        if not uid or self._source is None or not _UID.fullmatch(uid) or not _NAME.fullmatch(container):
+            return None
+        try:
+            present = msgspec.json.decode(await self._service.get(PODS, path.namespace, name))
+        except NotFound:
+            present = {}
+        if get(present, "metadata", "uid") == uid or not self._source.keeps(namespace, name, uid, container):
+            return None
+        return self._source.open(namespace, name, uid, container, self._options(query, name))
 
     def _options(self, query: Query, pod: str) -> LogOptions:
         since = _since(query, pod, self._clock)
