@@ -12,7 +12,9 @@ from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers import owners
+from unisono.controllers.departed import Departed
 from unisono.controllers.hyperjob.decide import HyperPlan, decide
+from unisono.controllers.hyperjob.status import ended_states
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
@@ -44,6 +46,8 @@ class HyperJobController(Controller):
         self._hyper_jobs.on_change(self._changed)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(HYPER_JOBS, job))
         index(self._jobs, OWNER_INDEX, owners.controller_uids)
+        self._departed = Departed(HYPER_JOBS, self._hyper_jobs.get)
+        self._jobs.on_change(self._departed.seen)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one hyper job and carry the plan out."""
@@ -51,11 +55,13 @@ class HyperJobController(Controller):
         if hyper_job is None:
             return None
         jobs = self._jobs.by_index(OWNER_INDEX, hyper_job.metadata.uid or "")
-        plan = decide(hyper_job, {job.metadata.name: job for job in jobs}, self._clock.time())
+        departed = self._departed.of(hyper_job, ended_states(hyper_job.status))
+        plan = decide(hyper_job, departed | {job.metadata.name: job for job in jobs}, self._clock.time())
         try:
             self._written.keep(await write_status(self._client, HYPER_JOBS, hyper_job, plan.status))
         except NotFound:
             return None
+        self._departed.written(hyper_job, departed)
         self._announcer.tell(hyper_job, plan.notices)
         return await self._carry_out(hyper_job, plan)
 
@@ -105,6 +111,7 @@ class HyperJobController(Controller):
     def _changed(self, event_type: EventType, new: HyperJob, _old: HyperJob | None) -> None:
         if event_type == "DELETED":
             self._announcer.forget(new)
+            self._departed.forget(new)
 
 
 def _termination(job: Job) -> Command:

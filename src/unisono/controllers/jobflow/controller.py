@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
+from unisono.api.batch import Job
 from unisono.api.core import Pod
 from unisono.api.flow import JobFlow, JobTemplate
 from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
 from unisono.controllers import owners
+from unisono.controllers.departed import Departed
 from unisono.controllers.indexing import index
 from unisono.controllers.job.controller import POD_INDEX
 from unisono.controllers.jobflow.decide import FlowPlan, Observed, decide, flows_of, wanted_probes
+from unisono.controllers.jobflow.history import ended_states
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
 from unisono.controllers.probing import Probe, Prober
@@ -51,6 +54,8 @@ class JobFlowController(Controller):
         self._templates = context.watch(JOB_TEMPLATES, self._users_of, optional=True)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(JOB_FLOWS, job))
         index(self._jobs, OWNER_INDEX, owners.controller_uids)
+        self._departed = Departed(JOB_FLOWS, self._flows.get)
+        self._jobs.on_change(self._departed.seen)
         self._pods = context.informer(PODS)
         index(self._pods, POD_INDEX, owners.job_uids)
 
@@ -59,26 +64,28 @@ class JobFlowController(Controller):
         flow = self._written.newest(key, self._flows.get(key))
         if flow is None:
             return None
-        seen = self._observe(flow)
+        departed = self._departed.of(flow, ended_states(flow.status))
+        seen = self._observe(flow, departed)
         seen = replace(seen, answered=await self._ask(wanted_probes(seen)))
         plan = decide(seen, self._clock.time())
         try:
             self._written.keep(await write_status(self._client, JOB_FLOWS, flow, plan.status))
         except NotFound:
             return None
+        self._departed.written(flow, departed)
         self._announcer.tell(flow, plan.notices)
         await self._create(flow, plan)
         for job in plan.delete:
             await delete_seen(self._client, JOBS, job)
         return plan.requeue_after
 
-    def _observe(self, flow: JobFlow) -> Observed:
+    def _observe(self, flow: JobFlow, departed: dict[str, Job]) -> Observed:
         namespace = flow.metadata.namespace
         jobs = self._jobs.by_index(OWNER_INDEX, flow.metadata.uid or "")
         found = {each.name: self._templates.get(f"{namespace}/{each.name}") for each in flow.spec.flows or ()}
         return Observed(
             flow=flow,
-            jobs={job.metadata.name: job for job in jobs},
+            jobs=departed | {job.metadata.name: job for job in jobs},
             templates={name: template for name, template in found.items() if template is not None},
             pods_of=self._pods_of,
         )
@@ -123,6 +130,7 @@ class JobFlowController(Controller):
     def _changed(self, event_type: EventType, new: JobFlow, _old: JobFlow | None) -> None:
         if event_type == "DELETED":
             self._announcer.forget(new)
+            self._departed.forget(new)
 
 
 def _templates_of(flow: JobFlow) -> Iterable[str]:
