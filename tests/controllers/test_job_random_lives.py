@@ -1,4 +1,4 @@
-"""Random lives of Volcano Jobs, job flows and cron jobs: what pods and users do, and writes that fail at any moment."""
+"""Random lives of Volcano Jobs and of what makes them: what pods and users do, and writes that fail at any moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.cron_job import CronJob
 from unisono.api.flow import JobFlow, JobTemplate
-from unisono.api.flow_kinds import CRON_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SERVICES
 
@@ -91,6 +91,12 @@ def flow(retain: str) -> Story:
     return Story(JOB_FLOWS, {"flows": steps, "jobRetainPolicy": retain}, templates=("a", "b", "c"))
 
 
+def several() -> Story:
+    jobs = [{"name": name, "replicas": 2, "templateSpec": {"tasks": [task("t")], "minAvailable": 1}} for name in "ab"]
+    more = [jobs[0], {**jobs[1], "replicas": 3}]
+    return Story(HYPER_JOBS, {"replicatedJobs": jobs}, ({"replicatedJobs": more},))
+
+
 def cron(policy: str, **spec: Any) -> Story:
     template = {"spec": {"tasks": [task("a")], "minAvailable": 1}}
     given = {"schedule": "*/5 * * * *", "concurrencyPolicy": policy, "jobTemplate": template, **spec}
@@ -129,6 +135,7 @@ STORIES = {
     ),
     "flow, jobs kept": flow("retain"),
     "flow, jobs deleted": flow("delete"),
+    "several jobs": several(),
     "cron, side by side": cron("Allow", successfulJobsHistoryLimit=0, failedJobsHistoryLimit=0),
     "cron, one at a time": cron("Forbid"),
     "cron, the newest": cron("Replace", successfulJobsHistoryLimit=1),
@@ -436,3 +443,25 @@ async def test_a_start_that_could_not_be_recorded_is_not_made_up_for_when_its_jo
         assert life.jobs() == []
         assert life.whole().status.last_schedule_time
         assert life.whole().status.last_successful_time
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("name", ["flow, jobs kept", "cron, one at a time", "several jobs"])
+async def test_a_job_that_is_gone_at_its_end_is_not_made_again(name, refused):
+    async with World() as world:
+        life = Life(world, STORIES[name])
+        await life.begin()
+        await world.advance(300)
+        plural = life.story.kind.plural
+        for job in life.jobs():
+            with world.client.hands():
+                patch = {"spec": {"ttlSecondsAfterFinished": 0}}
+                await world.client.patch(JOBS, job.metadata.name, patch, namespace="default")
+        world.client.faults = writes_of("patch status", plural) if refused else None
+        await life.admit()
+        await world.all_pods("Succeeded")
+        await world.advance(5)
+        world.client.collect_garbage()
+        world.client.faults = None
+        await world.advance(100)
+        assert set(life.made().values()) == {1}
