@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.hooks import Hooks, Reply, configure, patched
 from support.https_hook import https_hook
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.decode import decode
@@ -25,28 +24,6 @@ from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
 
 OPTIONS = WriteOptions(user="ann", groups=("devs",))
-Reply = Callable[[dict[str, Any]], Any]
-
-
-class Hooks:
-    """Answers in place of webhooks, by URL, and remembers what they were asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.replies: dict[str, Reply] = {}
-
-    async def post(self, client: Any, review: dict[str, Any], seconds: float, view: Any) -> bytes:
-        name = client.url.rpartition("/")[2]
-        self.asked.append((name, review["request"]))
-        reply = self.replies.get(name, lambda _: {"allowed": True})
-        response = reply(review["request"])
-        if asyncio.iscoroutine(response):
-            response = await response
-        answer = {"uid": review["request"]["uid"], **response}
-        return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
-
-    def names(self) -> list[str]:
-        return [name for name, _ in self.asked]
 
 
 @pytest.fixture
@@ -75,12 +52,6 @@ def hook(name: str = "one", **fields: Any) -> dict[str, Any]:
     }
 
 
-async def configure(backend: Backend, *each: dict[str, Any], changing: bool = False, name: str = "hooks") -> None:
-    kind = MUTATING_WEBHOOKS if changing else VALIDATING_WEBHOOKS
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "webhooks": list(each)}
-    await backend.service.create(kind, None, body, OPTIONS)
-
-
 async def create(backend: Backend, name: str = "a", options: WriteOptions = OPTIONS, **metadata: Any) -> dict[str, Any]:
     body = {
         "apiVersion": "v1",
@@ -90,11 +61,6 @@ async def create(backend: Backend, name: str = "a", options: WriteOptions = OPTI
     }
     done = await backend.service.create(CONFIG_MAPS, "default", body, options)
     return {**json.loads(done.object), "warnings": done.warnings}
-
-
-def patched(*operations: dict[str, Any]) -> Reply:
-    patch = base64.b64encode(json.dumps(operations).encode()).decode()
-    return lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
 
 
 def set_data(key: str, text: str) -> Reply:

@@ -233,6 +233,7 @@ async def test_delete_answers_a_status_with_the_uid(service: ScriptedService, we
         uid="u",
         resource_version="3",
         user="unisono-admin",
+        groups=("system:masters", "system:authenticated"),
     )
 
 

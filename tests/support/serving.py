@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -119,6 +120,8 @@ class ScriptedService:
     warnings: list[str] = field(default_factory=list)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     gate: Any = None
+    hooks: Any = field(default_factory=lambda: SimpleNamespace(present=False))
+    store: Any = field(default_factory=lambda: SimpleNamespace(backup=None))
 
     def put(self, kind: Kind[Any], name: str, namespace: str | None = None, **fields: Any) -> dict[str, Any]:
         metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "5"}
@@ -218,8 +221,10 @@ class ScriptedService:
         await self._called("delete_collection", kind.plural, namespace, options, selectors)
         return Page([], 9)
 
-    async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> None:
+    async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> list[str]:
         await self._called("bind", namespace, pod, binding["target"]["name"], options)
+        return self.warnings
 
-    async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> None:
+    async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> list[str]:
         await self._called("evict", namespace, pod, options)
+        return self.warnings

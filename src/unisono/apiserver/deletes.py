@@ -24,7 +24,7 @@ async def delete(
     await context.conversions.know_present(stored, namespace, name)
     entry, obj = context.current(stored, namespace, name)
     deletion.check_preconditions(obj, stored, options)
-    request = Request("DELETE", stored, obj.metadata.namespace, name, obj, user=options.user)
+    request = Request("DELETE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
     for changing in (True, False):
         if context.hooks.wanted(request, changing=changing):
             await (context.hooks.mutate if changing else context.hooks.check)(request, dry_run=options.dry_run)

@@ -114,7 +114,11 @@ class LocalClient:
     ) -> None:
         """Delete; with ``uid`` only that incarnation."""
         options = DeleteOptions(
-            grace_period_seconds=grace_seconds, propagation_policy=propagation, uid=uid, user=self._user
+            grace_period_seconds=grace_seconds,
+            propagation_policy=propagation,
+            uid=uid,
+            user=self._user,
+            groups=(MASTERS,),
         )
         await self._turns.take()
         await self._service.delete(kind, namespace, name, options)

@@ -6,12 +6,13 @@ an applied Scale is compared with these owners as if they had written Scales.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures, field_owners, metadata, ownership, writes
+from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom import scale as scales
 from unisono.apiserver.custom.scale_kind import SCALES
@@ -19,7 +20,9 @@ from unisono.apiserver.ownership.managers import without
 from unisono.apiserver.ownership.paths import Path, field
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.patches.merge import apply_merge_patch
+from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
+from unisono.errors import Conflict
 
 Document = dict[str, Any]
 Entries = list[ownership.Entry]
@@ -38,17 +41,41 @@ async def change(
 ) -> Written:
     """Give an object the replicas of a changed Scale, whose writer owns them then."""
     stored = context.stored_kind(kind)
-    await context.conversions.know_present(stored, namespace, name)
-    entry, old = context.current(stored, namespace, name)
+
+    async def once(entry: Entry, old: Any) -> Written:
+        live = _live(kind, stored, entry)
+
+        def own(new: Any) -> None:
+            managed, now = old.metadata.managed_fields, context.now()
+            field_owners.on_update(kind, stored, entry.data, old, managed, new, None, options, "scale", now)
+
+        return await _write(context, kind, stored, entry, old, live, wanted(live), options, own)
+
+    return await _again(context, stored, namespace, name, once)
+
+
+async def _again(
+    context: Context,
+    stored: Kind[Any],
+    namespace: str | None,
+    name: str,
+    once: Callable[[Entry, Any], Awaitable[Written]],
+) -> Written:
+    """Write, and once more over what others have written while webhooks were asked."""
+    for attempt in range(1, writes.PATCH_ATTEMPTS + 1):
+        await context.conversions.know_present(stored, namespace, name)
+        entry, old = context.current(stored, namespace, name)
+        try:
+            return await once(entry, old)
+        except Conflict:
+            if not writes.overtaken(context, entry) or attempt == writes.PATCH_ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _live(kind: Kind[Any], stored: Kind[Any], entry: Entry) -> Document:
     data = codec.as_version(entry.data, stored, kind)
-    scale = wanted(scales.scale_of(kind, codec.json_value(data), strict=False))
-
-    def own(new: Any) -> None:
-        field_owners.on_update(
-            kind, stored, entry.data, old, old.metadata.managed_fields, new, None, options, "scale", context.now()
-        )
-
-    return await _write(context, kind, stored, namespace, name, scale, options, own)
+    return scales.scale_of(kind, codec.json_value(data), strict=False)
 
 
 async def patch(
@@ -72,53 +99,71 @@ async def _apply(
     context: Context, kind: Kind[Any], namespace: str | None, name: str, body: Any, options: WriteOptions
 ) -> Written:
     stored = context.stored_kind(kind)
-    await context.conversions.know_present(stored, namespace, name)
-    entry, old = context.current(stored, namespace, name)
-    if not isinstance(body, dict):
-        raise failures.bad_request("an applied configuration must be an object")
-    config = codec.accept_configuration(SCALES, SCALES, body, namespace, name)
-    data = codec.as_version(entry.data, stored, kind)
-    live = scales.scale_of(kind, codec.json_value(data), strict=False)
-    managed = old.metadata.managed_fields
-    before = field_owners.entries_of(managed)
-    known = before or field_owners.before_first_apply(kind, stored, data, context.now())
-    path = replicas_path(kind)
-    applied = ownership.apply(
-        live,
-        config,
-        field_owners.schema(SCALES),
-        as_scales(known, path),
-        ownership.Writer(options.field_manager, "Apply", SCALES.api_version, "scale"),
-        "",
-        lambda each: each[0] != "f:spec",
-        force=options.force,
-    )
 
-    def own(new: Any) -> None:
-        field_owners.set_entries(new, managed, before, as_objects(known, applied.entries, path, kind.api_version))
+    async def once(entry: Entry, old: Any) -> Written:
+        if not isinstance(body, dict):
+            raise failures.bad_request("an applied configuration must be an object")
+        config = codec.accept_configuration(SCALES, SCALES, body, namespace, name)
+        live = _live(kind, stored, entry)
+        managed = old.metadata.managed_fields
+        before = field_owners.entries_of(managed)
+        data = codec.as_version(entry.data, stored, kind)
+        known = before or field_owners.before_first_apply(kind, stored, data, context.now())
+        path = replicas_path(kind)
+        applied = ownership.apply(
+            live,
+            config,
+            field_owners.schema(SCALES),
+            as_scales(known, path),
+            ownership.Writer(options.field_manager, "Apply", SCALES.api_version, "scale"),
+            "",
+            lambda each: each[0] != "f:spec",
+            force=options.force,
+        )
 
-    return await _write(context, kind, stored, namespace, name, applied.object, options, own)
+        def own(new: Any) -> None:
+            field_owners.set_entries(new, managed, before, as_objects(known, applied.entries, path, kind.api_version))
+
+        return await _write(context, kind, stored, entry, old, live, applied.object, options, own)
+
+    return await _again(context, stored, namespace, name, once)
 
 
 async def _write(
     context: Context,
     kind: Kind[Any],
     stored: Kind[Any],
-    namespace: str | None,
-    name: str,
+    entry: Entry,
+    old: Any,
+    live: Document,
     scale: Document,
     options: WriteOptions,
     own: Callable[[Any], None],
 ) -> Written:
-    entry, old = context.current(stored, namespace, name)
+    name, namespace = entry.name, entry.namespace or None
     wanted = scales.patch_of(kind, name, scale)
+    noted: list[str] = []
+    if context.hooks.present:
+        # Webhooks see a Scale, and those that ask for the object alone do not see this.
+        request = _request(stored, namespace, name, scale, live, options)
+        noted = await context.hooks.show(request, dry_run=options.dry_run)
+        wanted = scales.patch_of(kind, name, request.object)
     body = apply_merge_patch(field_owners.plain(codec.as_version(entry.data, stored, kind)), wanted)
     new, warnings = codec.accept(kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
-    data = await writes.replace(context, stored, entry, old, new, options, "", lambda: own(new), warnings)
+    data = await writes.replace(context, stored, entry, old, new, options, "", lambda: own(new), warnings, hooked=False)
     answer = scales.scale_of(kind, codec.json_value(codec.as_version(data, stored, kind)))
-    return Written(scales.encode(answer), False, warnings)
+    return Written(scales.encode(answer), False, [*noted, *warnings])
+
+
+def _request(
+    stored: Kind[Any], namespace: str | None, name: str, scale: Document, live: Document, options: WriteOptions
+) -> Request:
+    shown_as = SCALES.api_version, SCALES.kind
+    return Request(
+        "UPDATE", stored, namespace, name, scale, live, "scale", options.user, options.groups, shown_as=shown_as
+    )
 
 
 def replicas_path(kind: Kind[Any]) -> Path:

@@ -107,6 +107,7 @@ class ApiServer:
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = limits or Limits()
         self._readiness: Readiness = readiness or (list)
+        self._backups = BackupHandler(service.store.backup, data_dir)
         self._metrics = RequestMetrics(registry or CollectorRegistry(), more_metrics)
         self._own = None if own_socket is None else OwnSocket(own_socket)
         self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))
@@ -181,21 +182,19 @@ class ApiServer:
             catalog=self.catalog,
             authenticator=authenticator,
             authorizer=authorizer,
-            meta=MetaHandlers(self.catalog, self._metrics, self._readiness, accounts.signer, self._backups()),
+            meta=MetaHandlers(self.catalog, self._metrics, self._readiness, accounts.signer, self._backups),
             objects=ObjectHandlers(self._service, self._clock),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock),
             pods=PodAccessHandler(self._service, self._pod_access, authorizer),
-            reviews=ReviewHandlers(Reviews(authorizer, authenticator.token_user), accounts, self._clock),
+            reviews=ReviewHandlers(
+                Reviews(authorizer, authenticator.token_user), accounts, self._service.hooks, self._clock
+            ),
             metrics=self._metrics,
             limits=self._limits,
             writing=self._service.shares.requests,
             monotonic=time.monotonic,
         )
-
-    def _backups(self) -> BackupHandler | None:
-        store = getattr(self._service, "store", None)
-        return None if store is None else BackupHandler(store.backup, self._data_dir)
 
     async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:
         served = _Server(app, self._metrics, self._limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from unisono.api.kind import Kind
@@ -65,6 +65,7 @@ class ObjectService:
             checking=rules_of(Escalation(self.authorizer)), mutating={SERVICES.resource: (Addresses(store).assign,)}
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
+        self.hooks = self.context.hooks
         self.shares = Shares()
         store.answer_by(self.shares.rhythm.at_next)
         self._snapshots = reads.Snapshots()
@@ -273,21 +274,21 @@ class ObjectService:
         await deletes.delete_all(self.context, kind, entries, options)
         return Page([codec.as_version(entry.data, stored, kind) for entry in entries], revision)
 
-    async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> None:
-        """Assign a pod to ``binding.target.name``; annotations of the binding go to the pod.
+    async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> Sequence[str]:
+        """Assign a pod to ``binding.target.name``; its labels and annotations go to the pod. Answers warnings.
 
         Raises:
             Conflict: the pod is bound, being deleted, gated, or another one than ``binding.metadata.uid``.
 
         """
-        await pod_actions.bind(self.context, namespace, pod, binding, options)
+        return await pod_actions.bind(self.context, namespace, pod, binding, options)
 
-    async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> None:
-        """Delete a pod on behalf of somebody who needs its node.
+    async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> Sequence[str]:
+        """Delete a pod on behalf of somebody who needs its node. Answers warnings.
 
         Raises:
             NotFound: it does not exist.
             Conflict: a precondition in ``eviction.deleteOptions`` fails.
 
         """
-        await pod_actions.evict(self.context, namespace, pod, eviction, options)
+        return await pod_actions.evict(self.context, namespace, pod, eviction, options)

@@ -49,6 +49,8 @@ class DeleteOptions:
         propagation_policy: Background (default), Foreground or Orphan.
         uid: only this incarnation, else 409.
         resource_version: only this version, else 409.
+        user: authenticated user name, for admission; empty for the server itself.
+        groups: the user's groups.
 
     """
 
@@ -58,6 +60,7 @@ class DeleteOptions:
     uid: str | None = None
     resource_version: str | None = None
     user: str = ""
+    groups: tuple[str, ...] = ()
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any] | None, *, dry_run: bool = False, user: str = "") -> DeleteOptions:

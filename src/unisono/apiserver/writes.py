@@ -23,7 +23,7 @@ from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import ApiError, Conflict, NotFound
 
 _NAME_ATTEMPTS = 8
-_PATCH_ATTEMPTS = 5
+PATCH_ATTEMPTS = 5
 
 
 async def create(
@@ -118,18 +118,22 @@ async def patch(
     stored = context.stored_kind(kind)
     check_type(stored, patch_type)
     check_subresource(stored, subresource)
-    for attempt in range(1, _PATCH_ATTEMPTS + 1):
+    for attempt in range(1, PATCH_ATTEMPTS + 1):
         await context.conversions.know_present(stored, namespace, name)
         entry, old = context.current(stored, namespace, name)
         try:
             return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
         except Conflict:
             # While webhooks were asked somebody else has written: the patch is for whatever is there.
-            present = context.store.latest(entry.key)
-            overtaken = present is not None and present.revision != entry.revision
-            if not overtaken or attempt == _PATCH_ATTEMPTS or _names_version(change):
+            if not overtaken(context, entry) or attempt == PATCH_ATTEMPTS or _names_version(change):
                 raise
     raise AssertionError("unreachable")
+
+
+def overtaken(context: Context, entry: Entry) -> bool:
+    """Whether an object has been written, and not deleted, since ``entry`` was read."""
+    present = context.store.latest(entry.key)
+    return present is not None and present.revision != entry.revision
 
 
 def _names_version(change: Any) -> bool:
@@ -204,8 +208,13 @@ async def replace(
     subresource: str,
     own: Callable[[], None],
     warnings: list[str],
+    *,
+    hooked: bool = True,
 ) -> bytes:
-    """Admit and store a changed object; ``own`` is called when its owners can be recorded."""
+    """Admit and store a changed object; ``own`` is called when its owners can be recorded.
+
+    Without ``hooked`` no webhooks are asked: they have been shown what the writer sent.
+    """
     _check_finalizers(stored, old, new)
     strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
     apply_defaults(stored, new)
@@ -213,7 +222,7 @@ async def replace(
     request = Request(
         "UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups
     )
-    storing = await _admit(context, request, options, warnings)
+    storing = await _admit(context, request, options, warnings, hooked=hooked)
     new = request.object
     if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
         new.metadata.generation = storing.metadata.generation = (old.metadata.generation or 0) + 1
@@ -227,11 +236,13 @@ async def replace(
     return await context.conversions.shown(stored, data)
 
 
-async def _admit(context: Context, request: Request, options: WriteOptions, warnings: list[str]) -> Any:
+async def _admit(
+    context: Context, request: Request, options: WriteOptions, warnings: list[str], *, hooked: bool = True
+) -> Any:
     """Complete and check an object, ``request.object``; answers it as it is to be stored. Only webhooks take time."""
     hooks, dry_run = context.hooks, options.dry_run
     context.admission.mutate(request, context)
-    if hooks.wanted(request, changing=True):
+    if hooked and hooks.wanted(request, changing=True):
         asked = await hooks.mutate(request, dry_run=dry_run)
         warnings += asked.warnings
         if asked.changed is not None:
@@ -242,7 +253,7 @@ async def _admit(context: Context, request: Request, options: WriteOptions, warn
         errors = validate(request.kind, request.object, request.old)
     if errors:
         raise failures.invalid(request.kind, request.name, errors)
-    if hooks.wanted(request, changing=False):
+    if hooked and hooks.wanted(request, changing=False):
         warnings += await hooks.check(request, dry_run=dry_run)
     storing = await context.conversions.for_storing(request.object)
     context.admission.check(request, context)

@@ -10,7 +10,7 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class View(Protocol):
@@ -38,11 +38,13 @@ class Request:
     """One write.
 
     Attributes:
-        object: the object to be stored; for DELETE the one to be deleted.
+        object: the object to be stored; for DELETE the one to be deleted. What a subresource takes that has a kind of
+            its own, such as a Binding, is JSON values, and only webhooks see such a request.
         old: the object before an UPDATE, else None.
-        subresource: ``status`` or empty.
+        subresource: for example ``status``; empty for the object itself.
         user: who writes; empty for the server itself.
         groups: the user's groups.
+        shown_as: apiVersion and kind of what a subresource takes, where that has a kind of its own.
 
     """
 
@@ -55,6 +57,7 @@ class Request:
     subresource: str = ""
     user: str = ""
     groups: tuple[str, ...] = ()
+    shown_as: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

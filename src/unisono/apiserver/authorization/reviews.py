@@ -14,12 +14,13 @@ from unisono.api.access_review import (
     ResourceRule,
     SelfSubjectAccessReview,
     SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec,
     SubjectAccessReview,
     SubjectAccessReviewStatus,
     SubjectRulesReviewStatus,
 )
 from unisono.api.authentication import SelfSubjectReview, SelfSubjectReviewStatus, TokenReview, UserInfo
-from unisono.api.base import Object
+from unisono.api.base import Object, ObjectMeta
 from unisono.api.field_error import FieldError
 from unisono.api.kind import Kind
 from unisono.apiserver.access.user import User
@@ -51,7 +52,7 @@ class Reviews:
             TokenReview: self._token,
         }
 
-    def answer(self, kind: Kind[Any], review: Any, user: User, namespace: str | None) -> Any:
+    def answer(self, kind: Kind[Any], review: Any, user: User, namespace: str | None, now: str) -> Any:
         """Fill in the status.
 
         Args:
@@ -59,6 +60,7 @@ class Reviews:
             review: what was sent.
             user: who asks.
             namespace: of the URL.
+            now: RFC 3339.
 
         Raises:
             Invalid: the question is incomplete or contradicts itself.
@@ -73,6 +75,9 @@ class Reviews:
         if problems:
             raise invalid(kind, "", problems)
         self._answers[type(review)](review, user)
+        if isinstance(review, SelfSubjectReview):
+            # A real server answers with a review of its own here, and with what was sent elsewhere.
+            review.metadata = ObjectMeta(creation_timestamp=now)
         return review
 
     def _self_access(self, review: SelfSubjectAccessReview, user: User) -> None:
@@ -108,6 +113,8 @@ class Reviews:
             ],
             incomplete=False,
         )
+        # A real server answers without the question.
+        review.metadata, review.spec = ObjectMeta(), SelfSubjectRulesReviewSpec()
 
     def _identity(self, review: SelfSubjectReview, user: User) -> None:
         review.status = SelfSubjectReviewStatus(user_info=user_info(user))

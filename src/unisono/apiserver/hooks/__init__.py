@@ -17,8 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
-from unisono.apiserver.custom.objects import CustomObject
-from unisono.apiserver.hooks import conditions, matching, review
+from unisono.apiserver.hooks import conditions, matching, review, showing
 from unisono.apiserver.hooks.calling import Caller, CallError, HttpCaller
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.storage.entry import Event
@@ -58,6 +57,29 @@ class Webhooks:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
+
+    @property
+    def present(self) -> bool:
+        """Whether there are webhooks at all: where there are none, nothing need be prepared for them."""
+        return bool(self._hooks(MUTATING_WEBHOOKS) or self._hooks(VALIDATING_WEBHOOKS))
+
+    async def show(self, request: Request, *, dry_run: bool) -> list[str]:
+        """Show what is acted on and not stored; ``request.object``, JSON values, becomes what webhooks make of it.
+
+        Answers their warnings.
+
+        Raises:
+            ApiError: one refuses, or does not answer although it must.
+
+        """
+        asked = await self.mutate(request, dry_run=dry_run)
+        if asked.changed is not None:
+            request.object = asked.changed
+        try:
+            return [*asked.warnings, *await self.check(request, dry_run=dry_run)]
+        except ApiError as error:
+            error.warnings = tuple(asked.warnings)
+            raise
 
     def wanted(self, request: Request, *, changing: bool) -> bool:
         """Whether anybody has to be asked: where nobody has, a write goes on without a pause."""
@@ -104,14 +126,14 @@ class Webhooks:
         asked.warnings += answer.warnings
         if not answer.patch or request.operation == "DELETE":
             return False
-        present = asked.changed if asked.changed is not None else _value(request.kind, request.object, version)
-        present = {**present, "apiVersion": _api_version(request.kind, version)}
+        present = asked.changed if asked.changed is not None else showing.value(request, request.object, version)
+        present = {**present, "apiVersion": showing.api_version(request, version)}
         changed = apply_json_patch(present, answer.patch)
         if not isinstance(changed, dict):
             raise _failed(hook, "the patched object is no object")
         if changed == present:
             return False
-        asked.changed = {**changed, "apiVersion": request.kind.api_version}
+        asked.changed = {**changed, "apiVersion": showing.api_version(request, request.kind.version)}
         return True
 
     async def _ask(
@@ -125,25 +147,12 @@ class Webhooks:
         dry_run: bool,
     ) -> review.Answer | None:
         """The answer of a webhook; None when it is not asked, or may fail and does."""
-        kind, uid = request.kind, self._context.new_uid()
-        api_version = _api_version(kind, version)
-        new = changed if changed is not None else _value(kind, request.object, version)
-        old = None if request.old is None else _value(kind, request.old, version)
-        new = {**new, "apiVersion": api_version}
+        uid = self._context.new_uid()
+        new = changed if changed is not None else showing.value(request, request.object, version)
+        old = None if request.old is None else showing.value(request, request.old, version)
+        new = {**new, "apiVersion": showing.api_version(request, version)}
         shown = (None, new) if request.operation == "DELETE" else (new, old)
-        asked = review.question(
-            uid,
-            kind,
-            version,
-            request.operation,
-            request.subresource,
-            request.name,
-            request.namespace,
-            request.user,
-            request.groups,
-            shown,
-            dry_run=dry_run,
-        )
+        asked = review.question(uid, request, version, shown, dry_run=dry_run)
         try:
             variables = {"request": asked["request"], "object": shown[0], "oldObject": shown[1]}
             if not conditions.met(hook.match_conditions, variables):
@@ -188,7 +197,7 @@ class Webhooks:
         kind, old = request.kind, request.old
         labels: matching.Labels = None
         if kind.resource == NAMESPACES.resource:
-            labels = request.object.metadata.labels or {}
+            labels = showing.labels(request.object)
         elif kind.namespaced:
             namespace = self._context.find(NAMESPACES, request.namespace or "")
             labels = (namespace.metadata.labels if namespace else None) or {}
@@ -197,22 +206,10 @@ class Webhooks:
             request.operation,
             request.subresource,
             (kind.version, *kind.alias_versions),
-            request.object.metadata.labels or {},
-            None if old is None else old.metadata.labels or {},
+            showing.labels(request.object),
+            None if old is None else showing.labels(old),
             labels,
         )
-
-
-def _api_version(kind: Kind[Any], version: str) -> str:
-    return f"{kind.group}/{version}" if kind.group else version
-
-
-def _value(kind: Kind[Any], obj: Any, version: str) -> dict[str, Any]:
-    """An object as JSON values."""
-    # A user's kind is shown in the version of the request, however it is stored.
-    data = obj.encoded() if isinstance(obj, CustomObject) else codec.render(obj)
-    value: dict[str, Any] = codec.json_value(data)
-    return {**value, "apiVersion": _api_version(kind, version), "kind": kind.kind}
 
 
 def _failed(hook: ValidatingWebhook, why: str) -> ApiError:

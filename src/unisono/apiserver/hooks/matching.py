@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.api.admission_registration import GROUP, MutatingWebhook, RuleWithOperations, ValidatingWebhook
 from unisono.api.kind import Kind
-from unisono.api.selecting import selects
+from unisono.api.selecting import is_empty, selects
 
 Labels = Mapping[str, str] | None
 
@@ -54,7 +54,7 @@ def _selected(hook: ValidatingWebhook, target: Target) -> bool:
     by_namespace = target.namespace_labels is not None and hook.namespace_selector is not None
     if by_namespace and not selects(hook.namespace_selector, target.namespace_labels):
         return False
-    if hook.object_selector is None:
+    if hook.object_selector is None or is_empty(hook.object_selector):
         return True
     seen = [labels for labels in (target.labels, target.old_labels) if labels is not None]
     return any(selects(hook.object_selector, labels) for labels in seen)

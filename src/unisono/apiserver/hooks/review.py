@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.kind import Kind
+from unisono.apiserver.admission import Request
 from unisono.errors import ApiError
 
 API_VERSION = "admission.k8s.io/v1"
@@ -37,42 +37,55 @@ class Answer:
     status: dict[str, Any] = field(default_factory=dict)
 
 
-def question(
-    uid: str,
-    kind: Kind[Any],
-    version: str,
-    operation: str,
-    subresource: str,
-    name: str,
-    namespace: str | None,
-    user: str,
-    groups: tuple[str, ...],
-    objects: tuple[Any, Any],
-    *,
-    dry_run: bool,
-) -> dict[str, Any]:
-    """The review of a request; ``objects`` are the new and the old one as JSON values, None where there is none."""
-    shown = {"group": kind.group, "version": version, "kind": kind.kind}
+def question(uid: str, request: Request, version: str, objects: tuple[Any, Any], *, dry_run: bool) -> dict[str, Any]:
+    """The review of a request.
+
+    Args:
+        uid: of the review.
+        request: what is asked about.
+        version: in which the webhook wants to see the resource.
+        objects: the new and the old object as JSON values, None where there is none.
+        dry_run: nothing will be stored.
+
+    """
+    kind, subresource = request.kind, request.subresource
     resource = {"group": kind.group, "version": version, "resource": kind.plural}
-    request: dict[str, Any] = {
+    if request.shown_as is None:
+        shown = {"group": kind.group, "version": version, "kind": kind.kind}
+        shown_first = {**shown, "version": kind.version}
+    else:
+        # A Binding is a Binding in whichever version its pod is asked for.
+        group, _, own_version = request.shown_as[0].rpartition("/")
+        shown = shown_first = {"group": group, "version": own_version, "kind": request.shown_as[1]}
+    asked: dict[str, Any] = {
         "uid": uid,
         "kind": shown,
         "resource": resource,
-        "requestKind": {**shown, "version": kind.version},
+        "requestKind": shown_first,
         "requestResource": {**resource, "version": kind.version},
-        "name": name,
-        "operation": operation,
-        "userInfo": {"username": user, "groups": list(groups)},
+        "name": request.name,
+        "operation": request.operation,
+        "userInfo": {"username": request.user, "groups": list(request.groups)},
         "object": objects[0],
         "oldObject": objects[1],
         "dryRun": dry_run,
-        "options": {"apiVersion": "meta.k8s.io/v1", "kind": _OPTIONS[operation]},
+        "options": _options(request.operation, dry_run=dry_run),
     }
+    # A namespace is in itself, as on a real server.
+    namespace = request.name if kind.resource == "namespaces" else request.namespace
     if namespace:
-        request["namespace"] = namespace
+        asked["namespace"] = namespace
     if subresource:
-        request["subResource"] = request["requestSubResource"] = subresource
-    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request}
+        asked["subResource"] = asked["requestSubResource"] = subresource
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": asked}
+
+
+def _options(operation: str, *, dry_run: bool) -> dict[str, Any] | None:
+    kind = _OPTIONS.get(operation)
+    if kind is None:
+        return None
+    options: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": kind}
+    return {**options, "dryRun": ["All"]} if dry_run else options
 
 
 def read(body: bytes, uid: str, *, may_change: bool) -> Answer:

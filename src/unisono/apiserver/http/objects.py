@@ -25,7 +25,7 @@ from unisono.apiserver.http.query import (
 )
 from unisono.apiserver.http.status import bad_request, success
 from unisono.apiserver.tables import TableWriter, partial_metadata
-from unisono.apiserver.types import Page, PatchType, WriteOptions, Written
+from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions, Written
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ObjectHandlers:
 
     async def delete(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """DELETE of one object: the answer is the object when it stays for a while, else a Status with its uid."""
-        options = delete_options(exchange.query, await self._delete_body(exchange), exchange.user.name)
+        options = self._delete_options(exchange, await self._delete_body(exchange))
         deleted = await self._service.delete(kind, path.namespace, str(path.name), options)
         if deleted.object is not None:
             return await self._object(exchange, kind, deleted.object)
@@ -112,7 +112,7 @@ class ObjectHandlers:
     async def delete_collection(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """DELETE of a collection; answers what was deleted."""
         query = exchange.query
-        options = delete_options(query, await self._delete_body(exchange), exchange.user.name)
+        options = self._delete_options(exchange, await self._delete_body(exchange))
         page = await self._service.delete_collection(
             kind,
             path.namespace,
@@ -126,15 +126,15 @@ class ObjectHandlers:
         """POST of a pod's binding."""
         body = decode_object(await exchange.body(), content_type(exchange.request), "Binding")
         options = self._options(exchange, "Create")
-        await self._service.bind(str(path.namespace), str(path.name), body.value, options)
-        return await exchange.document(success(code=201), 201)
+        warnings = await self._service.bind(str(path.namespace), str(path.name), body.value, options)
+        return await exchange.document(success(code=201), 201, warnings)
 
     async def evict(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
         """POST of a pod's eviction."""
         body = decode_object(await exchange.body(), content_type(exchange.request), "Eviction")
         options = self._options(exchange, "Create")
-        await self._service.evict(str(path.namespace), str(path.name), body.value, options)
-        return await exchange.document(success(code=201), 201)
+        warnings = await self._service.evict(str(path.namespace), str(path.name), body.value, options)
+        return await exchange.document(success(code=201), 201, warnings)
 
     async def _read(self, exchange: Exchange, kind: Kind[Any]) -> Body:
         body = decode_object(await exchange.body(), content_type(exchange.request), kind.kind)
@@ -150,6 +150,11 @@ class ObjectHandlers:
             return None
         value: dict[str, Any] = decode_object(data, content_type(exchange.request), "DeleteOptions").value
         return value
+
+    @staticmethod
+    def _delete_options(exchange: Exchange, body: dict[str, Any] | None) -> DeleteOptions:
+        options = delete_options(exchange.query, body, exchange.user.name)
+        return replace(options, groups=exchange.user.groups)
 
     def _options(self, exchange: Exchange, operation: Any, patch: PatchType | None = None) -> WriteOptions:
         agent = exchange.request.headers.get("User-Agent", "")

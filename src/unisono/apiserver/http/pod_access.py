@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kinds import PODS
+from unisono.apiserver.admission import Request
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.http import channels
@@ -29,7 +30,10 @@ from unisono.errors import ApiError, UnisonoError
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
-ACCESS = frozenset({"exec", "attach", "portforward"})
+Document = dict[str, Any]
+# What is asked for, as webhooks are shown it.
+_KINDS = {"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
+ACCESS = frozenset(_KINDS)
 _SPDY = "SPDY/3.1"
 _TUNNEL = "SPDY/3.1+portforward.k8s.io"
 _FORWARD = "portforward.k8s.io"
@@ -56,8 +60,11 @@ class PodAccessHandler:
         # Kubernetes asks for it since 1.35: a right to read must not be enough to run commands.
         action = Action("create", "", "", "pods", path.subresource, path.namespace, str(path.name))
         self._authorizer.require(exchange.user, action)
+        options = await self._admitted(exchange, path)
         pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
-        container = "" if path.subresource == "portforward" else self._container(pod, exchange)
+        container = ""
+        if path.subresource != "portforward":
+            container = choose_container(pod, str(options.get("container") or ""))
         target = Target(
             namespace=str(path.namespace),
             pod=str(path.name),
@@ -70,17 +77,40 @@ class PodAccessHandler:
         if self._access is None:
             raise ApiError("no node agent runs commands here", code=503, reason="ServiceUnavailable")
         if not container:
-            return await self._forward(exchange, self._access, target)
-        return await self._command(exchange, self._access, path.subresource, target)
+            return await self._forward(exchange, self._access, target, options)
+        return await self._command(exchange, self._access, path.subresource, target, options)
 
-    def _container(self, pod: dict[str, Any], exchange: Exchange) -> str:
-        return choose_container(pod, exchange.query.get("container", ""))
+    async def _admitted(self, exchange: Exchange, path: ResourcePath) -> Document:
+        """What is asked for, as users' webhooks let it pass."""
+        options = _options(exchange, path.subresource)
+        hooks = self._service.hooks
+        if not hooks.present:
+            return options
+        user, kind = exchange.user, _KINDS[path.subresource]
+        request = Request(
+            "CONNECT",
+            PODS,
+            path.namespace,
+            str(path.name),
+            {"kind": kind, "apiVersion": "v1", **options},
+            subresource=path.subresource,
+            user=user.name,
+            groups=user.groups,
+            shown_as=("v1", kind),
+        )
+        exchange.notes = (*exchange.notes, *await hooks.show(request, dry_run=False))
+        changed: Document = request.object
+        for name in ("command", "ports"):
+            if not isinstance(changed.get(name), list | None):
+                why = f"a webhook made {name} of {kind} something else than a list"
+                raise ApiError(f"Internal error occurred: {why}", code=500, reason="InternalError")
+        return changed
 
     async def _command(
-        self, exchange: Exchange, access: PodAccess, subresource: str, target: Target
+        self, exchange: Exchange, access: PodAccess, subresource: str, target: Target, options: Document
     ) -> web.StreamResponse:
-        wanted = _wanted(exchange)
-        command = exchange.query.getall("command", [])
+        wanted = _wanted(options)
+        command = [str(word) for word in options.get("command") or ()]
         if subresource == "exec" and not command:
             raise bad_request("you must specify at least one command for the container")
 
@@ -108,7 +138,9 @@ class PodAccessHandler:
         finally:
             await session.close()
 
-    async def _forward(self, exchange: Exchange, access: PodAccess, target: Target) -> web.StreamResponse:
+    async def _forward(
+        self, exchange: Exchange, access: PodAccess, target: Target, options: Document
+    ) -> web.StreamResponse:
         if _upgrade(exchange) != "websocket":
             protocol = _spdy_protocol(exchange, (_FORWARD,))
             response, wire = await open_raw(exchange, _SPDY, protocol)
@@ -120,8 +152,7 @@ class PodAccessHandler:
             return await _on_socket(socket, SpdyForwarder(access, target).run)
         protocol_ = _channel_protocol(exchange, channels.PORT_FORWARD)
         try:
-            named = [part for text in exchange.query.getall("ports", []) for part in text.split(",")]
-            ports = [port_number(part) for part in [*exchange.query.getall("port", []), *named]]
+            ports = [port_number(str(port)) for port in options.get("ports") or ()]
         except ValueError as error:
             raise bad_request(str(error)) from None
         if not ports:
@@ -197,8 +228,23 @@ async def _by_spdy(exchange: Exchange, version: str, session: Session, wanted: W
     return response
 
 
-def _wanted(exchange: Exchange) -> Wanted:
-    asked = {name: exchange.query.get(name, "") in _TRUE for name in ("stdin", "stdout", "stderr", "tty")}
+def _options(exchange: Exchange, subresource: str) -> Document:
+    """The query as the options that Kubernetes makes of it."""
+    query = exchange.query
+    if subresource == "portforward":
+        named = [part for text in query.getall("ports", []) for part in text.split(",")]
+        ports = [*query.getall("port", []), *named]
+        return {"ports": [int(port) if port.isascii() and port.isdigit() else port for port in ports]} if ports else {}
+    options: Document = {name: True for name in ("stdin", "stdout", "stderr", "tty") if query.get(name, "") in _TRUE}
+    if query.get("container"):
+        options["container"] = query["container"]
+    if subresource == "exec":
+        options["command"] = query.getall("command", [])
+    return options
+
+
+def _wanted(options: Document) -> Wanted:
+    asked = {name: options.get(name) is True for name in ("stdin", "stdout", "stderr", "tty")}
     # A terminal has one output.
     wanted = Wanted(asked["stdin"], asked["stdout"], asked["stderr"] and not asked["tty"], asked["tty"])
     if not (wanted.stdin or wanted.stdout or wanted.stderr):
