@@ -74,6 +74,14 @@ def restarts(pod: Pod) -> int:
     return sum(each.restart_count or 0 for each in container_statuses(pod))
 
 
+def has_started(pod: Pod) -> bool:
+    """Whether any container of the pod has ever run."""
+    return pod.status.phase in ("Running", "Succeeded") or any(
+        each.state.running is not None or each.state.terminated is not None or each.restart_count
+        for each in container_statuses(pod)
+    )
+
+
 def last_end(statuses: Iterable[ContainerStatus]) -> float:
     """When the last of these containers ended, seconds since 1970; 0 when none has."""
     ends = (each.state.terminated.finished_at for each in statuses if each.state.terminated is not None)

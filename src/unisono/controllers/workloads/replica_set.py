@@ -26,6 +26,7 @@ from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
+from unisono.controllers.workloads.refusals import refusal_wait
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
 from unisono.kube.controller import Context, Controller
@@ -41,7 +42,7 @@ class ReplicaPlan:
     Attributes:
         create: how many pods to make.
         delete: pods to delete.
-        requeue_after: seconds until a pod becomes available by waiting.
+        requeue_after: seconds until something is due by waiting.
 
     """
 
@@ -66,7 +67,11 @@ def decide(replica_set: ReplicaSet, pods: Sequence[Pod], now: float) -> ReplicaP
         return plan
     missing = (spec.replicas or 0) - len(active)
     if missing >= 0:
-        plan.create = min(missing, BURST)
+        wait = refusal_wait(pods, missing, now)
+        if wait > 0:
+            plan.requeue_after = sooner(plan.requeue_after, wait)
+        else:
+            plan.create = min(missing, BURST)
         return plan
     neighbours = Counter(pod.spec.node_name or "" for pod in active if pod.spec.node_name)
     plan.delete = cheapest_first(active, neighbours)[: min(-missing, BURST)]

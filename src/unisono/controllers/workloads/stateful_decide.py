@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
-from unisono.controllers.pod_facts import has_ended, is_available, is_ready, next_available
-from unisono.controllers.workloads.amounts import amount
+from unisono.controllers.pod_facts import created, has_ended, is_available, is_ready, next_available
+from unisono.controllers.workloads.amounts import amount, sooner
+from unisono.controllers.workloads.refusals import was_refused
 from unisono.controllers.workloads.revisions import REVISION_LABEL
 
+# A pod that its node refused keeps its name for so long: the next one may be refused as well.
+REFUSED_SECONDS = 10.0
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")
 
 
@@ -22,7 +25,7 @@ class StatefulPlan:
     Attributes:
         create: ordinals of pods to make, each with the name of its revision.
         delete: pods to delete.
-        requeue_after: seconds until a pod becomes available by waiting.
+        requeue_after: seconds until something is due by waiting.
 
     """
 
@@ -92,7 +95,11 @@ def _fill(
             plan.create.append((number, _revision_for(stateful_set, number, current, update)))
         elif has_ended(pod):
             # Its name is free when it has gone; then it is made anew.
-            plan.delete.append(pod)
+            left = created(pod) + REFUSED_SECONDS - now if was_refused(pod) else 0.0
+            if left > 0:
+                plan.requeue_after = sooner(plan.requeue_after, left)
+            else:
+                plan.delete.append(pod)
         elif not pod.metadata.deletion_timestamp and is_available(pod, spec.min_ready_seconds or 0, now):
             continue
         elif not pod.metadata.deletion_timestamp and not is_ready(pod) and _outdated(stateful_set, number, pod, update):
