@@ -26,9 +26,9 @@ from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SER
 
 MAKERS = (JOBS, PODS, POD_GROUPS, SERVICES, CONFIG_MAPS, COMMANDS)
 OVER = {"Completed", "Terminated", "Failed"}
-# Where the phase of a job may go from each.
+# Where the phase of a job may go from each; that a new job is pending goes without saying.
 EDGES = {
-    "": {"Pending"},
+    "": {"Pending", "Running", "Restarting", "Aborting", "Terminating", "Completing", "Failed"},
     "Pending": {"Running", "Restarting", "Aborting", "Terminating", "Completing", "Failed"},
     "Running": {"Pending", "Restarting", "Aborting", "Terminating", "Completing", "Completed", "Failed"},
     "Restarting": {"Pending", "Failed", "Aborting", "Terminating", "Completing"},

@@ -101,6 +101,84 @@ async def test_a_gang_that_starts_costs_few_writes_and_ends_with_the_right_count
         assert status_writes(it) <= before + 1, "a status that is right is not written again"
 
 
+# --- the first status of a job -----------------------------------------------------------------------------------
+
+
+async def test_a_job_that_starts_at_once_is_told_with_a_single_write() -> None:
+    async with World(count_seconds=2.0) as it:
+        await it.submit(job(task("work", 8)))
+        created = it.job().metadata.creation_timestamp
+        await it.advance(1.0)
+        await it.admit()
+        for name in it.names():
+            await it.pod(name, "Running")
+        await it.advance(3.0)
+        status = it.job().status
+        assert (status.state.phase, status.running, status.pending) == ("Running", 8, None)
+        assert [condition.status for condition in status.conditions or ()] == ["Pending", "Running"]
+        assert (status.conditions or [])[0].last_transition_time == created
+        assert status_writes(it) == 1
+
+
+async def test_a_job_that_waits_says_so_after_a_moment() -> None:
+    async with World(count_seconds=2.0) as it:
+        await it.submit(job(task("work", 2)))
+        assert it.group() is not None, "its pod group does not wait for a status"
+        assert it.phase() == ""
+        await it.advance(2.0)
+        assert (it.phase(), it.job().status.min_available) == ("Pending", 2)
+        await it.advance(60.0)
+        assert status_writes(it) == 1
+
+
+async def test_pods_that_wait_for_a_node_are_counted_in_the_first_status() -> None:
+    async with World(count_seconds=2.0) as it:
+        await it.submit(job(task("work", 2)))
+        await it.admit()
+        await it.advance(10.0)
+        assert (it.phase(), it.job().status.pending, status_writes(it)) == ("Pending", 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "reason"),
+    [
+        ({"volumes": [{"mountPath": "/data", "volumeClaimName": "mine"}]}, "Pending", "PVCError"),
+        ({"plugins": {"bogus": []}}, "Pending", "PluginError"),
+        ({"plugins": {"svc": []}}, "Pending", None),
+    ],
+    ids=["no claim", "no plug-in", "notes of a plug-in"],
+)
+async def test_what_does_not_go_without_saying_is_told_at_once(
+    spec: dict[str, object], phase: str, reason: str | None
+) -> None:
+    async with World(count_seconds=60.0) as it:
+        await it.submit(job(task("work", 1), **spec))
+        assert (it.phase(), it.job().status.state.reason) == (phase, reason)
+
+
+async def test_a_job_that_is_ended_before_its_first_status_ends() -> None:
+    async with World(count_seconds=60.0) as it:
+        await it.submit(job(task("work", 2)))
+        await it.admit()
+        await it.command("AbortJob")
+        await it.finish_deletions()
+        assert (it.phase(), it.names()) == ("Aborted", [])
+        assert [c.status for c in it.job().status.conditions or ()] == ["Pending", "Aborting", "Aborted"]
+
+
+async def test_controllers_that_start_anew_before_the_first_status_go_on() -> None:
+    async with World(count_seconds=60.0) as it:
+        await it.submit(job(task("work", 2)))
+        await it.admit()
+        uids = [pod.metadata.uid for pod in it.pods()]
+        assert (len(uids), it.phase()) == (2, "")
+        await it.restart()
+        for name in it.names():
+            await it.pod(name, "Running")
+        assert it.phase() == "Running"
+        assert [pod.metadata.uid for pod in it.pods()] == uids
+
+
 async def test_the_end_of_a_job_is_told_at_once() -> None:
     async with World(count_seconds=60.0) as it:
         await it.submit(job(task("work", 2)))

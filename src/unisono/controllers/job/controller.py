@@ -16,7 +16,7 @@ from unisono.controllers.execution import Offload, expectation
 from unisono.controllers.expectations import Expectations
 from unisono.controllers.indexing import index
 from unisono.controllers.job import phases
-from unisono.controllers.job.decide import decide
+from unisono.controllers.job.decide import beginning, decide
 from unisono.controllers.job.execute import JobExecutor
 from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.pacing import CountPacing, GivingWay
@@ -80,8 +80,13 @@ class JobController(Controller):
         if job is None:
             await self._drop_commands(key)
             return None
-        plan = decide(await self._observe(key, job), self._clock.time())
-        self._pace(key, job, plan)
+        # What goes without saying of a new job is not waited for: its pod group comes before its first status.
+        begun = beginning(job, self._clock.time())
+        plan = decide(await self._observe(key, begun), self._clock.time())
+        if begun is not job:
+            plan.status = plan.status or begun.status
+            self._pacing.met(job.metadata.uid or "", self._clock.monotonic())
+        self._pace(key, begun, plan)
         try:
             written, again = await self._executor.run(job, plan)
         except NotFound:
