@@ -27,15 +27,25 @@ async def test_others_give_way_only_where_answers_take_long(seconds: float, take
 
 async def test_the_rush_ends_when_nothing_was_first_for_a_moment() -> None:
     clock = VirtualClock()
-    way, ends = RightOfWay(clock), list[float]()
-    way.when_free(lambda: ends.append(clock.monotonic()))
+    way, ends = RightOfWay(clock), list[tuple[str, float]]()
+
+    def resume(key: str) -> None:
+        ends.append((key, clock.monotonic()))
+
+    for key in ("first", "second", "first", "third"):
+        way.park(key, resume)
+    way.leave("second", resume)
+    way.leave("nobody", resume)
     await rush(way, clock, 30, 0.4)
     over = clock.monotonic()
     await clock.advance(0.9)
     assert way.taken and not ends, "a pause between two batches is no end"
     await clock.advance(0.1)
     assert not way.taken
-    assert ends == [pytest.approx(over + 1.0)]
+    assert ends == [("first", pytest.approx(over + 1.0)), ("third", pytest.approx(over + 1.0))]
+    await rush(way, clock, 30, 0.4)
+    await clock.advance(1.0)
+    assert len(ends) == 2, "who was called once is not called again"
 
 
 async def test_a_write_that_is_still_under_way_keeps_the_rush() -> None:
@@ -59,8 +69,8 @@ async def test_a_write_that_fails_counts_as_done() -> None:
 
 async def test_after_the_close_nobody_is_called() -> None:
     clock = VirtualClock()
-    way, called = RightOfWay(clock), list[bool]()
-    way.when_free(lambda: called.append(True))
+    way, called = RightOfWay(clock), list[str]()
+    way.park("key", called.append)
     await rush(way, clock, 1, 0.4)
     way.close()
     await clock.advance(5.0)

@@ -22,6 +22,9 @@ LONGEST_COUNT_SECONDS = 30.0
 """The same for good news: counts of pods, and that a gang or a job runs."""
 
 
+Resume = Callable[[str], None]
+
+
 class RightOfWay:
     """What the writers of one process know of each other; belongs to one event loop."""
 
@@ -31,7 +34,7 @@ class RightOfWay:
         self._under_way = 0
         self._rush = False
         self._timer: Timer | None = None
-        self._waiting: list[Callable[[], None]] = []
+        self._parked: dict[tuple[Resume, str], None] = {}
 
     @contextmanager
     def first(self) -> Iterator[None]:
@@ -55,13 +58,17 @@ class RightOfWay:
         """Whether others give way now."""
         return self._rush and self._strain.stretch > 1.0
 
-    def when_free(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` at the end of each rush."""
-        self._waiting.append(callback)
+    def park(self, key: str, resume: Resume) -> None:
+        """Call ``resume`` with ``key`` once, at the end of the rush."""
+        self._parked[resume, key] = None
+
+    def leave(self, key: str, resume: Resume) -> None:
+        """What ``park`` was told is no longer wanted; fine for a key that is not parked."""
+        self._parked.pop((resume, key), None)
 
     def close(self) -> None:
         """Call nobody any more."""
-        self._waiting.clear()
+        self._parked.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,5 +76,6 @@ class RightOfWay:
     def _end(self) -> None:
         self._timer = None
         self._rush = False
-        for callback in self._waiting:
-            callback()
+        parked, self._parked = self._parked, {}
+        for resume, key in parked:
+            resume(key)

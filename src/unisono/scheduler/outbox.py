@@ -59,11 +59,9 @@ class Outbox(Generic[W]):
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
         self._urgent: set[str] = set()
-        # Until when a wish may give way, and which keys wait for the end of a rush.
+        # Until when a wish may give way.
         self._until: dict[str, float] = {}
-        self._parked: set[str] = set()
         self._way = way
-        way.when_free(self._resume)
 
     def put(
         self, key: str, wish: W, *, urgent: bool = True, settle: float = 0.0, longest: float = LONGEST_SECONDS
@@ -126,14 +124,9 @@ class Outbox(Generic[W]):
         left = self._until[key] - self._clock.monotonic()
         if left <= 0:
             return False
-        self._parked.add(key)
+        self._way.park(key, self._queue.add)
         self._queue.add_after(key, left)
         return True
-
-    def _resume(self) -> None:
-        parked, self._parked = self._parked, set()
-        for key in parked:
-            self._queue.add(key)
 
     async def _once(self, key: str, wish: W) -> None:
         begun = self._clock.monotonic()
