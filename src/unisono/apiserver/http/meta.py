@@ -74,8 +74,8 @@ class MetaHandlers:
         catalog: Catalog,
         metrics: RequestMetrics,
         readiness: Readiness,
-        signer: TokenSigner | None = None,
-        backups: BackupHandler | None = None,
+        signer: TokenSigner,
+        backups: BackupHandler,
     ) -> None:
         self._catalog = catalog
         self._metrics = metrics
@@ -95,11 +95,11 @@ class MetaHandlers:
                 return await self._health(exchange, check) if len(rest) < 2 else None
             case ["metrics"]:
                 return await exchange.send(200, await self._metrics.text(), content_type=CONTENT_TYPE)
-            case [".well-known", "openid-configuration"] if self._signer is not None:
+            case [".well-known", "openid-configuration"]:
                 return await exchange.document(self._signer.configuration(f"https://{exchange.request.host}"))
-            case ["openid", "v1", "jwks"] if self._signer is not None:
+            case ["openid", "v1", "jwks"]:
                 return await exchange.document(self._signer.keys(), content_type="application/jwk-set+json")
-            case ["unisono", "v1", "backup"] if self._backups is not None:
+            case ["unisono", "v1", "backup"]:
                 return await self._backups.send(exchange)
             case ["openapi", "v3", *rest]:
                 return await self._open_api(exchange, rest)

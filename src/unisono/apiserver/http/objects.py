@@ -93,7 +93,8 @@ class ObjectHandlers:
         data = await exchange.body()
         body = decode_yaml(data) if wanted == "apply" else decode_json(data, "error decoding patch: ")
         if not isinstance(body.value, list if wanted == "json" else dict):
-            raise bad_request(f"a {wanted} patch must be {'a list of operations' if wanted == 'json' else 'an object'}")
+            form = "a list of operations" if wanted == "json" else "an object"
+            raise bad_request(f"the body of the {wanted} patch must be {form}")
         options = self._options(exchange, "Patch", wanted)
         _refuse_duplicates(kind, body, options)
         written = await self._service.patch(
