@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,6 +15,18 @@ from unisono.cli.options import Command
 
 if TYPE_CHECKING:
     from unisono.standalone.component import MakePart
+
+
+class _Chosen(NamedTuple):
+    """What a user said about a component; the names are those of the options."""
+
+    kubeconfig: Path | None
+    context: str | None
+    leader_elect: bool
+    lease_namespace: str | None
+    lease_name: str
+    listen: str
+    log_level: str
 
 
 def component_options(name: str, port: int) -> Callable[[Command], Command]:
@@ -27,61 +39,55 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
     """
 
     def decorate(function: Command) -> Command:
-        @click.option(
+        @wraps(function)
+        def command(*args: Any, **kwargs: Any) -> Any:
+            chosen = _Chosen(**{option: kwargs.pop(option) for option in _Chosen._fields})
+            return function(*args, run=partial(_run, name, chosen), **kwargs)
+
+        for option in reversed(_options(name, port)):
+            command = option(command)
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+def _options(name: str, port: int) -> list[Callable[[Any], Any]]:
+    """One for each field of ``_Chosen``, in the order of ``--help``."""
+    levels = click.Choice(("debug", "info", "warning", "error"))
+    return [
+        click.option(
             "--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it."
-        )
-        @click.option("--context", help="Context of the kubeconfig.")
-        @click.option(
+        ),
+        click.option("--context", help="Context of the kubeconfig."),
+        click.option(
             "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding a Lease."
-        )
-        @click.option("--lease-namespace", help="Namespace of the Lease.  [default: the pod's own, else kube-system]")
-        @click.option("--lease-name", default=name, show_default=True, help="Name of the Lease.")
-        @click.option(
+        ),
+        click.option("--lease-namespace", help="Namespace of the Lease.  [default: the pod's own, else kube-system]"),
+        click.option("--lease-name", default=name, show_default=True, help="Name of the Lease."),
+        click.option(
             "--listen",
             default=f"127.0.0.1:{port}",
             show_default=True,
             help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
-        )
-        @click.option(
-            "--log-level",
-            type=click.Choice(("debug", "info", "warning", "error")),
-            default="info",
-            show_default=True,
-            help="What the log tells.",
-        )
-        @wraps(function)
-        def wrapper(
-            *args: Any,
-            kubeconfig: Path | None,
-            context: str | None,
-            leader_elect: bool,
-            lease_namespace: str | None,
-            lease_name: str,
-            listen: str,
-            log_level: str,
-            **kwargs: Any,
-        ) -> Any:
-            def run(part: MakePart) -> None:
-                from unisono.kube.kubeconfig import load
-                from unisono.standalone import loop
-                from unisono.standalone.component import Component, ComponentOptions
-                from unisono.standalone.logs import configure_logs
-                from unisono.standalone.pace import set_pace
+        ),
+        click.option("--log-level", type=levels, default="info", show_default=True, help="What the log tells."),
+    ]
 
-                configure_logs(level=log_level)
-                config = load(kubeconfig, context=context)
-                namespace = lease_namespace or (config.namespace if config.in_cluster else "kube-system")
-                options = ComponentOptions(
-                    listen=listen.strip(), lease=f"{namespace}/{lease_name}" if leader_elect else ""
-                )
-                set_pace()
-                loop.run(until_signal(Component(name, config, part, options)))
 
-            return function(*args, run=run, **kwargs)
+def _run(name: str, chosen: _Chosen, part: MakePart) -> None:
+    """Run one component until a signal."""
+    from unisono.kube.kubeconfig import load
+    from unisono.standalone import loop
+    from unisono.standalone.component import Component, ComponentOptions
+    from unisono.standalone.logs import configure_logs
+    from unisono.standalone.pace import set_pace
 
-        return wrapper  # type: ignore[return-value]
-
-    return decorate
+    configure_logs(level=chosen.log_level)
+    config = load(chosen.kubeconfig, context=chosen.context)
+    namespace = chosen.lease_namespace or (config.namespace if config.in_cluster else "kube-system")
+    lease = f"{namespace}/{chosen.lease_name}" if chosen.leader_elect else ""
+    set_pace()
+    loop.run(until_signal(Component(name, config, part, ComponentOptions(listen=chosen.listen.strip(), lease=lease))))
 
 
 def scheduling_options(function: Command) -> Command:
