@@ -48,6 +48,31 @@ def build_node(
         shared_network: pods cannot have ports of their own here.
         labels: further labels.
     """
+    capacity, allocatable = _amounts(machine, cpus, memory)
+    own_labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/arch": machine.architecture,
+        "kubernetes.io/os": "linux",
+        **gpu_labels(machine.gpus),
+    }
+    forced = {SHARED_NETWORK: "true"} if shared_network else {}
+    return Node(
+        metadata=ObjectMeta(name=name, labels={**own_labels, **(labels or {}), **forced}),
+        status=NodeStatus(
+            capacity=dict(to_wire(capacity)),
+            allocatable=dict(to_wire(allocatable)),
+            conditions=[ready_condition(now, ready=True)],
+            addresses=[
+                NodeAddress(type="InternalIP", address=machine.address),
+                NodeAddress(type="Hostname", address=machine.hostname),
+            ],
+            node_info=_system_info(machine),
+        ),
+    )
+
+
+def _amounts(machine: Machine, cpus: float | None, memory: int | None) -> tuple[dict[str, int], dict[str, int]]:
+    """Capacity and what of it pods may have, in engine units."""
     capacity = {
         "cpu": machine.cpu,
         "memory": machine.memory,
@@ -61,37 +86,20 @@ def build_node(
         allocatable["cpu"] = min(round(cpus * 1000), machine.cpu)
     if memory is not None:
         allocatable["memory"] = min(memory, machine.memory)
-    all_labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/arch": machine.architecture,
-        "kubernetes.io/os": "linux",
-        **gpu_labels(machine.gpus),
-        **(labels or {}),
-    }
-    if shared_network:
-        all_labels[SHARED_NETWORK] = "true"
-    return Node(
-        metadata=ObjectMeta(name=name, labels=all_labels),
-        status=NodeStatus(
-            capacity=dict(to_wire(capacity)),
-            allocatable=dict(to_wire(allocatable)),
-            conditions=[ready_condition(now, ready=True)],
-            addresses=[
-                NodeAddress(type="InternalIP", address=machine.address),
-                NodeAddress(type="Hostname", address=machine.hostname),
-            ],
-            node_info=NodeSystemInfo(
-                machine_id=machine.machine_id,
-                system_uuid=machine.machine_id,
-                boot_id=machine.boot_id,
-                kernel_version=machine.kernel,
-                os_image=machine.os_image,
-                container_runtime_version=f"{RUNTIME}://{__version__}",
-                kubelet_version=f"unisono-{__version__}",
-                operating_system="linux",
-                architecture=machine.architecture,
-            ),
-        ),
+    return capacity, allocatable
+
+
+def _system_info(machine: Machine) -> NodeSystemInfo:
+    return NodeSystemInfo(
+        machine_id=machine.machine_id,
+        system_uuid=machine.machine_id,
+        boot_id=machine.boot_id,
+        kernel_version=machine.kernel,
+        os_image=machine.os_image,
+        container_runtime_version=f"{RUNTIME}://{__version__}",
+        kubelet_version=f"unisono-{__version__}",
+        operating_system="linux",
+        architecture=machine.architecture,
     )
 
 
