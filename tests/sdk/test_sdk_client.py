@@ -68,7 +68,7 @@ def test_a_gang_that_does_not_fit_waits_and_explains(simulated: Client) -> None:
     assert verdict.need["cpu"] == 12_000
     assert verdict.message in str(verdict)
     # A machine that is very busy has not even read the job in that time.
-    with pytest.raises(WaitTimeout, match="large is still pending|Nothing was heard of the job large") as raised:
+    with pytest.raises(WaitTimeout, match=r"large is still pending|Nothing was heard of the job large") as raised:
         simulated.wait(large, timeout=0.2)
     assert isinstance(raised.value, TimeoutError)
     simulated.delete(large)

@@ -105,17 +105,8 @@ class Job:
         """
         if any(known["name"] == name for known in self._tasks):
             raise BadWork(f"the job has a task {name!r} already: give this one another name.")
-        main = _given(
-            {
-                "name": name,
-                "image": image,
-                "command": list(command),
-                "args": list(args) or None,
-                "workingDir": working_dir,
-                "env": [{"name": key, "value": value} for key, value in (env or {}).items()] or None,
-                "resources": _resources(cpu, memory, {**(resources or {}), **({GPU: gpus} if gpus else {})}),
-            }
-        )
+        further = {**(resources or {}), **({GPU: gpus} if gpus else {})}
+        main = _container(name, image, command, args, working_dir, env, _resources(cpu, memory, further))
         template = {
             "metadata": _given({"labels": _copy(labels), "annotations": _copy(annotations)}),
             "spec": {"restartPolicy": restart_policy, "containers": [{**main, **(container or {})}], **(pod or {})},
@@ -163,6 +154,28 @@ class Job:
             raise BadWork(f"the job {name} has no task: add one with .task(...).")
         spec = {**self._spec, "tasks": list(self._tasks)}
         return {"apiVersion": API_VERSION, "kind": "Job", "metadata": dict(self._metadata), "spec": spec}
+
+
+def _container(
+    name: str,
+    image: str,
+    command: Sequence[str],
+    args: Sequence[str],
+    working_dir: str | None,
+    env: Mapping[str, str] | None,
+    resources: dict[str, Any] | None,
+) -> dict[str, Any]:
+    return _given(
+        {
+            "name": name,
+            "image": image,
+            "command": list(command),
+            "args": list(args) or None,
+            "workingDir": working_dir,
+            "env": [{"name": key, "value": value} for key, value in (env or {}).items()] or None,
+            "resources": resources,
+        }
+    )
 
 
 def _resources(cpu: Amount | None, memory: Amount | None, further: Mapping[str, Amount]) -> dict[str, Any] | None:
