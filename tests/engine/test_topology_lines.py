@@ -41,17 +41,20 @@ shapes = st.tuples(
     st.lists(rack_shapes, min_size=RACKS, max_size=RACKS),
     st.integers(0, 2),  # nodes outside of HyperNodes
     st.booleans(),  # a third tier
+    st.booleans(),  # the first node of a rack is in the next one as well
     st.lists(job_shapes, min_size=1, max_size=5),
 )
 
 
-def build(racks: list[Any], lone: int, third_tier: bool, jobs: list[Any]) -> list[Any]:
+def build(racks: list[Any], lone: int, third_tier: bool, shared: bool, jobs: list[Any]) -> list[Any]:
     things: list[Any] = [queue("default")]
     for rack, (cpus, tainted, old) in enumerate(racks):
         names = [f"r{rack}-{index}" for index in range(len(cpus))]
         for index, (name, cpu) in enumerate(zip(names, cpus, strict=True)):
             things.append(node(name, cpu=cpu, taints=_soft(tainted and index == 0)))
-        things.append(hyper(f"r{rack}", 1, names))
+        things.append(
+            hyper(f"r{rack}", 1, names + ([f"r{rack - 1}-0"] if shared and rack and racks[rack - 1][0] else []))
+        )
         if names and old:
             things.append(pod(f"old-{rack}", node=names[0], cpu=1, deleting=old == "deleting"))
     things += [node(f"lone-{index}", cpu=4) for index in range(lone)]
@@ -108,6 +111,22 @@ def rack_of_two(number: int = 4) -> list[Any]:
         names = [f"r{rack}-{index}" for index in range(number)]
         things += [*(node(name, cpu=4) for name in names), hyper(f"r{rack}", 1, names)]
     return things
+
+
+def test_lines_are_compared_again_only_where_another_one_may_have_become_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+    points = FillingOfLines.points
+
+    def counted(self: FillingOfLines) -> Any:
+        compared.append(1)
+        return points(self)
+
+    monkeypatch.setattr(FillingOfLines, "points", counted)
+    binds, _, _ = outcome([*rack_of_two(16), *(gang(f"j{number}", 4, cpu=1) for number in range(16))])
+    assert len(binds) == 64
+    assert len(compared) < 20
 
 
 def test_pods_fill_one_rack_before_they_open_the_next() -> None:

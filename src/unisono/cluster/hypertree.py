@@ -113,6 +113,11 @@ class HyperNodeTree:
         found, codes = np.unique(owners, axis=0, return_inverse=True)
         return codes.reshape(-1).astype(np.intp), found
 
+    @cached_property
+    def disjoint(self) -> bool:
+        """Whether no two HyperNodes of one tier hold the same node."""
+        return len(self._flat[0]) == sum(np.count_nonzero(owner != NOWHERE) for owner in self.at_tier.values())
+
     def _leaves(self, nodes: int) -> Index:
         leaf = np.full(nodes, self.root, dtype=np.intp)
         order = sorted(range(self.root), key=lambda at: (-int(self.tiers[at]), -at))
@@ -129,7 +134,7 @@ class HyperNodeTree:
 
         """
         fresh = copy(self)
-        for name in ("at_tier", "lines", "_flat", "_holders"):
+        for name in ("at_tier", "lines", "disjoint", "_flat", "_holders"):
             vars(fresh).pop(name, None)
         fresh.columns = [moved[columns] for columns in self.columns[:-1]]
         fresh.columns.append(np.arange(size, dtype=np.intp))

@@ -3,6 +3,9 @@
 A score that depends on the HyperNodes above a node moves for thousands of nodes with each placement, but it takes few
 different values. So nodes are kept in *lines*, each with its best node by everything else, and after a placement only
 the line of the node that changed is looked at again; the values of the lines are added when the best one is chosen.
+
+Where placements only widen the lead of their own line (`LineScore.steady`), that line stays the best one for as long as
+its best node has not lost more than the lead, and no values are asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from unisono.engine.tables import CandidateTable
 
 NOWHERE = float("-inf")
+_NOISE = 1e-6
+"""A smaller lead may be one of rounding."""
 Index = npt.NDArray[np.intp]
 
 
@@ -35,6 +40,13 @@ class LineScore(Protocol):
         """``[G]`` points of each line as things stand; exactly those that ``batch_score`` gives each node of it."""
         ...
 
+    def steady(self, line: int) -> int:
+        """How many more pods of the class on nodes of the line lower its points against no other line's.
+
+        Asked right after `points`; 0 where nothing is known.
+        """
+        ...
+
 
 class Lines:
     """The lines of one table of candidates.
@@ -49,12 +61,15 @@ class Lines:
         "_base",
         "_best",
         "_first",
+        "_lead",
+        "_leader",
         "_lines",
         "_order",
         "_place",
         "_present",
         "_score",
         "_starts",
+        "_steady",
         "seen",
         "static",
     )
@@ -77,6 +92,7 @@ class Lines:
         """Take over the scores of all nodes without what the lines add."""
         self.seen = len(table.session.touched)
         self.static = table.static_points
+        self.forget_lead()
         self._base: FloatArray = (table.dynamic + table.static_points)[self._order]
         self._best: FloatArray = np.maximum.reduceat(self._base, self._starts[:-1])
         leads = np.flatnonzero(self._base == self._best[self._lines])
@@ -87,23 +103,37 @@ class Lines:
         """Whether nodes have changed since that it has not been told of, or what is static about them."""
         return self.seen != len(table.session.touched) or self.static is not table.static_points
 
+    def forget_lead(self) -> None:
+        """Something else has changed than what `best` chose: the next time all lines are compared."""
+        self._leader, self._lead, self._steady = -1, NOWHERE, 0
+
     def best(self) -> int:
         """Column of the best candidate, the first in name order among equally good lines; -1 when there is none."""
+        if self._steady > 0 and self._lead > _NOISE:
+            return self._first.item(self._leader)
         totals = self._score.points().take(self._present)
         totals += self._best
         at = int(totals.argmax())
         top = totals.item(at)
         if top == NOWHERE:
             return -1
-        return int(np.minimum.reduce(self._first[totals == top]))
+        column = int(np.minimum.reduce(self._first[totals == top]))
+        line = self._leader = self._lines.item(self._place.item(column))
+        totals[line] = NOWHERE
+        self._lead = top - float(totals.max())
+        self._steady = 1 + self._score.steady(self._present.item(line))
+        return column
 
     def set(self, table: CandidateTable, column: int, value: float) -> None:
-        """A node has a new dynamic score."""
-        place = int(self._place[column])
-        line = int(self._lines[place])
+        """A node has a new dynamic score, because the pod has been placed there for which `best` was asked."""
+        place = self._place.item(column)
+        line = self._lines.item(place)
+        before = self._best.item(line)
         begin, end = self._starts[line], self._starts[line + 1]
         part = self._base[begin:end]
         part[place - begin] = value + table.static_points[column]
         lead = int(part.argmax())
-        self._best[line] = part[lead]
+        self._best[line] = after = part.item(lead)
         self._first[line] = self._order[begin + lead]
+        self._lead += after - before
+        self._steady -= 1

@@ -317,6 +317,7 @@ class CandidateTable:
             for column in fresh:
                 lines.set(self, column, float(self.dynamic[column]))
             lines.seen = len(touched)
+            lines.forget_lead()
         return lines
 
     def _look(self, column: int, key: bytes) -> float:

@@ -25,7 +25,6 @@ class DomainAmounts:
     def __init__(self, session: Session, rows: Index) -> None:
         self.session = session
         self.rows = rows
-        self._numbers: list[int] = rows.tolist()
         self.tree = session.snapshot.hyper_nodes
         self.log: list[int] = []
         self._at = -1
@@ -51,15 +50,10 @@ class DomainAmounts:
         elif self._at < len(touched):
             live = self.session.nodes.used
             for column in set(touched[self._at :]):
-                moved = False
-                for at, row in enumerate(self._numbers):  # plain numbers: there are few rows, and few HyperNodes
-                    change = live.item(row, column) - self._known.item(at, column)
-                    if change:
-                        moved = True
-                        self._known[at, column] += change
-                        for holder in self.tree.holders(column).tolist():
-                            self._used[at, holder] += change
-                if moved:
+                changes = live[self.rows, column] - self._known[:, column]
+                if changes.any():
+                    self._known[:, column] += changes
+                    self._used[:, self.tree.holders(column)] += changes[:, None]
                     self.log.append(column)
         self._at = len(touched)
         return self._used

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sys import maxsize
+
 import numpy as np
 
-from unisono.cluster.hypertree import HyperNodeTree
+from unisono.cluster.hypertree import NOWHERE, HyperNodeTree
 from unisono.cluster.resources import Matrix, Vector
 from unisono.engine.answers import FloatArray
 from unisono.engine.plugins.domain_amounts import DomainAmounts
@@ -40,9 +42,9 @@ class Filling:
         if self._share is None or len(log) - self._at > _MANY:
             self._share = self._everywhere(used)
         elif self._at < len(log):
-            for column in dict.fromkeys(log[self._at :]):
-                for at in self.amounts.tree.holders(column).tolist():
-                    self._share[at] = self._at_one(used, at)
+            tree = self.amounts.tree
+            for at in {at for column in set(log[self._at :]) for at in tree.holders(column).tolist()}:
+                self._share[at] = self._at_one(used, at)
         self._at = len(log)
         return self._share
 
@@ -69,6 +71,12 @@ class Filling:
             share += weight * (float(after) / float(max(whole, 1)))
         return share / self._total if self._total > 0 else 0.0
 
+    def room(self, at: int) -> int | None:
+        """How many such requests a HyperNode has room for; None where it has none, and its share stays 0."""
+        used, whole = self.amounts.used(), self.amounts.allocatable
+        most = min((whole.item(row, at) - used.item(row, at)) // request for row, request, _ in self._asked)
+        return most if most > 0 else None
+
 
 class FillingOfLines:
     """Points of nodes by how full the HyperNodes above them would be; see `unisono.engine.lines.LineScore`.
@@ -86,10 +94,12 @@ class FillingOfLines:
     def __init__(self, filling: Filling, tree: HyperNodeTree, weights: list[float], most: float) -> None:
         self.codes, owners = tree.lines
         self._owners = np.ascontiguousarray(owners.T)
+        self._lines = owners
         self._filling = filling
         self._weights = np.array(weights, dtype=np.float64)[:, None]
         self._factor = most / sum(weights)
         self._share: FloatArray = np.ones(len(tree) + 1, dtype=np.float64)  # the last one stands for no HyperNode
+        self._disjoint = tree.disjoint
 
     def points(self) -> FloatArray:
         """``[G]`` points of each line."""
@@ -99,3 +109,10 @@ class FillingOfLines:
         total: FloatArray = np.add.reduce(parts, axis=0)
         total *= self._factor
         return total
+
+    def steady(self, line: int) -> int:
+        """A HyperNode becomes fuller for all of its lines at once, and no other one does, until a request overflows."""
+        if not self._disjoint:
+            return 0
+        rooms = [self._filling.room(at) for at in self._lines[line].tolist() if at != NOWHERE]
+        return min((room for room in rooms if room is not None), default=maxsize) - 1
