@@ -12,7 +12,8 @@ from agent_node import manifest
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.agent.simulated import SimulatedNodes, parse_specs, script_of
-from unisono.api.core import Pod
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Lease, LeaseSpec, Pod
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.errors import ConfigError
 
@@ -72,6 +73,32 @@ async def test_nodes(world: World) -> None:
     assert nodes[0].spec.taints[0].effect == "NoSchedule"
     await world.at(300)
     assert len(world.client.objects(LEASES)) == 3
+
+
+async def test_a_new_node_costs_one_write_for_its_lease_and_one_for_each_renewal(world: World) -> None:
+    def leases() -> list[str]:
+        return [write.operation for write in world.client.writes if write.resource == LEASES.plural]
+
+    await world.at(299)
+    assert leases() == ["create"] * 3
+    before = {lease.metadata.name: lease.spec.renew_time for lease in world.client.objects(LEASES)}
+    await world.at(300)
+    assert leases() == ["create"] * 3 + ["patch"] * 3
+    after = {lease.metadata.name: lease.spec.renew_time for lease in world.client.objects(LEASES)}
+    assert all(after[name] > before[name] for name in before)
+
+
+async def test_the_lease_of_a_node_that_was_here_before_is_renewed_at_once() -> None:
+    world = World()
+    old = Lease(metadata=ObjectMeta(name="gpu-0", namespace="kube-node-lease"), spec=LeaseSpec(renew_time="old"))
+    world.client.put(LEASES, old)
+    await world.start()
+    try:
+        await world.at(1)
+        lease = world.client.find(LEASES, "kube-node-lease/gpu-0")
+        assert lease is not None and lease.spec.renew_time != "old"
+    finally:
+        await world.stop()
 
 
 @pytest.mark.parametrize(("code", "phase"), [(None, "Succeeded"), ("0", "Succeeded"), ("7", "Failed")])

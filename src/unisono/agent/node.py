@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import structlog
 
@@ -170,7 +172,9 @@ class NodeRegistration:
         await renew_lease(self._client, self._name, self._clock.time())
 
 
-async def renew_lease(client: Client, node: str, now: float, seconds: int = LEASE_SECONDS) -> None:
+async def renew_lease(
+    client: Client, node: str, now: float, seconds: int = LEASE_SECONDS, *, new: bool = False
+) -> None:
     """Write the node's Lease, making it and its namespace when they are missing.
 
     Args:
@@ -178,13 +182,13 @@ async def renew_lease(client: Client, node: str, now: float, seconds: int = LEAS
         node: name of the node.
         now: seconds since 1970.
         seconds: how long the lease holds.
+        new: the node has just been made, so that it is likely to have no Lease yet: saves a request then.
     """
     stamp = rfc3339_micro(now)
-    try:
-        await client.patch(LEASES, node, {"spec": {"renewTime": stamp}}, namespace=LEASE_NAMESPACE)
-        return
-    except NotFound:
-        pass
+    if not new:
+        with suppress(NotFound):
+            await _touch_lease(client, node, stamp)
+            return
     lease = Lease(
         metadata=ObjectMeta(name=node, namespace=LEASE_NAMESPACE),
         spec=LeaseSpec(holder_identity=node, lease_duration_seconds=seconds, renew_time=stamp),
@@ -192,11 +196,16 @@ async def renew_lease(client: Client, node: str, now: float, seconds: int = LEAS
     try:
         await client.create(LEASES, lease)
     except AlreadyExists:
-        return
+        if new:
+            await _touch_lease(client, node, stamp)
     except NotFound:
         # The namespace is missing, which clusters have from their first moment.
         await _ensure_lease_namespace(client)
         await client.create(LEASES, lease)
+
+
+async def _touch_lease(client: Client, node: str, stamp: str) -> None:
+    await client.patch(LEASES, node, {"spec": {"renewTime": stamp}}, namespace=LEASE_NAMESPACE)
 
 
 async def _ensure_lease_namespace(client: Client) -> None:

@@ -176,6 +176,8 @@ class SimulatedNodes:
         self._runs: dict[str, _Run] = {}
         self._requests, self._ledgers = Requests(), dict[str, Ledger]()
         self._strain = Strain()
+        # Nodes that were made by this process and have no Lease yet.
+        self._new: set[str] = set()
 
     async def run(self) -> None:
         """Register the nodes and run their pods until cancelled."""
@@ -335,6 +337,7 @@ class SimulatedNodes:
         node = simulated_node(name, self._names[name], self._clock.time())
         try:
             made = await self._client.create(NODES, node)
+            self._new.add(name)
             # A server keeps the status of a new node: one request for each is enough then.
             wanted, known = node.status, made.status
             said = (known.allocatable, known.conditions) == (wanted.allocatable, wanted.conditions)
@@ -372,7 +375,9 @@ class SimulatedNodes:
         while True:
             for name in self._names:
                 try:
-                    await renew_lease(self._client, name, self._clock.time(), seconds=round(3 * self._heartbeat))
+                    new, seconds = name in self._new, round(3 * self._heartbeat)
+                    await renew_lease(self._client, name, self._clock.time(), seconds, new=new)
+                    self._new.discard(name)
                 except (ApiError, OSError) as error:
                     _log.warning("simulated.heartbeat_failed", node=name, error=str(error))
                 await self._clock.sleep(self._heartbeat / len(self._names))
