@@ -81,6 +81,24 @@ async def test_a_gang_that_gets_its_places_and_runs_costs_one_write() -> None:
         assert (write["status"]["phase"], write["status"]["running"]) == ("Running", 2)
 
 
+async def test_pods_that_take_seconds_to_start_are_told_with_their_places() -> None:
+    client, story = gang(2, "Inqueue"), Story("Running")
+    async with world(client, story.engine) as it:
+        assert await story.tell(it, 3.0) == []
+        assert await story.tell(it, 1.0, running=1) == []
+        (write,) = await story.tell(it, 2.0, running=2)
+        assert (write["status"]["phase"], write["status"]["running"]) == ("Running", 2)
+
+
+async def test_places_are_told_when_the_pods_do_not_start() -> None:
+    client, story = gang(2, "Inqueue"), Story("Running")
+    async with world(client, story.engine) as it:
+        (write,) = await story.tell(it, 6.0)
+        assert (write["status"]["phase"], write["status"]["running"]) == ("Running", None)
+        *_, last = await story.tell(it, 3.0, running=2)
+        assert last["status"]["running"] == 2
+
+
 async def test_a_gang_that_was_said_to_wait_is_told_at_once_that_it_does_not_any_more() -> None:
     client, story = gang(2, "Inqueue"), Story("Inqueue", Cause.NODES_FULL)
     async with world(client, story.engine) as it:

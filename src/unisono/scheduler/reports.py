@@ -36,6 +36,8 @@ _QUEUE_SECONDS = 1.0
 _SETTLE_SECONDS = 1.0
 # A gang whose pods are being made waits for no place yet; when they do not come for so long, that is news.
 _MAKING_SECONDS = 5.0
+# The same for one that got its places: that and how many of its pods run are told in one write.
+_STARTING_SECONDS = 5.0
 _BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
 
 
@@ -130,6 +132,8 @@ class Reports:
                 update, text = msgspec.structs.replace(update, conditions=(), events=()), None
             phase_moves = update is not None and update.phase != (group.status.phase or "Pending")
             changed = material(text) != material(known) or (update is not None and _is_material(group.status, update))
+            if not told and update is not None and _is_starting(group, update):
+                settle = _STARTING_SECONDS
             # A gang that got its places runs in a moment: both are told in one write.
             urgent = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
             # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
@@ -265,6 +269,13 @@ class Reports:
         written = await self._client.patch(QUEUES, key, patch, subresource="status")
         self._feed.learn(QUEUES, written)
         return True
+
+
+def _is_starting(group: PodGroup, update: PodGroupUpdate) -> bool:
+    """Whether the gang has just got its places, and some of the pods that it cannot do without do not run yet."""
+    if update.phase != "Running" or (group.status.phase or "Pending") == "Running":
+        return False
+    return update.running + update.succeeded + update.failed < (group.spec.min_member or 1)
 
 
 def _group_facts(status: PodGroupStatus) -> tuple[Any, ...]:
