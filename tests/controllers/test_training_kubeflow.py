@@ -204,6 +204,8 @@ async def test_backoff_limit_bounds_restarts_of_pods(limit, failures):
     async with TrainingWorld() as world:
         await world.submit(pytorch((1, "ExitCode"), runPolicy={"backoffLimit": limit}))
         for _ in range(failures):
+            # Longer than any restart waits.
+            await world.advance(400)
             assert world.state() != "Failed"
             await world.all_pods("Running")
             await world.pod("j-worker-0", "Failed", 137)

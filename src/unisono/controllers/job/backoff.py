@@ -1,4 +1,4 @@
-"""How long a job waits between restarts: the more have gone before, the longer."""
+"""How long a job, or a part of one, waits between restarts: the more have gone before, the longer."""
 
 from __future__ import annotations
 

@@ -6,13 +6,17 @@ can be carried out any number of times and given up at any point.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
 from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.scheduling import PodGroupSpec
-from unisono.api.times import parse_time, rfc3339
+from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.api.validation.kubeflow import validate_training_job
+from unisono.controllers import pod_facts
+from unisono.controllers.job.backoff import restart_delay
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.autoscaling import plan_autoscaler
@@ -36,6 +40,9 @@ from unisono.controllers.training.kubeflow.view import (
 )
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+
+# A pod that failed after so long starts the count of restarts in a row anew.
+_FORGIVEN_SECONDS = 600.0
 
 
 def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan:
@@ -140,7 +147,8 @@ class _Decision:
         if has(self.status.conditions, FAILED):
             return
         judgement = self.framework.judge(self.view, self.tallies)
-        if judgement.running:
+        # While a failed pod waits for its successor the job stays as it is: it would change to and fro.
+        if judgement.running and not (told and has(self.status.conditions, RESTARTING)):
             self._set(RUNNING, "Running", judgement.running)
         if judgement.succeeded:
             self._set(SUCCEEDED, "Succeeded", judgement.succeeded)
@@ -154,7 +162,7 @@ class _Decision:
     def _restart(self) -> str:
         """Make failed pods anew, or find that the job has failed; answers what to say of a restart."""
         told = ""
-        own_fault: list[str] = []
+        retried: list[PodView] = []
         for pod in self.pods:
             role = self._role(pod)
             if not pod.crashed or not 0 <= pod.index < role.replicas:
@@ -165,24 +173,45 @@ class _Decision:
                 self.plan.tell("ExitedWithCode", text, once=f"exit/{pod.pod.metadata.uid}")
             if self.framework.is_retried(self.view, role, pod):
                 told = told or f"job {self.view.name} is restarting because {role.name} replica(s) failed."
-                self.plan.delete_pods.append(pod.pod)
-                if not pod.disrupted:
-                    own_fault.append(pod.pod.metadata.uid or "")
+                retried.append(pod)
             elif self.framework.restart_policy(self.view, role) == EXIT_CODE:
                 self._fail(f'job "{self.view.name}" is failing because "{role.name}" replica(s) failed.')
-        self._limit(self._remember(own_fault))
+        in_a_row = self._remember([pod for pod in retried if not pod.disrupted])
+        self._make_anew(retried, in_a_row)
         return told
 
-    def _remember(self, failed: list[str]) -> int:
-        """Count failed pods that are made anew, each once; answers the count."""
+    def _remember(self, failed: list[PodView]) -> dict[str, int]:
+        """Count failed pods that are made anew, each once; answers how often each place was in a row."""
         annotations = self.view.job.metadata.annotations or {}
         known = set(annotations.get(labels.RESTARTED_PODS, "").split(","))
-        new = [uid for uid in failed if uid not in known]
+        new = [pod for pod in failed if (pod.pod.metadata.uid or "") not in known]
+        in_a_row = self.view.pod_restarts
+        for pod in new:
+            place = self._place(pod)
+            in_a_row[place] = 1 if pod.lasted() >= _FORGIVEN_SECONDS else in_a_row.get(place, 0) + 1
         count = self.view.restarts + len(new)
         if new:
             self.plan.annotations[labels.RESTARTS] = str(count)
-            self.plan.annotations[labels.RESTARTED_PODS] = ",".join(failed)
-        return count
+            self.plan.annotations[labels.RESTARTED_PODS] = ",".join(pod.pod.metadata.uid or "" for pod in failed)
+            self.plan.annotations[labels.POD_RESTARTS] = ",".join(f"{place}={n}" for place, n in in_a_row.items())
+        self._limit(count)
+        return in_a_row
+
+    def _make_anew(self, pods: list[PodView], in_a_row: dict[str, int]) -> None:
+        """Delete failed pods to make room for their successors; until their wait is over they stay to be looked at."""
+        for pod in pods:
+            place = self._place(pod)
+            wait = 0.0 if pod.disrupted else restart_delay(f"{self.view.uid}/{place}", in_a_row.get(place, 0))
+            left = pod_facts.finished_at(pod.pod) + wait - self.now
+            if wait and left > 0:
+                self.plan.again_within(left)
+                text = f"Waiting {format_duration(math.ceil(left))} before pod {pod.name} is made anew"
+                self.plan.tell("BackOff", text, once=f"backoff/{pod.pod.metadata.uid}")
+            else:
+                self.plan.delete_pods.append(pod.pod)
+
+    def _place(self, pod: PodView) -> str:
+        return pod.name.removeprefix(f"{self.view.name}-")
 
     def _limit(self, restarts: int) -> None:
         in_place = sum(
@@ -244,7 +273,7 @@ class _Decision:
         if has(self.status.conditions, RUNNING):
             self._set(RUNNING, "Suspended", text, status="False")
         self._set(SUSPENDED, "Suspended", text)
-        for key in (labels.RESTARTS, labels.RESTARTED_PODS):
+        for key in (labels.RESTARTS, labels.RESTARTED_PODS, labels.POD_RESTARTS):
             if key in (view.job.metadata.annotations or {}):
                 self.plan.annotations[key] = None
 

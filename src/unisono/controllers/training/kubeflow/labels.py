@@ -15,3 +15,6 @@ RESTARTS: Final = "unisono.io/restarts"
 
 RESTARTED_PODS: Final = "unisono.io/restarted-pods"
 """Annotation of a job: UIDs of the failed pods that were counted last."""
+
+POD_RESTARTS: Final = "unisono.io/pod-restarts"
+"""Annotation of a job: how often in a row pods were made anew, such as ``worker-0=2,worker-3=1``."""

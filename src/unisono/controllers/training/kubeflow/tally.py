@@ -54,6 +54,10 @@ class PodView:
             return UNKNOWN_EXIT_CODE
         return ended.exit_code or 0
 
+    def lasted(self) -> float:
+        """Seconds from the pod's creation to its end."""
+        return pod_facts.finished_at(self.pod) - pod_facts.created(self.pod)
+
     def restarts(self) -> int:
         """Restarts of all containers in place."""
         return pod_facts.restarts(self.pod)

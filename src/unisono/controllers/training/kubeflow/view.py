@@ -10,7 +10,7 @@ from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
 from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
 from unisono.controllers import keys
-from unisono.controllers.training.kubeflow.labels import RESTARTS
+from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
 
 DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "volcano"
@@ -83,6 +83,13 @@ class TrainingView:
         """How often failed pods were made anew."""
         text = (self.job.metadata.annotations or {}).get(RESTARTS, "")
         return int(text) if text.isdecimal() else 0
+
+    @property
+    def pod_restarts(self) -> dict[str, int]:
+        """How often in a row pods were made anew, by their name without the job's."""
+        text = (self.job.metadata.annotations or {}).get(POD_RESTARTS, "")
+        pairs = (entry.partition("=") for entry in text.split(","))
+        return {place: int(count) for place, _, count in pairs if count.isdecimal()}
 
     def container(self, role: Role) -> Container | None:
         """The container of a role that does the work."""
