@@ -79,7 +79,12 @@ def test_two_queues_share_by_weight_while_both_have_a_backlog(start_plane: Start
         for number in range(1, 7)
         for name in "ab"
     ]
+    nodes = [f"node-{number}" for number in range(3)]
+    # Nobody gets room before all are there: what one takes while it is alone stays with it.
+    plane.kubectl("cordon", *nodes)
     plane.apply(queues, "---".join(jobs))
+    wait_until("all have asked", lambda: len(plane.objects("podgroups")) == len(jobs))
+    plane.kubectl("uncordon", *nodes)
 
     def shares() -> tuple[int, int]:
         running = [pod["metadata"]["name"] for pod in plane.pods("Running")]

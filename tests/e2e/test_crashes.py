@@ -9,11 +9,13 @@ import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from support.plane import RunningPlane, wait_until
+from support.ports import free_port
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
 
@@ -35,9 +37,13 @@ def job(number: int) -> dict[str, Any]:
 
 
 class Submitter:
-    """POSTs jobs straight to the API and remembers which were acknowledged."""
+    """POSTs jobs straight to the API and remembers which were acknowledged.
+
+    The last quarter of them waits for ``rest``.
+    """
 
     def __init__(self, plane: RunningPlane) -> None:
+        self.rest = Event()
         config = json.loads(plane.kubectl("config", "view", "--raw", "-o", "json"))
         self.url = (
             config["clusters"][0]["cluster"]["server"] + "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
@@ -50,6 +56,8 @@ class Submitter:
         self.acknowledged: set[str] = set()
 
     def submit(self, number: int) -> int:
+        if number >= JOBS * 3 // 4:
+            self.rest.wait()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url, json.dumps(job(number)).encode(), headers)
         try:
@@ -67,8 +75,11 @@ def test_kill_in_the_middle_of_500_submissions_loses_no_acknowledged_job(start_p
     submitter = Submitter(plane)
     with ThreadPoolExecutor(16) as pool:
         answers = pool.map(submitter.submit, range(JOBS))
-        wait_until("some are acknowledged", lambda: len(submitter.acknowledged) >= JOBS // 4)
-        plane.kill()
+        try:
+            wait_until("some are acknowledged", lambda: len(submitter.acknowledged) >= JOBS // 4)
+            plane.kill()
+        finally:
+            submitter.rest.set()
         list(answers)
     before = set(submitter.acknowledged)
     assert JOBS // 4 <= len(before) < JOBS
@@ -77,6 +88,7 @@ def test_kill_in_the_middle_of_500_submissions_loses_no_acknowledged_job(start_p
     assert len(names) == len(set(names))
     assert before <= set(names)
     again = Submitter(plane)
+    again.rest.set()
     with ThreadPoolExecutor(16) as pool:
         codes = list(pool.map(again.submit, range(JOBS)))
     assert set(codes) <= {201, 409}
@@ -127,7 +139,8 @@ def test_running_processes_outlive_a_crash_and_are_found_again(start_plane: Star
 
 
 def test_two_jobs_with_one_fixed_port_both_run(start_plane: Start) -> None:
-    server = "import socket, time; s = socket.create_server(('0.0.0.0', 18765)); print('listening', flush=True)"
+    port = free_port()
+    server = f"import socket, time; s = socket.create_server(('0.0.0.0', {port})); print('listening', flush=True)"
     server += "; time.sleep(600)"
     manifest = """
 apiVersion: v1
@@ -137,16 +150,16 @@ spec:
   schedulerName: volcano
   restartPolicy: Never
   containers:
-    - {{name: c, image: i, command: [python, -c, "{server}"], ports: [{{containerPort: 18765}}]}}
+    - {{name: c, image: i, command: [python, -c, "{server}"], ports: [{{containerPort: {port}}}]}}
 """
     plane = start_plane()
-    plane.apply(*(manifest.format(name=name, server=server) for name in ("first", "second")))
+    plane.apply(*(manifest.format(name=name, server=server, port=port) for name in ("first", "second")))
 
     def outcome() -> bool:
         logs = [plane.try_kubectl("logs", name).stdout for name in ("first", "second")]
         if all("listening" in log for log in logs):
             return True
         waiting = [pod["metadata"]["name"] for pod in plane.pods("Pending")]
-        return bool(waiting) and "18765" in plane.unisono("explain", f"pod/{waiting[0]}", check=False).stdout
+        return bool(waiting) and str(port) in plane.unisono("explain", f"pod/{waiting[0]}", check=False).stdout
 
     wait_until("both listen, or the second says which port it waits for", outcome)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.plane import PATIENCE, RunningPlane, wait_until
+from support.plane import PATIENCE, RunningPlane, unisono, wait_until
 from unisono.standalone.paths import DataDir
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
@@ -66,12 +66,18 @@ def test_a_dead_worker_is_one_line_and_a_dead_parent_takes_its_worker_along(star
 
 
 def test_a_detaching_command_that_is_ended_leaves_nothing_behind(tmp_path: Path) -> None:
-    data = DataDir(tmp_path / "data")
-    command = subprocess.Popen(
-        [sys.executable, "-m", "unisono", "up", "--detach", "--no-agent", "--data-dir", str(data.root)],
-        stdout=subprocess.DEVNULL,
-    )
-    child = wait_until("it is on its way", lambda: data.root.exists() and data.running_pid())
-    command.terminate()
-    assert command.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
+    for attempt in range(10):
+        data = DataDir(tmp_path / f"data-{attempt}")
+        command = subprocess.Popen(
+            [sys.executable, "-m", "unisono", "up", "--detach", "--no-agent", "--data-dir", str(data.root)],
+            stdout=subprocess.DEVNULL,
+        )
+        child = wait_until("it is on its way", lambda data=data: data.root.exists() and data.running_pid())
+        command.terminate()
+        code = command.wait(timeout=PATIENCE)
+        if code != 0:
+            break
+        # All was up before this test had its turn.
+        unisono("down", "--data-dir", str(data.root))
+    assert code == 128 + signal.SIGTERM
     wait_until("it has stopped", lambda: gone(child))
