@@ -202,6 +202,15 @@ async def test_a_forbidden_start_is_made_up_for_when_the_job_has_ended():
         assert len(world.recorder.of("ForbidConcurrent")) == 1
 
 
+async def test_a_machine_that_slept_starts_what_is_due_soon_after_it_wakes_up():
+    async with World() as world:
+        await start(world, schedule="0 0 * * *")
+        assert world.client.objects(JOBS) == []
+        world.clock.jump(24 * 3600)
+        await world.advance(61)
+        assert len(world.client.objects(JOBS)) == 1
+
+
 async def test_suspended_and_resumed():
     async with World() as world:
         await start(world, suspend=True)

@@ -39,6 +39,10 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._elapsed
 
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock, as a machine does that wakes up or hears of the right time; timers do not notice."""
+        self._start += seconds
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> VirtualTimer:
         timer = VirtualTimer(callback)
         heapq.heappush(self._heap, (self._elapsed + max(0.0, seconds), next(self._order), timer))

@@ -20,6 +20,9 @@ from unisono.kube.controller import Context, Controller
 OWNER_INDEX = "controller-uid"
 # Seconds until a name that is about to become free is tried again.
 _VANISHING_RETRY = 1.0
+# Seconds after which the clock is looked at again, however far the next start is: a machine that was asleep wakes up
+# with another time, and timers do not tell.
+_LONGEST_REST = 60.0
 
 
 class CronJobController(Controller):
@@ -58,7 +61,7 @@ class CronJobController(Controller):
             if self._cron_jobs.get(key) is None:
                 return None
             raise
-        return plan.requeue_after
+        return None if plan.requeue_after is None else min(plan.requeue_after, _LONGEST_REST)
 
     async def _write(self, cron_job: AnyCronJob, status: CronJobStatus | BatchCronJobStatus) -> AnyCronJob:
         written: AnyCronJob = await write_status(self._client, self._family.cron_jobs, cron_job, status)
