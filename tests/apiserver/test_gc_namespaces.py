@@ -21,6 +21,7 @@ from support.backends import (
     settle,
     value,
 )
+from support.virtual_clock import VirtualClock
 from unisono.api.kinds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
 from unisono.api.times import rfc3339, rfc3339_micro
 from unisono.apiserver.housekeeping.expiry import EVENT_SECONDS, EventExpiry
@@ -133,7 +134,12 @@ def event(name, **times):
 
 
 async def test_events_live_an_hour_after_they_were_last_seen():
-    wall = Wall()
+    wall, steady = Wall(), VirtualClock()
+
+    async def at(now: float) -> None:
+        await steady.advance(now - wall.now)
+        wall.now = now
+
     async with opened(clock=wall) as backend:
         service = backend.service
         later = NOW + 1000
@@ -145,11 +151,32 @@ async def test_events_live_an_hour_after_they_were_last_seen():
             event("series", series=series),
         ):
             await service.create(EVENTS, "default", body, OPTIONS)
-        expiry = EventExpiry(service.context)
-        wall.now = NOW + EVENT_SECONDS - 1
+        expiry = EventExpiry(service.context, clock=steady)
+        await at(NOW + EVENT_SECONDS - 1)
         assert await expiry.sweep() == 0
-        wall.now = NOW + EVENT_SECONDS + 1
+        await at(NOW + EVENT_SECONDS + 1)
         assert await expiry.sweep() == 1
         assert await names(service, EVENTS) == ["micro", "repeated", "series"]
-        wall.now = later + EVENT_SECONDS + 1
+        await at(later + EVENT_SECONDS + 1)
         assert await expiry.sweep() == 3
+
+
+@pytest.mark.parametrize("jump", [7200.0, -7200.0, 40 * 86400.0], ids=["forward", "back", "a-long-sleep"])
+async def test_a_clock_that_jumps_takes_no_events_with_it(jump):
+    wall, steady = Wall(), VirtualClock()
+    async with opened(clock=wall) as backend:
+        service = backend.service
+        expiry = EventExpiry(service.context, clock=steady)
+
+        async def after(seconds: float, jump: float = 0.0) -> int:
+            await steady.advance(seconds)
+            wall.now += seconds + jump
+            return await expiry.sweep()
+
+        await service.create(EVENTS, "default", event("before"), OPTIONS)
+        assert await after(600, jump) == 0, "it is ten minutes old, whatever the clock says"
+        await service.create(EVENTS, "default", event("after"), OPTIONS)
+        assert await after(EVENT_SECONDS - 601) == 0
+        await after(EVENT_SECONDS)
+        await after(EVENT_SECONDS + 7200)
+        assert await names(service, EVENTS) == [], "nor do they stay for ever"

@@ -177,6 +177,15 @@ def test_the_server_certificate_is_renewed_in_time(tmp_path: Path) -> None:
     assert (tmp_path / "server.crt").read_bytes() != before
 
 
+async def test_clients_connect_after_a_clock_that_was_ahead_was_set_back(tmp_path: Path) -> None:
+    """The first start made the certificates by a clock that showed another zone's time as UTC."""
+    Authority(tmp_path / "pki", utc_now() + timedelta(hours=14)).server_context()
+    made = (tmp_path / "pki" / "server.crt").read_bytes()
+    async with serving(ScriptedService(), tmp_path) as web:
+        assert (await web.get("/version")).status == 200
+    assert (tmp_path / "pki" / "server.crt").read_bytes() == made
+
+
 def test_a_broken_key_is_a_clear_error(tmp_path: Path) -> None:
     Authority(tmp_path, utc_now())
     (tmp_path / "ca.key").write_text("garbage")

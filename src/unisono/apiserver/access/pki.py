@@ -22,7 +22,8 @@ from unisono.errors import ConfigError
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
-_SKEW = timedelta(minutes=5)
+# Certificates hold for the day before they were made, too: a clock that was ahead, by a time zone say, may be set back.
+_SKEW = timedelta(days=1)
 
 Extension = tuple[x509.ExtensionType, bool]
 

@@ -1,4 +1,4 @@
-"""Events live for an hour after they were last seen."""
+"""Events live for an hour after they were last seen, whatever the machine's clock does in between."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 EVENT_SECONDS = 3600.0
 PERIOD_SECONDS = 60.0
+# Where the wall clock goes so much further than the steady one, it was set, or the machine slept.
+_JUMP_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -26,6 +28,8 @@ class EventExpiry:
     def __init__(self, context: Context, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._context, self._clock = context, clock
         self._task: asyncio.Task[None] | None = None
+        self._wall, self._steady = context.clock(), clock.monotonic()
+        self._ahead, self._until = 0.0, 0.0
 
     def start(self) -> None:
         """Start."""
@@ -40,11 +44,22 @@ class EventExpiry:
 
     async def sweep(self) -> int:
         """Delete what is too old; answers how many."""
-        oldest = self._context.clock() - EVENT_SECONDS
+        self._look_at_clocks()
+        oldest = self._wall - EVENT_SECONDS - self._ahead
         entries = self._context.store.scan(EVENTS.resource)
         old = [entry for entry in entries if last_seen(codec.read(EVENTS, entry.data)) < oldest]
         await deletes.delete_all(self._context, EVENTS, old, DeleteOptions())
         return len(old)
+
+    def _look_at_clocks(self) -> None:
+        """Take a jump of the wall clock as no time at all: events from before it keep the rest of their hour."""
+        wall, steady = self._context.clock(), self._clock.monotonic()
+        jump = (wall - self._wall) - (steady - self._steady)
+        if steady >= self._until:
+            self._ahead = 0.0  # who is left was seen after the last jump
+        if abs(jump) > _JUMP_SECONDS:
+            self._ahead, self._until = max(0.0, self._ahead + jump), steady + EVENT_SECONDS
+        self._wall, self._steady = wall, steady
 
     async def _run(self) -> None:
         while True:
