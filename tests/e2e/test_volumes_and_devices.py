@@ -115,4 +115,4 @@ def test_pods_get_devices_and_the_one_too_many_hears_why_it_waits(start_plane: C
     running = plane.pods("Running")[0]["metadata"]["name"]
     plane.kubectl("delete", "pod", running)
     wait_until("its devices are free", lambda: name in [each["metadata"]["name"] for each in plane.pods("Running")])
-    assert len(plane.objects("resourceclaims")) == 2
+    wait_until("its claim goes with the pod", lambda: len(plane.objects("resourceclaims")) == 2)
