@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from test_training_ray import cluster, start, workers
 from training_world import TrainingWorld, pytorch
 
 from unisono.controllers.job.backoff import BASE_SECONDS, MOST_SECONDS, SPREAD
@@ -104,3 +105,15 @@ async def test_a_job_that_is_resumed_starts_from_the_beginning():
         await world.admit()
         await world.all_pods("Running")
         assert await fail(world) == 0
+
+
+async def test_a_ray_cluster_tries_a_refused_worker_again_after_a_while():
+    async with TrainingWorld() as world:
+        await start(world, cluster(workers(1)))
+        made = world.created_pods()
+        for _ in range(100):
+            for pod in world.pods(deleting=False):
+                if "worker" in pod.metadata.name and pod.status.phase != "Failed":
+                    world.set_pod(pod, "Failed", reason="OutOfcpu")
+            await world.advance(1)
+        assert 5 <= world.created_pods() - made <= 11

@@ -11,11 +11,18 @@ from unisono.controllers.pod_facts import created, has_started
 # The second try after a refusal waits so long, each further one twice as long as the one before.
 FIRST_SECONDS = 1.0
 LONGEST_SECONDS = 300.0
+# A refused pod whose successor has the same name keeps that name for so long.
+NAMED_SECONDS = 10.0
 
 
 def was_refused(pod: Pod) -> bool:
     """Whether the pod failed before any of its containers began: its node had no room for it, or not its labels."""
     return pod.status.phase == "Failed" and not has_started(pod)
+
+
+def refused_for(pod: Pod, now: float) -> float:
+    """Seconds until a refused pod makes room for its successor of the same name; 0 for any other pod."""
+    return max(0.0, created(pod) + NAMED_SECONDS - now) if was_refused(pod) else 0.0
 
 
 def refusal_wait(pods: Sequence[Pod], missing: int, now: float) -> float:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 
 from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
-from unisono.controllers.pod_facts import created, has_ended, is_available, is_ready, next_available
+from unisono.controllers.pod_facts import has_ended, is_available, is_ready, next_available
 from unisono.controllers.workloads.amounts import amount, sooner
-from unisono.controllers.workloads.refusals import was_refused
+from unisono.controllers.workloads.refusals import refused_for
 from unisono.controllers.workloads.revisions import REVISION_LABEL
 
-# A pod that its node refused keeps its name for so long: the next one may be refused as well.
-REFUSED_SECONDS = 10.0
 _ORDINAL = re.compile(r"(.*)-([0-9]+)")
 
 
@@ -95,7 +93,7 @@ def _fill(
             plan.create.append((number, _revision_for(stateful_set, number, current, update)))
         elif has_ended(pod):
             # Its name is free when it has gone; then it is made anew.
-            left = created(pod) + REFUSED_SECONDS - now if was_refused(pod) else 0.0
+            left = refused_for(pod, now)
             if left > 0:
                 plan.requeue_after = sooner(plan.requeue_after, left)
             else:

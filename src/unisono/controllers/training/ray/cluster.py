@@ -22,6 +22,7 @@ from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.pods import build_pod, head_service
 from unisono.controllers.training.ray.view import Place, RayClusterView, desired, fewest, most
 from unisono.controllers.training.standard_conditions import is_true, set_condition
+from unisono.controllers.workloads.refusals import refused_for
 
 PROVISIONED, HEAD_READY = "RayClusterProvisioned", "HeadPodReady"
 AUTOSCALER_SERVED = "AutoscalerServed"
@@ -35,7 +36,7 @@ def decide(seen: Seen[RayCluster], now: float) -> Plan:
 
 class _Decision:
     def __init__(self, seen: Seen[RayCluster], now: float) -> None:
-        self.seen, self.time = seen, rfc3339(now)
+        self.seen, self.now, self.time = seen, now, rfc3339(now)
         self.view = RayClusterView(seen.job)
         self.plan = Plan()
         self.status = msgspec.convert(msgspec.to_builtins(seen.job.status), RayClusterStatus)
@@ -76,7 +77,13 @@ class _Decision:
             return
         self.plan.ensure.append(Resource(SERVICES, head_service(self.view), warning="FailedToCreateService"))
         for pod in self.pods.values():
-            if not pod.metadata.deletion_timestamp and (pod.metadata.name not in self.places or has_ended(pod)):
+            wanted = pod.metadata.name in self.places
+            if pod.metadata.deletion_timestamp or (wanted and not has_ended(pod)):
+                continue
+            left = refused_for(pod, self.now) if wanted else 0.0
+            if left > 0:
+                self.plan.again_within(left)
+            else:
                 self.plan.delete_pods.append(pod)
         if admitted:
             self.plan.create_pods = [
