@@ -16,116 +16,124 @@ def _exponential(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(round(low * factor**index, 4) for index in range(count))
 
 
+class _Maker:
+    """Makes metrics in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def times(self, name: str, text: str, bounds: tuple[float, float, int], *labels: str) -> Histogram:
+        """``bounds`` are the lowest and the highest bound of the buckets in milliseconds, and how many there are."""
+        return Histogram(name, text, labels, buckets=_exponential(*bounds), registry=self._registry)
+
+    def count(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
+
+    def outcomes(self, name: str, text: str, label: str, *values: str) -> tuple[Counter, ...]:
+        """One counter for each value of the label, all of which are there from the first."""
+        counter = self.count(name, text, label)
+        return tuple(counter.labels(value) for value in values)
+
+
 class Metrics:
     """All metrics of one scheduler, in the registry given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
         self.registry = registry
-        self.cycle = Histogram(
-            "volcano_e2e_scheduling_latency_milliseconds",
-            "Time of a whole scheduling cycle.",
-            buckets=_exponential(1, 5000, 20),
-            registry=registry,
-        )
-        self.open_session = Histogram(
-            "volcano_open_session_duration_milliseconds",
-            "Time to take the snapshot.",
-            buckets=_exponential(1, 5000, 20),
-            registry=registry,
-        )
-        self._actions = Histogram(
-            "volcano_action_scheduling_latency_milliseconds",
-            "Time of one action in a cycle.",
-            ["action"],
-            buckets=_exponential(1, 2000, 20),
-            registry=registry,
-        )
-        self._plugins = Histogram(
-            "volcano_plugin_scheduling_latency_milliseconds",
-            "Time of one plug-in in a cycle: opening, all its other hooks together, closing.",
-            ["plugin", "OnSession"],
-            buckets=_exponential(0.1, 100, 15),
-            registry=registry,
-        )
-        self._switched_off = Counter(
-            "unisono_scheduler_plugins_switched_off",
-            "Cycles in which a plug-in raised, took too long or could not be built.",
-            ["plugin"],
-            registry=registry,
-        )
-        self.job_latency = Histogram(
-            "volcano_e2e_job_scheduling_latency_milliseconds",
-            "Age of the job when its gang, or one of its later tasks, got its places.",
-            buckets=_exponential(100, 120000, 30),
-            registry=registry,
-        )
-        stages = Histogram(
-            "volcano_task_scheduling_latency_milliseconds",
-            "Age of the pod at a stage of its scheduling.",
-            ["stage"],
-            buckets=_exponential(50, 60000, 30),
-            registry=registry,
-        )
-        self.task_watched, self.task_assumed, self.task_prebound, self.task_bound = (
-            stages.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound")
-        )
-        durations = Histogram(
-            "volcano_scheduling_stage_duration_milliseconds",
-            "Time of one stage for one pod.",
-            ["stage"],
-            buckets=_exponential(0.1, 500, 20),
-            registry=registry,
-        )
-        self.prebind, self.bind = durations.labels("PreBind"), durations.labels("Bind")
-        attempts = Counter(
-            "volcano_schedule_attempts", "Attempts to place a pod, by result.", ["result"], registry=registry
-        )
-        self.scheduled, self.unschedulable, self.failed = (
-            attempts.labels(result) for result in ("scheduled", "unschedulable", "error")
-        )
-        self._evictions = Counter(
-            "volcano_eviction_transactions", "Evictions by the action that chose them.", ["action"], registry=registry
-        )
-        self.unschedulable_jobs = Gauge("volcano_unschedule_job_count", "Jobs that wait.", registry=registry)
-        self._unschedulable_tasks = Gauge(
-            "volcano_unschedule_task_count", "Tasks of a job that wait.", ["job_id"], registry=registry
-        )
-        self._retries = Counter(
-            "volcano_job_retry_counts", "Cycles in which a job waited.", ["job_id"], registry=registry
-        )
-        cycles = Counter("unisono_scheduler_cycles", "Cycles by outcome.", ["outcome"], registry=registry)
-        self.cycles_run, self.cycles_idle, self.cycles_failed = (
-            cycles.labels(outcome) for outcome in ("run", "idle", "failed")
-        )
-        self.violations = Counter(
-            "unisono_scheduler_violations", "Decisions dropped for a broken invariant.", registry=registry
-        )
-        self.config_errors = Counter(
-            "unisono_scheduler_config_errors", "Configurations that were rejected.", registry=registry
-        )
-        self.gangs_released = Counter(
-            "unisono_scheduler_partial_gangs_released", "Gangs whose bound part was given up.", registry=registry
-        )
-        writes = Counter("unisono_scheduler_writes", "Status writes by outcome.", ["outcome"], registry=registry)
-        self.writes_done, self.writes_conflict, self.writes_failed = (
-            writes.labels(outcome) for outcome in ("done", "conflict", "failed")
-        )
-        collections = Counter(
-            "unisono_scheduler_usage_collections",
-            "Questions to the source of node load.",
-            ["outcome"],
-            registry=registry,
-        )
-        self.usage_done, self.usage_failed = (collections.labels(outcome) for outcome in ("done", "failed"))
-        self.usage_nodes = Gauge(
-            "unisono_scheduler_usage_nodes", "Nodes whose load the source has told lately.", registry=registry
-        )
-        self.binds_in_flight = Gauge("unisono_scheduler_binds_in_flight", "Binds on their way.", registry=registry)
         self._jobs: set[str] = set()
+        make = _Maker(registry)
+        self._add_durations(make)
+        self._add_counts(make)
+        self._add_writers(make)
         self.figures = Figures()
         self.volcano = VolcanoMetrics(self.figures)
         registry.register(self.volcano)
+
+    def _add_durations(self, make: _Maker) -> None:
+        """How long cycles take and their parts, and how old jobs and pods get."""
+        self.cycle = make.times(
+            "volcano_e2e_scheduling_latency_milliseconds", "Time of a whole scheduling cycle.", (1, 5000, 20)
+        )
+        self.open_session = make.times(
+            "volcano_open_session_duration_milliseconds", "Time to take the snapshot.", (1, 5000, 20)
+        )
+        self._actions = make.times(
+            "volcano_action_scheduling_latency_milliseconds", "Time of one action in a cycle.", (1, 2000, 20), "action"
+        )
+        self._plugins = make.times(
+            "volcano_plugin_scheduling_latency_milliseconds",
+            "Time of one plug-in in a cycle: opening, all its other hooks together, closing.",
+            (0.1, 100, 15),
+            "plugin",
+            "OnSession",
+        )
+        self.job_latency = make.times(
+            "volcano_e2e_job_scheduling_latency_milliseconds",
+            "Age of the job when its gang, or one of its later tasks, got its places.",
+            (100, 120000, 30),
+        )
+        ages = make.times(
+            "volcano_task_scheduling_latency_milliseconds",
+            "Age of the pod at a stage of its scheduling.",
+            (50, 60000, 30),
+            "stage",
+        )
+        self.task_watched, self.task_assumed, self.task_prebound, self.task_bound = (
+            ages.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound")
+        )
+        stages = make.times(
+            "volcano_scheduling_stage_duration_milliseconds", "Time of one stage for one pod.", (0.1, 500, 20), "stage"
+        )
+        self.prebind, self.bind = stages.labels("PreBind"), stages.labels("Bind")
+
+    def _add_counts(self, make: _Maker) -> None:
+        """What cycles came to, and who waits."""
+        self.cycles_run, self.cycles_idle, self.cycles_failed = make.outcomes(
+            "unisono_scheduler_cycles", "Cycles by outcome.", "outcome", "run", "idle", "failed"
+        )
+        self.scheduled, self.unschedulable, self.failed = make.outcomes(
+            "volcano_schedule_attempts",
+            "Attempts to place a pod, by result.",
+            "result",
+            "scheduled",
+            "unschedulable",
+            "error",
+        )
+        self._evictions = make.count(
+            "volcano_eviction_transactions", "Evictions by the action that chose them.", "action"
+        )
+        self.unschedulable_jobs = make.gauge("volcano_unschedule_job_count", "Jobs that wait.")
+        self._unschedulable_tasks = make.gauge("volcano_unschedule_task_count", "Tasks of a job that wait.", "job_id")
+        self._retries = make.count("volcano_job_retry_counts", "Cycles in which a job waited.", "job_id")
+        self._switched_off = make.count(
+            "unisono_scheduler_plugins_switched_off",
+            "Cycles in which a plug-in raised, took too long or could not be built.",
+            "plugin",
+        )
+        self.violations = make.count("unisono_scheduler_violations", "Decisions dropped for a broken invariant.")
+        self.config_errors = make.count("unisono_scheduler_config_errors", "Configurations that were rejected.")
+
+    def _add_writers(self, make: _Maker) -> None:
+        """What goes to the API server, and what the source of node load answers."""
+        self.binds_in_flight = make.gauge("unisono_scheduler_binds_in_flight", "Binds on their way.")
+        self.gangs_released = make.count(
+            "unisono_scheduler_partial_gangs_released", "Gangs whose bound part was given up."
+        )
+        self.writes_done, self.writes_conflict, self.writes_failed = make.outcomes(
+            "unisono_scheduler_writes", "Status writes by outcome.", "outcome", "done", "conflict", "failed"
+        )
+        self.usage_done, self.usage_failed = make.outcomes(
+            "unisono_scheduler_usage_collections",
+            "Questions to the source of node load.",
+            "outcome",
+            "done",
+            "failed",
+        )
+        self.usage_nodes = make.gauge("unisono_scheduler_usage_nodes", "Nodes whose load the source has told lately.")
 
     def stages(self, seconds: Mapping[str, float]) -> None:
         """Observe what actions and plug-ins took; see `unisono.engine.decisions.Decisions`."""

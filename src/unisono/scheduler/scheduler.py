@@ -146,31 +146,33 @@ class Scheduler:
         self.feed.arrived = self._watched
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
         self._way = RightOfWay(clock)
+        self._compose(client, bind_concurrency, gang_patience)
+        self._seen_version, self._config_error = -1, ""
+        self._seen_config: SchedulerConfig | None = None
+        self._due_at = self._last_seconds = 0.0
+        self._cycles = self._idle = self._failures = self._binds = 0
+
+    def _compose(self, client: Client, bind_concurrency: int, gang_patience: float) -> None:
+        """Make those who read from the API and those who write to it."""
+        feed, events, metrics, clock = self.feed, self.events, self.metrics, self._clock
         self._binder = Binder(
             client,
-            self.feed,
-            self.events,
-            self.metrics,
+            feed,
+            events,
+            metrics,
             clock,
             concurrency=bind_concurrency,
             # The rest of the patience is for placing the missing members anew.
             heal_seconds=gang_patience / 3,
             way=self._way,
         )
-        self._evictor = Evictor(client, self.events, self.metrics, clock, feed=self.feed)
-        self._reports = Reports(client, self.feed, self.verdicts, self.events, self.metrics, clock, way=self._way)
+        self._evictor = Evictor(client, events, metrics, clock, feed=feed)
+        self._reports = Reports(client, feed, self.verdicts, events, metrics, clock, way=self._way)
         self._gangs = PartialGangs(gang_patience)
-        self._usage = UsageCollector(client, self.feed, lambda: self._source.poll().metrics, self.metrics, clock)
+        self._usage = UsageCollector(client, feed, lambda: self._source.poll().metrics, metrics, clock)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector(client, kind, self.feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
-            for kind in KINDS
+            Reflector(client, kind, feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind)) for kind in KINDS
         ]
-        self._seen_version = -1
-        self._seen_config: SchedulerConfig | None = None
-        self._config_error = ""
-        self._due_at = 0.0
-        self._cycles = self._idle = self._failures = self._binds = 0
-        self._last_seconds = 0.0
 
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
