@@ -20,7 +20,7 @@ def main(namespace: str) -> None:
     )
     assert applied.metadata.managedFields[0].manager == "program"
     phases = []
-    for event in jobs.watch(namespace=namespace, timeout=60):
+    for event in jobs.watch(namespace=namespace, timeout=600):
         state = (event["raw_object"].get("status") or {}).get("state") or {}
         phases.append(state.get("phase"))
         if phases[-1] == "Completed":

@@ -22,7 +22,7 @@ def main(namespace: str) -> None:
     phases = []
     watcher = watch.Watch()
     for event in watcher.stream(
-        custom.list_namespaced_custom_object, *place, resource_version=version, timeout_seconds=60
+        custom.list_namespaced_custom_object, *place, resource_version=version, timeout_seconds=600
     ):
         phases.append(event["object"].get("status", {}).get("state", {}).get("phase"))
         if phases[-1] == "Completed":
