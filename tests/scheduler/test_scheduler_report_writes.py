@@ -65,6 +65,22 @@ async def test_a_gang_whose_pods_are_being_made_is_told_its_admission_and_nothin
         assert len(it.writes("patch", "pods")) == pods
 
 
+@pytest.mark.parametrize(("cause", "patience"), [(Cause.TOO_FEW_PODS, 30.0), (Cause.NODES_FULL, 10.0)])
+async def test_in_a_rush_missing_pods_are_told_later_than_a_lack_of_room(cause: Cause, patience: float) -> None:
+    client, story = gang(1, "Inqueue"), Story("Inqueue", cause)
+    story.engine.extra = lambda *_: None
+    async with world(client, story.engine) as it:
+        for _ in range(30):
+            with it.scheduler._way.first():
+                await it.clock.advance(0.4)
+        story.engine.extra = story.say
+        with it.scheduler._way.first():
+            assert await story.tell(it, patience - 1.0) == []
+            assert it.writes("patch", "pods") == []
+            assert len(await story.tell(it, 2.0)) == 1
+            assert len(it.writes("patch", "pods")) == 1
+
+
 async def test_who_waits_for_the_cluster_is_told_after_a_moment() -> None:
     client, story = gang(2, "Inqueue"), Story("Inqueue", Cause.NODES_FULL)
     async with world(client, story.engine) as it:

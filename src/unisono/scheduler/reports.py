@@ -122,12 +122,8 @@ class Reports:
                 continue
             told = bool(known) or bool(group.status.conditions)
             settle = self._settle(key)
-            if (
-                settle > _SETTLE_SECONDS
-                and not told
-                and update is not None
-                and update.phase != (group.status.phase or "Pending")
-            ):
+            being_made = settle > _SETTLE_SECONDS and not told
+            if being_made and update is not None and update.phase != (group.status.phase or "Pending"):
                 # That it was admitted is told at once, what it waits for only if it goes on to wait for it.
                 update, text = msgspec.structs.replace(update, conditions=(), events=()), None
             phase_moves = update is not None and update.phase != (group.status.phase or "Pending")
@@ -137,7 +133,9 @@ class Reports:
             # A gang that got its places runs in a moment: both are told in one write.
             urgent = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
             # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
-            longest = LONGEST_SECONDS if text or (told and changed) else LONGEST_COUNT_SECONDS
+            # Nobody can act upon pods that are not there yet because so many are being made.
+            obstacle = bool(text and not being_made) or (told and changed)
+            longest = LONGEST_SECONDS if obstacle else LONGEST_COUNT_SECONDS
             self._groups.put(
                 key, _GroupWish(update, text, decisions.cycle), urgent=urgent, settle=settle, longest=longest
             )
@@ -164,7 +162,8 @@ class Reports:
             return
         task = self._feed.state.tasks.get(key)
         settle = self._settle(task.job) if task is not None else _SETTLE_SECONDS
-        self._pods.put(key, wish, urgent=urgent, settle=settle)
+        longest = LONGEST_SECONDS if settle == _SETTLE_SECONDS else LONGEST_COUNT_SECONDS
+        self._pods.put(key, wish, urgent=urgent, settle=settle, longest=longest)
 
     async def _write_group(self, key: str, wish: _GroupWish) -> bool:
         group = self._feed.groups.get(key)
