@@ -10,10 +10,11 @@ from job_world import World, job, task
 
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import ConfigMap, PersistentVolumeClaim, Pod, PriorityClass, Service
-from unisono.api.kinds import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
+from unisono.api.kinds import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import min_resources
 from unisono.controllers.job.view import JobView
+from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json
 from unisono.errors import ApiError
 
@@ -308,6 +309,9 @@ async def test_volumes_are_claimed_once_and_mounted_everywhere():
         (made,) = [c for c in world.client.objects(PERSISTENT_VOLUME_CLAIMS) if c.metadata.name != "mine"]
         assert made.metadata.name.startswith("job-pvc-")
         assert made.metadata.owner_references[0].uid == world.job().metadata.uid
+        named = [volume.volume_claim_name for volume in world.job().spec.volumes]
+        assert named == [made.metadata.name, "mine", "mine"], "who reads the job finds its claims"
+        assert to_json(world.job().spec.volumes[0].volume_claim) == claim
         first, second = [to_json(pod.spec) for pod in world.pods()]
         assert first["volumes"] == second["volumes"]
         assert [v["persistentVolumeClaim"]["claimName"] for v in first["volumes"]] == [made.metadata.name, "mine"]
@@ -319,6 +323,32 @@ async def test_volumes_are_claimed_once_and_mounted_everywhere():
         await world.all_pods("Succeeded")
         assert world.phase() == "Completed"
         assert len(world.client.objects(PERSISTENT_VOLUME_CLAIMS)) == 2
+
+
+async def test_a_job_whose_claim_was_made_and_named_by_others_keeps_it():
+    claim = {"accessModes": ["ReadWriteOnce"]}
+    async with World() as world:
+        await world.stop()
+        await world.submit(job(task("a"), volumes=[{"mountPath": "/d", "volumeClaim": claim, "volumeClaimName": "x"}]))
+        owner = owned_by(JOBS, world.job())
+        meta = ObjectMeta(name="x", namespace="default", owner_references=[owner])
+        world.client.put(PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim(metadata=meta))
+        await world.start()
+        await world.admit()
+        (pod,) = world.pods()
+        assert to_json(pod.spec)["volumes"][0]["persistentVolumeClaim"]["claimName"] == "x"
+        assert len(world.client.objects(PERSISTENT_VOLUME_CLAIMS)) == 1
+
+
+async def test_a_claims_name_that_an_older_manifest_takes_away_comes_back():
+    volumes = [{"mountPath": "/d", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}]
+    async with World() as world:
+        await world.submit(job(task("a"), volumes=volumes))
+        await world.admit()
+        name = world.job().spec.volumes[0].volume_claim_name
+        await world.change("job", volumes=volumes)
+        assert world.job().spec.volumes[0].volume_claim_name == name
+        assert [each.metadata.name for each in world.client.objects(PERSISTENT_VOLUME_CLAIMS)] == [name]
 
 
 async def test_a_claim_that_appears_later_lets_the_job_start():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unisono.api.batch import Job
 from unisono.api.core import Pod
-from unisono.api.kinds import COMMANDS, PODS
+from unisono.api.kinds import COMMANDS, JOBS, PODS
 from unisono.controllers.execution import Executor, Wording
 from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
@@ -12,6 +12,7 @@ from unisono.controllers.job.pods import PodBuilder
 from unisono.controllers.job.view import JobView
 from unisono.controllers.objects import delete_owned, delete_seen
 from unisono.controllers.parallel import for_each
+from unisono.controllers.patching import to_json
 from unisono.errors import NotFound
 
 
@@ -28,12 +29,20 @@ class JobExecutor(Executor[Job, Plan]):
     )
 
     async def prepare(self, job: Job, plan: Plan) -> Job:
-        """Mark pods, and remove what plug-ins made while the status still knows of it."""
+        """Mark pods, name claims in the spec, and remove what plug-ins made while the status still knows of it."""
         view = JobView(job)
         await self._mark(view, plan)
         if plan.remove_resources:
             await self._remove_resources(view)
-        return job
+        if not plan.volumes:
+            return job
+        meta = job.metadata
+        # A list is written as a whole: only over the one that was read.
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "spec": {"volumes": [to_json(volume) for volume in plan.volumes]},
+        }
+        return await self._client.patch(JOBS, meta.name, patch, namespace=meta.namespace)
 
     async def before_objects(self, job: Job, plan: Plan) -> None:
         """Drop commands once the status holds what they led to."""

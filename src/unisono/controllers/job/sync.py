@@ -13,7 +13,7 @@ from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import PENDING, pod_group_for
 from unisono.controllers.job.view import JobView
-from unisono.controllers.job.volumes import claims_to_make, job_volumes
+from unisono.controllers.job.volumes import claims_to_make, job_volumes, named_volumes
 from unisono.controllers.patching import contains, merge_diff, to_json
 
 # Seconds until a claim that was missing is looked for again: claims are not watched.
@@ -70,6 +70,7 @@ def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[st
     for plugin in plugins:
         controlled[f"plugin-{plugin.name}"] = plugin.name
         plan.ensure.extend(plugin.resources())
+    plan.volumes = named_volumes(view)
     for volume in job_volumes(view):
         controlled[f"volume-pvc-{volume.claim}"] = volume.claim
     plan.ensure.extend(claims_to_make(view))

@@ -6,7 +6,10 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import msgspec
+
 from unisono.api.base import ObjectMeta
+from unisono.api.batch import VolumeSpec
 from unisono.api.core import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
@@ -46,11 +49,27 @@ def job_volumes(view: JobView) -> list[JobVolume]:
     """
     volumes: dict[str, JobVolume] = {}
     for position, given in enumerate(view.spec.volumes or ()):
-        digest = hashlib.sha256(f"{view.uid}/{position}".encode()).hexdigest()[:12]
-        claim = given.volume_claim_name or f"{view.name}-pvc-{digest}"
+        digest = _digest(view, position)
+        claim = given.volume_claim_name or _claim_name(view, position)
         if claim not in volumes:
             volumes[claim] = JobVolume(f"job-volume-{digest}", claim, given.mount_path, given.volume_claim)
     return list(volumes.values())
+
+
+def named_volumes(view: JobView) -> list[VolumeSpec]:
+    """The volumes with the names of the claims that are made for them; empty where the spec has them all.
+
+    The name belongs into the spec: that is where people and other controllers look for it.
+    """
+    given = view.job.spec.volumes or []
+    if all(each.volume_claim is None or each.volume_claim_name for each in given):
+        return []
+    return [
+        each
+        if each.volume_claim is None or each.volume_claim_name
+        else msgspec.structs.replace(each, volume_claim_name=_claim_name(view, position))
+        for position, each in enumerate(given)
+    ]
 
 
 def claims_to_make(view: JobView) -> list[Resource]:
@@ -76,6 +95,14 @@ def claims_to_make(view: JobView) -> list[Resource]:
 def missing_claims(view: JobView, existing: Collection[str]) -> list[str]:
     """Claims that the job expects to find and that are not there."""
     return [v.claim for v in job_volumes(view) if v.spec is None and v.claim not in existing]
+
+
+def _claim_name(view: JobView, position: int) -> str:
+    return f"{view.name}-pvc-{_digest(view, position)}"
+
+
+def _digest(view: JobView, position: int) -> str:
+    return hashlib.sha256(f"{view.uid}/{position}".encode()).hexdigest()[:12]
 
 
 def mount(view: JobView, pod: Pod) -> None:
