@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.protobuf_wire import write_bytes
 from unisono.apiserver.http.query import Query, check_watch, flag, include_object, watch_seconds
+from unisono.apiserver.http.shared_lines import SharedLines
 from unisono.apiserver.http.status import encode_failure
 from unisono.apiserver.tables import TableWriter, partial_metadata
 from unisono.apiserver.types import StoreEvent
@@ -24,7 +26,7 @@ from unisono.errors import ApiError
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
-Render = Callable[[StoreEvent], bytes]
+Encode = Callable[[StoreEvent], bytes]
 
 
 class WatchHandler:
@@ -39,6 +41,7 @@ class WatchHandler:
     def __init__(self, service: ObjectService, clock: Callable[[], float]) -> None:
         self._service = service
         self._clock = clock
+        self._lines = SharedLines()
 
     async def watch(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """Stream events until the time-out, the client's end or the server's.
@@ -47,15 +50,15 @@ class WatchHandler:
         of a successful answer, which is where clients look for it.
         """
         events = self._open(exchange.query, kind, path)
-        render = self._renderer(exchange, kind)
+        encode = self._encoder(exchange, kind)
         binary = exchange.form.media == "protobuf"
         response = await exchange.stream(f"{PROTOBUF};stream=watch" if binary else "application/json")
-        line = protobuf_frame if binary else frame
         try:
             async with aclosing(cast("Any", events)):
                 async for event in events:
-                    await exchange.write(response, line(event.type, render(event)))
+                    await exchange.write(response, encode(event))
         except ApiError as error:
+            line = protobuf_frame if binary else frame
             await exchange.write(response, line("ERROR", encode_failure(error)))
         return response
 
@@ -75,29 +78,45 @@ class WatchHandler:
             send_initial_events=flag(query, "sendInitialEvents"),
         )
 
-    def _renderer(self, exchange: Exchange, kind: Kind[Any]) -> Render:
-        form = exchange.form
+    def _encoder(self, exchange: Exchange, kind: Kind[Any]) -> Encode:
+        """Makes the lines of one watch; those that others are told as well are shared with them."""
+        form, lines = exchange.form, self._lines
+        line = protobuf_frame if form.media == "protobuf" else frame
         if form.transform == "Table":
-            return self._table_renderer(exchange, kind)
+            return self._table_encoder(exchange, kind, line)
         if form.transform:
-            return lambda event: msgspec.json.encode(partial_metadata(msgspec.json.decode(event.object), form.version))
-        return lambda event: event.object
 
-    def _table_renderer(self, exchange: Exchange, kind: Kind[Any]) -> Render:
-        writer = TableWriter(kind, exchange.form.version, include_object(exchange.query))
+            def partial(event: StoreEvent) -> bytes:
+                shown = partial_metadata(msgspec.json.decode(event.object), form.version)
+                return line(event.type, msgspec.json.encode(shown))
+
+            return lambda event: lines.line(event, form, kind, partial)
+
+        def whole(event: StoreEvent) -> bytes:
+            return line(event.type, event.object)
+
+        return lambda event: lines.line(event, form, kind, whole)
+
+    def _table_encoder(self, exchange: Exchange, kind: Kind[Any], line: Callable[[str, bytes], bytes]) -> Encode:
+        form, include = exchange.form, include_object(exchange.query)
+        writer = TableWriter(kind, form.version, include)
         first = True
 
-        def render(event: StoreEvent) -> bytes:
-            nonlocal first
-            value = msgspec.json.decode(event.object)
+        def table(event: StoreEvent, now: float) -> bytes:
             metadata = {"resourceVersion": str(event.resource_version)}
-            rows = [] if event.type == "BOOKMARK" else [value]
-            # Only the first event of a watch names the columns; kubectl keeps them.
-            table = writer.table(rows, metadata, self._clock(), definitions=first)
-            first = False
-            return msgspec.json.encode(table)
+            rows = [] if event.type == "BOOKMARK" else [msgspec.json.decode(event.object)]
+            return line(event.type, msgspec.json.encode(writer.table(rows, metadata, now, definitions=first)))
 
-        return render
+        def encode(event: StoreEvent) -> bytes:
+            nonlocal first
+            # Ages are told in whole seconds, so that all who hear of an event within one see the same.
+            now = math.floor(self._clock())
+            # Only the first event of a watch names the columns; kubectl keeps them.
+            found = self._lines.line(event, (form, include, first, now), kind, lambda event: table(event, now))
+            first = False
+            return found
+
+        return encode
 
 
 def protobuf_frame(event_type: str, encoded: bytes) -> bytes:
