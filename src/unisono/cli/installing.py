@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unisono.cli.resources import Resource, ResourceMap, UnknownKind, discover, request_json
-from unisono.errors import ApiError, Invalid, NotFound, UnisonoError
+from unisono.errors import ApiError, Invalid, NotFound, Unavailable, UnisonoError
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
@@ -16,8 +16,11 @@ MANAGER = "unisono-install"
 _APPLY = "application/apply-patch+yaml"
 # What an API server says of a webhook that it cannot ask.
 _SILENT = "failed calling webhook"
+_TIMEOUT = 504
 # A definition is served within a second or two of its creation.
 _TRIES, _PAUSE = 60, 0.5
+# Waits before a manifest is applied again that a busy server did not get through with.
+_PAUSES = (1.0, 2.0, 4.0, 8.0)
 
 
 class NotServed(UnisonoError):
@@ -103,12 +106,26 @@ async def _exists(client: HttpClient, resource: Resource, name: str) -> bool:
 
 
 async def _apply(client: HttpClient, resource: Resource, manifest: dict[str, Any], *, dry_run: bool) -> None:
+    from asyncio import sleep
+
     meta = manifest["metadata"]
     params = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
     if dry_run:
         params["dryRun"] = "All"
     path = resource.path(meta.get("namespace"), meta["name"])
-    await request_json(client, "PATCH", path, body=manifest, params=params, content_type=_APPLY)
+    for pause in (*_PAUSES, None):
+        try:
+            await request_json(client, "PATCH", path, body=manifest, params=params, content_type=_APPLY)
+            return
+        except Unavailable as error:
+            # Large definitions take a busy server longer than it gives itself; to apply once more changes nothing.
+            if pause is None or not _ran_out_of_time(error):
+                raise
+            await sleep(pause)
+
+
+def _ran_out_of_time(error: Unavailable) -> bool:
+    return error.code == _TIMEOUT or isinstance(error.__cause__, TimeoutError)
 
 
 def _expected(manifest: dict[str, Any], error: Exception, made: set[str]) -> bool:
