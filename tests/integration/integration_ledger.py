@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from unisono.api.batch import Job
 from unisono.api.core import Node, Pod
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS
+from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.quantity import parse_quantity
-from unisono.api.scheduling import PodGroup
+from unisono.api.scheduling import PodGroup, Queue
 from unisono.errors import ApiError
 from unisono.kube.client import Client, EventType
 from unisono.kube.informer import Informer
@@ -50,6 +50,7 @@ class Ledger:
         self.jobs: Informer[Job] = Informer(self.client, JOBS, self.namespace)
         self.nodes: Informer[Node] = Informer(self.client, NODES)
         self.groups: Informer[PodGroup] = Informer(self.client, POD_GROUPS, self.namespace)
+        self.queues: Informer[Queue] = Informer(self.client, QUEUES)
         self.bound_to: dict[str, str] = {}
         self.starts: Counter[str] = Counter()
         self._gangs: dict[str, _Gang] = {}
@@ -57,12 +58,13 @@ class Ledger:
         self._changed = asyncio.Event()
         self.pods.on_change(self._pod)
         self.groups.on_change(self._group)
-        for informer in (self.pods, self.jobs, self.nodes, self.groups):
+        self._informers = (self.pods, self.jobs, self.nodes, self.groups, self.queues)
+        for informer in self._informers:
             informer.on_change(lambda *_: self._changed.set())
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for informer in (self.pods, self.jobs, self.nodes, self.groups):
+            for informer in self._informers:
                 group.create_task(informer.run())
             group.create_task(self._beat())
 
@@ -74,7 +76,7 @@ class Ledger:
                 self.now += _BEAT
 
     async def synced(self) -> None:
-        for informer in (self.pods, self.jobs, self.nodes, self.groups):
+        for informer in self._informers:
             await informer.synced.wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:

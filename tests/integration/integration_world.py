@@ -209,6 +209,8 @@ async def plane(
                 world.parts[name] = await world.part(name, through or direct, work)
                 world.parts[name].start()
             await hooks.asked()
+            # A cluster that is new to our controllers gets it from them, and the webhooks refuse jobs without it.
+            await ledger.until(lambda: ledger.queues.get("default") is not None)
             yield world
             world.nothing_was_forbidden()
     except TimeoutError as error:
