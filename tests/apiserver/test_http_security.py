@@ -220,6 +220,12 @@ async def test_a_taken_port_is_a_clear_error(web: WebClient, tmp_path: Path) -> 
         await ApiServer(ScriptedService(), port=port, data_dir=tmp_path / "b").start()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+async def test_an_address_of_no_machine_here_is_not_blamed_on_the_port(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match=rf"cannot listen on {host} \(.*\); choose an address of this machine"):
+        await ApiServer(ScriptedService(), host=host, data_dir=tmp_path, allow_remote=True).start()  # type: ignore[arg-type]
+
+
 async def raw(web: WebClient, data: bytes) -> bytes:
     port = int(web.server.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(web.server))

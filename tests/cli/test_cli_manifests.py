@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def test_documents_lists_and_folders_are_read_in_order(tmp_path: Path) -> None:
 def test_what_is_no_manifest_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read([written(tmp_path, text)])
+
+
+def test_standard_input_without_objects_is_named_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("# nothing yet\n"))
+    with pytest.raises(ConfigError, match="there is no object in standard input"):
+        read(["-"])
 
 
 def test_a_missing_file_is_named() -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from unisono.cli.commands.schedule import command
+from unisono.errors import UnisonoError
 
 JOB = {
     "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -37,6 +38,15 @@ def problems(folder: Path, *objects: dict[str, Any]) -> list[str]:
     done = CliRunner().invoke(command, ["-f", str(file), "--output", "json"], catch_exceptions=False)
     found: list[str] = json.loads(done.output)["problems"]
     return [problem for problem in found if "nothing is decided" in problem]
+
+
+def test_files_in_which_nothing_is_to_be_decided_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "typo.yaml"
+    file.write_text("apiVersion: batch.volcano.sh/v1alpha1\nkind: Jobb\nmetadata: {name: x}\n")
+    done = CliRunner().invoke(command, ["-f", str(file)])
+    assert isinstance(done.exception, UnisonoError)
+    assert "only batch.volcano.sh/v1alpha1/Jobb" in str(done.exception)
+    assert done.output == ""
 
 
 @pytest.mark.parametrize("job", [JOB, PYTORCH])

@@ -76,6 +76,7 @@ def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
     [
         ({"current-context": "nope"}, "context 'nope' does not exist; contexts has main", "contexts"),
         ({"current-context": ""}, "current-context is not set", "current-context"),
+        ({"current-context": "", "contexts": []}, "no kubeconfig, or an empty one", "contexts"),
         ({"clusters": []}, "cluster 'c' does not exist; clusters has none", "clusters"),
         ({"clusters": {}}, None, "clusters"),
         ({"clusters": "x"}, "clusters must be a list", "clusters"),

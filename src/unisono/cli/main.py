@@ -104,7 +104,7 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
         error.show()
         code = error.exit_code
     except ApiError as error:
-        _complain(error.message)
+        _complain(_UNAUTHORIZED if error.code == 401 else error.message)
         code = 1
     except UnisonoError as error:
         _complain(str(error))
@@ -120,6 +120,13 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
         _complain(f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}.")
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+# The server's own message is one word.
+_UNAUTHORIZED = (
+    "the server does not accept your credentials (Unauthorized): they are wrong or have expired. Log in anew, or name "
+    "another kubeconfig with --kubeconfig, or another context with --context."
+)
 
 
 def _complain(message: str) -> None:

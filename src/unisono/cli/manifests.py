@@ -67,7 +67,8 @@ def read(names: Iterable[str]) -> list[Manifest]:
     """
     found = [manifest for name in names for manifest in _read_one(name)]
     if not found:
-        raise ConfigError(f"there is no object in {', '.join(names)}: write at least one, with apiVersion and kind.")
+        places = ", ".join("standard input" if name == "-" else name for name in names)
+        raise ConfigError(f"there is no object in {places}: write at least one, with apiVersion and kind.")
     return found
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import yaml
 
-from unisono.errors import ConfigError
+from unisono.errors import ConfigError, system_reason
 
 # What the official client knows; kubectl itself knows oidc alone by now.
 _PROVIDERS = ("oidc", "gcp")
@@ -169,8 +169,10 @@ class _File:
 def _read(path: Path) -> _File:
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the kubeconfig cannot be read: {error}", file=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("this is no kubeconfig: it is no text in UTF-8", file=str(path)) from error
+    except OSError as error:
+        raise ConfigError(f"the kubeconfig cannot be read: {system_reason(error)}", file=str(path)) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not YAML"
@@ -279,6 +281,12 @@ class _Merged:
             name = file.value.get("current-context")
             if isinstance(name, str) and name:
                 return name
+        if not any(file.value.get("contexts") for file in self._files):
+            raise ConfigError(
+                "this is no kubeconfig, or an empty one: it has no contexts",
+                file=str(self._files[0].path),
+                key="contexts",
+            )
         raise ConfigError(
             "current-context is not set: choose one with 'kubectl config use-context' or name one",
             file=str(self._files[0].path),

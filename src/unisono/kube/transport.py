@@ -19,7 +19,7 @@ import msgspec
 from yarl import URL
 
 from unisono import __version__
-from unisono.errors import ApiError, Unavailable, from_status
+from unisono.errors import ApiError, Unavailable, from_status, system_reason
 from unisono.kube import tls
 from unisono.kube.auth import credentials
 from unisono.kube.backoff import Backoff
@@ -199,7 +199,7 @@ class Transport:
         except aiohttp.ClientConnectorCertificateError as error:
             raise self._unreachable(f"its certificate is not trusted ({error.certificate_error})") from error
         except aiohttp.ClientConnectorError as error:
-            raise self._unreachable(error.os_error.strerror or str(error.os_error)) from error
+            raise self._unreachable(system_reason(error.os_error)) from error
         except TimeoutError as error:
             raise self._unreachable("it gave no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import socket
 
@@ -43,4 +44,8 @@ def bind(host: str, port: int) -> socket.socket:
         )
     except OSError as error:
         reason = system_reason(error)
-        raise ConfigError(f"cannot listen on {host}:{port} ({reason}); choose another port", key="port") from error
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise ConfigError(f"cannot listen on {host}:{port} ({reason}); choose another port", key="port") from error
+        raise ConfigError(
+            f"cannot listen on {host} ({reason}); choose an address of this machine", key="host"
+        ) from error

@@ -36,7 +36,7 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
     from unisono.cli.commands.get import TABLE
     from unisono.cli.resources import request_json
     from unisono.cli.vcctl.listing import pod_lines
-    from unisono.cli.vcctl.serving import connected, items, show
+    from unisono.cli.vcctl.serving import connected, items, say_nothing_found, show
     from unisono.errors import UnisonoError
 
     async with connected(where) as (client, namespace):
@@ -50,10 +50,10 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
             show(output, [value for value in found if selected(value["metadata"], job, queue)], [])
             return
         table = await request_json(client, "GET", PODS.path(scope), accept=TABLE)
-    rows = [row for row in table.get("rows") or [] if selected(row["object"]["metadata"], job, queue)]
-    if not rows:
-        click.echo("No resources found")
-        return
+        rows = [row for row in table.get("rows") or [] if selected(row["object"]["metadata"], job, queue)]
+        if not rows:
+            await say_nothing_found(client, queue)
+            return
     show("text", [], pod_lines(table, rows, namespaces=everywhere))
 
 

@@ -38,6 +38,7 @@ def command(
     """
     from unisono.cli.manifests import read
     from unisono.cli.printing import print_json
+    from unisono.errors import UnisonoError
     from unisono.scheduler.offline import read_cluster, timed
 
     scheduler_config = _config(config, no_plugin_defaults)
@@ -45,6 +46,11 @@ def command(
     started = time.monotonic()
     manifests = read(files)
     cluster = read_cluster((manifest.value, manifest.where) for manifest in manifests)
+    if cluster.ignored and not cluster.counts:
+        others = ", ".join(sorted(cluster.ignored))
+        raise UnisonoError(
+            f"there is nothing to decide on in these files, only {others}: give nodes, pods, PodGroups and queues."
+        )
     cluster.problems += undecided(manifests, cluster)
     reading = time.monotonic() - started
     answer = timed(cluster, scheduler_config, moment, seed, time.monotonic)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unisono.cli.vcctl.kinds import target, tell_others
-from unisono.cli.vcctl.serving import connected, item, items, show
+from unisono.cli.vcctl.serving import connected, item, items, say_nothing_found, show
 from unisono.errors import NotFound, UnisonoError
 
 if TYPE_CHECKING:
+    from unisono.api.batch import Job
     from unisono.api.kind import Kind
     from unisono.cli.options import Where
     from unisono.sdk.steering import JobAction
@@ -76,16 +77,16 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
 
     async with connected(where) as (client, namespace):
         found = await items(client, JOBS, None if everywhere else namespace)
-    chosen = [
-        value
-        for value in found
-        if (not queue or value["spec"].get("queue", "default") == queue)
-        and (not scheduler or value["spec"].get("schedulerName", "volcano") == scheduler)
-        and selector in value["metadata"]["name"]
-    ]
-    if output == "text" and not chosen:
-        click.echo("No resources found")
-        return
+        chosen = [
+            value
+            for value in found
+            if (not queue or value["spec"].get("queue", "default") == queue)
+            and (not scheduler or value["spec"].get("schedulerName", "volcano") == scheduler)
+            and selector in value["metadata"]["name"]
+        ]
+        if output == "text" and not chosen:
+            await say_nothing_found(client, queue)
+            return
     show(output, chosen, job_lines((decode(JOBS, value).obj for value in chosen), namespaces=everywhere))
 
 
@@ -110,6 +111,7 @@ async def order(where: Where, name: str, action: JobAction) -> None:
     Raises:
         NotFound: there is no such job.
         BadWork: jobs of its kind cannot be suspended, or there is no such kind.
+        UnisonoError: the Volcano Job has ended, and no command changes it any more.
 
     """
     from unisono.api.kinds import COMMANDS, JOBS
@@ -120,13 +122,25 @@ async def order(where: Where, name: str, action: JobAction) -> None:
     try:
         async with connected(where) as (client, namespace):
             if kind.resource == JOBS.resource:
-                await client.create(COMMANDS, job_command(await client.get(JOBS, name, namespace), action))
+                job = await client.get(JOBS, name, namespace)
+                _refuse_ended(job)
+                await client.create(COMMANDS, job_command(job, action))
                 return
             family = family_of(kind)
             assert family is not None
             await client.patch(kind, name, suspend_patch(family, action == "AbortJob"), namespace=namespace)
     except NotFound as error:
         await _otherwise(where, kind, name, "suspend" if action == "AbortJob" else "resume", error)
+
+
+def _refuse_ended(job: Job) -> None:
+    phase = job.status.state.phase if job.status.state else None
+    if phase in ("Completed", "Failed", "Terminated"):
+        name = job.metadata.name
+        raise UnisonoError(
+            f"the job {name} has ended ({phase}), and can be neither suspended nor resumed: to run it again, delete it "
+            f"with 'unisono job delete {name}' and create it anew."
+        )
 
 
 async def remove(where: Where, name: str) -> None:

@@ -48,6 +48,23 @@ async def item(client: HttpClient, kind: Kind[Any], namespace: str | None, name:
     return without_managed_fields(await request_json(client, "GET", kind.path(namespace, name)))
 
 
+async def say_nothing_found(client: HttpClient, queue: str = "") -> None:
+    """What ``vcctl`` says of an empty list, and whether that is because there is no such queue."""
+    from unisono.api.kinds import QUEUES
+    from unisono.errors import ApiError, NotFound
+
+    click.echo("No resources found")
+    if not queue:
+        return
+    try:
+        await client.get(QUEUES, queue)
+    except NotFound:
+        click.echo(f"There is no queue {queue}: 'unisono queue list' shows those that there are.", err=True)
+    except ApiError:
+        # Who may not read queues has got the answer already.
+        return
+
+
 def show(output: str, document: dict[str, Any] | list[dict[str, Any]], text: list[str]) -> None:
     """Print an object, or objects as a List: as ``text`` lines, or as JSON or YAML."""
     from unisono.cli.printing import print_json, print_yaml

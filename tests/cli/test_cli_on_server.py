@@ -1,0 +1,122 @@
+"""Commands on a real embedded API: what they say where names, queues and credentials are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.serving import token_of
+from unisono.api.decode import decode
+from unisono.api.kinds import JOBS
+from unisono.apiserver.backend import Backend
+from unisono.apiserver.server import ApiServer
+from unisono.cli.main import main
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import load
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+JOB = {
+    "metadata": {"name": "train", "namespace": "default"},
+    "spec": {
+        "minAvailable": 1,
+        "tasks": [
+            {
+                "name": "w",
+                "replicas": 1,
+                "template": {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}},
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    backend = await Backend.open(tmp_path / "state.db")
+    served = ApiServer(backend.service, data_dir=tmp_path)
+    await served.start()
+    try:
+        yield served
+    finally:
+        await served.stop()
+        await backend.close()
+
+
+@pytest.fixture
+def run(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in a thread, as it makes a loop of its own; answers its code, and what it wrote where."""
+
+    def call(words: tuple[str, ...], kubeconfig: Path) -> int:
+        try:
+            main([*words, "--kubeconfig", str(kubeconfig)])
+        except SystemExit as end:
+            return int(end.code or 0)
+        raise AssertionError("the command line always ends with an exit code")
+
+    async def started(*words: str, kubeconfig: Path | None = None) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(call, words, kubeconfig or server.kubeconfig_path)
+        written = capsys.readouterr()
+        return code, written.out, written.err
+
+    return started
+
+
+async def put_job(server: ApiServer, **status: Any) -> None:
+    client = HttpClient(load(server.kubeconfig_path))
+    try:
+        await client.create(JOBS, decode(JOBS, JOB).obj)
+        await client.patch(JOBS, "train", {"status": status}, namespace="default", subresource="status")
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("words", [("get", "jobs"), ("job", "list"), ("queue", "list"), ("explain", "job/x")])
+async def test_credentials_that_have_expired_are_told_with_the_way_out(
+    run: Run, server: ApiServer, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    text = server.kubeconfig_path.read_text().replace(token_of(server), "expired")
+    value = yaml.safe_load(text)
+    for user in value["users"]:
+        user["user"] = {"token": "expired"}
+    stale = tmp_path / "stale"
+    stale.write_text(yaml.safe_dump(value))
+    code, out, err = await run(*words, kubeconfig=stale)
+    assert (code, out) == (1, "")
+    assert "Unauthorized" in err
+    assert "Log in anew" in err and "--kubeconfig" in err
+
+
+@pytest.mark.parametrize("words", [("job", "list"), ("pod", "list")])
+async def test_an_empty_list_tells_of_a_queue_that_does_not_exist(run: Run, words: tuple[str, ...]) -> None:
+    assert await run(*words) == (0, "No resources found\n", "")
+    code, out, err = await run(*words, "--queue", "trian")
+    assert (code, out) == (0, "No resources found\n")
+    assert "There is no queue trian" in err and "unisono queue list" in err
+    code, out, err = await run(*words, "--queue", "trian", "--output", "json")
+    assert (code, err) == (0, "")
+    assert '"items": []' in out
+
+
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+@pytest.mark.parametrize(
+    ("phase", "refused"), [("Completed", True), ("Failed", True), ("Terminated", True), ("Aborted", False)]
+)
+async def test_a_job_that_has_ended_is_neither_suspended_nor_resumed(
+    run: Run, server: ApiServer, verb: str, phase: str, refused: bool
+) -> None:
+    await put_job(server, state={"phase": phase})
+    code, out, err = await run("job", verb, "train")
+    commands = (await run("get", "commands.bus.volcano.sh", "-o", "name"))[1]
+    if not refused:
+        assert (code, out) == (0, f"{verb} job train successfully\n")
+        assert commands
+        return
+    assert (code, out, commands) == (1, "", "")
+    assert f"the job train has ended ({phase})" in err
+    assert "unisono job delete train" in err
