@@ -86,6 +86,7 @@ def test_the_story_of_a_job_is_told_once_and_in_order() -> None:
         job_view(job(), group("Pending"), [], ""),
         job_view(job(), group("Inqueue"), [], "0/1 nodes are unavailable: 1 Insufficient cpu."),
         job_view(job(), group("Inqueue"), [], "0/1 nodes are unavailable: 1 Insufficient cpu."),
+        job_view(job(), group("Inqueue"), [pod("train-worker-0", "Pending", "n1"), pod("x")], ""),
         job_view(
             job("Running"),
             group("Running"),

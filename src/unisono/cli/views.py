@@ -48,7 +48,8 @@ def changes(old: JobView | None, new: JobView) -> list[str]:
     if new.waiting and new.waiting != (old.waiting if old else ""):
         lines.append(f"waiting: {new.waiting}")
     before = old.placed if old else 0
-    if new.placed > before:
+    # Binds of a gang arrive one after the other: it is told of when it is whole.
+    if new.placed > before and new.placed >= new.gang:
         total = sum(task.wanted for task in new.tasks)
         lines.append(f"gang placed: {new.placed}/{total} pods on {_few(new.nodes)}")
     return lines + _phase_and_failures(old, new)
