@@ -54,3 +54,13 @@ def test_metrics_are_those_of_the_latest_start() -> None:
     for total in (3, 1):
         Counter("binds", "Binds.", registry=parts.renew()).inc(total)
     assert b"binds_total 1.0" in generate_latest(registry)
+
+
+def test_parts_that_start_anew_leave_the_metrics_of_others_alone() -> None:
+    registry, parts = CollectorRegistry(), PartMetrics()
+    registry.register(parts)
+    Counter("binds", "Binds.", registry=parts.renew("scheduler")).inc(3)
+    for total in (3, 1):
+        Counter("pods", "Pods.", registry=parts.renew("controllers")).inc(total)
+    shown = generate_latest(registry)
+    assert b"binds_total 3.0" in shown and b"pods_total 1.0" in shown

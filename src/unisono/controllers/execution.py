@@ -128,6 +128,9 @@ class Executor(Generic[T, P]):
     async def finish(self, job: T, plan: P) -> None:
         """Steps after everything else."""
 
+    def made(self, job: T, kind: Kind[Any], obj: Object) -> None:
+        """An object of `create_all` was created, as the server answered it."""
+
     # --- common steps -------------------------------------------------------------------------------------------
 
     async def _objects(self, job: T, plan: P) -> None:
@@ -191,7 +194,10 @@ class Executor(Generic[T, P]):
         except BaseException:
             self._expectations.settle(uid, key)
             raise
-        if created is not None and self.wording.successes:
+        if created is None:
+            return
+        self.made(job, kind, created)
+        if self.wording.successes:
             text = f"Created {kind.kind.lower()}: {obj.metadata.name}"
             self._notify(job, Notice("Normal", f"SuccessfulCreate{kind.kind}", text))
 

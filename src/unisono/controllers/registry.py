@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from prometheus_client import CollectorRegistry
+
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.execution import Offload
@@ -38,6 +40,7 @@ def all_controllers(
     foreign_kinds: Collection[str] = (),
     prober: Prober | None = None,
     count_seconds: float = COUNT_SECONDS,
+    registry: CollectorRegistry | None = None,
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -51,6 +54,7 @@ def all_controllers(
         foreign_kinds: training kinds, such as ``PyTorchJob``, that an operator of their own runs.
         prober: asks pods where flows have probes; without one no HTTP or TCP probe holds.
         count_seconds: longest time for which counts of pods in a job's status may be out of date.
+        registry: gets the controllers' metrics.
 
     Raises:
         ConfigError: a foreign kind is unknown.
@@ -58,7 +62,7 @@ def all_controllers(
     """
     return [
         QueueController(recorder, default_queue),
-        JobController(recorder, offload, count_seconds=count_seconds),
+        JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
         PodGroupController(scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),

@@ -9,16 +9,17 @@ from prometheus_client.registry import Collector
 
 
 class PartMetrics(Collector):
-    """Shows the metrics of a part's latest start; register it once."""
+    """Shows the metrics of each part's latest start; register it once."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._registries: dict[str, CollectorRegistry] = {}
 
-    def renew(self) -> CollectorRegistry:
-        """An empty registry for the part that starts now."""
-        self._registry = CollectorRegistry()
-        return self._registry
+    def renew(self, part: str = "") -> CollectorRegistry:
+        """An empty registry for the part that starts now; ``part`` is its name where there are several."""
+        registry = self._registries[part] = CollectorRegistry()
+        return registry
 
     def collect(self) -> Iterable[Metric]:
-        """Metrics of the latest start."""
-        return self._registry.collect()
+        """Metrics of the latest starts."""
+        for registry in self._registries.values():
+            yield from registry.collect()

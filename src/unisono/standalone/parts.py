@@ -24,7 +24,12 @@ class _Controllers:
     """All controllers on shared informers."""
 
     def __init__(
-        self, client: Client, scheduler_names: Sequence[str], default_queue: str, foreign_kinds: Sequence[str]
+        self,
+        client: Client,
+        registry: CollectorRegistry,
+        scheduler_names: Sequence[str],
+        default_queue: str,
+        foreign_kinds: Sequence[str],
     ) -> None:
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
@@ -39,6 +44,7 @@ class _Controllers:
             default_queue=default_queue,
             prober=NetworkProber(),
             foreign_kinds=foreign_kinds,
+            registry=registry,
         )
         self.ready: asyncio.Event = self._manager.ready
 
@@ -74,7 +80,7 @@ def controllers_part(scheduler_names: Sequence[str], default_queue: str, foreign
     from unisono.controllers.training.registry import check_kinds
 
     check_kinds(foreign_kinds)
-    return lambda client, registry: _Controllers(client, scheduler_names, default_queue, foreign_kinds)
+    return lambda client, registry: _Controllers(client, registry, scheduler_names, default_queue, foreign_kinds)
 
 
 def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:

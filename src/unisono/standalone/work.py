@@ -60,7 +60,7 @@ class Work:
 
     async def _scheduler(self) -> None:
         client = self._client_of("unisono-scheduler")
-        registry = self._metrics.renew()
+        registry = self._metrics.renew("scheduler")
         scheduler = Scheduler(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES)
         await self._run("scheduler", scheduler.ready, scheduler.run(), client)
 
@@ -68,7 +68,12 @@ class Work:
         client = self._client_of(COMPONENT)
         recorder = EventRecorder(client, COMPONENT)
         manager = Manager(client)
-        everywhere = all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber())
+        everywhere = all_controllers(
+            recorder,
+            scheduler_names=SCHEDULER_NAMES,
+            prober=NetworkProber(),
+            registry=self._metrics.renew("controllers"),
+        )
 
         async def reconcile() -> None:
             try:

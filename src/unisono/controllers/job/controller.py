@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from unisono.api.batch import Job
 from unisono.api.bus import Command
@@ -18,6 +19,7 @@ from unisono.controllers.indexing import index
 from unisono.controllers.job import phases
 from unisono.controllers.job.decide import beginning, decide
 from unisono.controllers.job.execute import JobExecutor
+from unisono.controllers.job.metrics import JobMetrics
 from unisono.controllers.job.observed import Observed
 from unisono.controllers.job.pacing import CountPacing, GivingWay
 from unisono.controllers.job.plan import Plan
@@ -44,7 +46,12 @@ class JobController(Controller):
     name = "job-controller"
 
     def __init__(
-        self, recorder: Recorder, offload: Offload = asyncio.to_thread, *, count_seconds: float = COUNT_SECONDS
+        self,
+        recorder: Recorder,
+        offload: Offload = asyncio.to_thread,
+        *,
+        count_seconds: float = COUNT_SECONDS,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         """Make the controller.
 
@@ -52,8 +59,10 @@ class JobController(Controller):
             recorder: records events.
             offload: runs what computes for long, such as the making of keys, away from the event loop.
             count_seconds: longest time for which counts of pods in the status may be out of date.
+            registry: gets the metrics.
 
         """
+        self._metrics = JobMetrics(registry)
         self._pacing = CountPacing(count_seconds, _SETTLE_SECONDS)
         self._announcer, self._offload = Announcer(recorder), offload
         self._expectations = Expectations()
@@ -71,7 +80,15 @@ class JobController(Controller):
         self._commands = context.watch(COMMANDS, command_targets)
         index(self._commands, COMMAND_INDEX, command_targets)
         self._priorities = context.informer(PRIORITY_CLASSES)
-        self._executor = JobExecutor(self._client, self._clock, JOBS, self._expectations, self._notify, self._offload)
+        self._executor = JobExecutor(
+            self._client,
+            self._clock,
+            JOBS,
+            self._expectations,
+            self._notify,
+            self._offload,
+            metrics=self._metrics,
+        )
         self._giving_way = GivingWay(self._executor.way, context.queue.add)
 
     async def reconcile(self, key: str) -> float | None:

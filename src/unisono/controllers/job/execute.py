@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.core import Pod
+from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, JOBS, PODS
 from unisono.controllers.execution import Executor, Wording
+from unisono.controllers.job.metrics import JobMetrics
 from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pods import PodBuilder
@@ -27,6 +32,14 @@ class JobExecutor(Executor[Job, Plan]):
         delete=("FailedDelete", "Error deleting pods: "),
         successes=False,
     )
+
+    def __init__(self, *args: Any, metrics: JobMetrics, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._metrics = metrics
+
+    def made(self, job: Job, kind: Kind[Any], obj: Object) -> None:
+        """Note how old the job is."""
+        self._metrics.created(job, obj)
 
     async def prepare(self, job: Job, plan: Plan) -> Job:
         """Mark pods, name claims in the spec, and remove what plug-ins made while the status still knows of it."""
