@@ -82,8 +82,8 @@ class Proxy:
             params=dict(request.query),
             content_type=request.headers.get("Content-Type", "application/json"),
         )
-        if request.method in _WRITES and self._now("lost"):
-            assert request.transport is not None
+        # Who asked may have been killed meanwhile.
+        if request.method in _WRITES and self._now("lost") and request.transport is not None:
             request.transport.abort()
         return web.Response(status=status, body=body, headers={"Content-Type": headers["Content-Type"]})
 
