@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from unisono.cli.abreast import Abreast
 from unisono.cli.lineage import Lineage
 from unisono.cli.logstream import JOB_LABEL, lines, short_name
 from unisono.cli.verdicts import summary_of
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.1
 LOG_DRAIN_SECONDS = 5.0
+LOG_END_SECONDS = 30.0
+CATCH_UP_SECONDS = 10.0
 STARTED = frozenset({"Running", "Succeeded", "Failed"})
+ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Follower:
@@ -74,6 +77,8 @@ class Follower:
         if self._jobs not in self._others.values():
             self._jobs.on_change(partial(self._note, "Job"))
         self._pods.on_change(self._note_pod)
+        middle = [informer for informer in self._others.values() if informer is not self._jobs]
+        self._abreast = Abreast(client, namespace, [*middle, self._jobs, self._pods])
         self._departed: list[Pod] = []
         self.views: dict[tuple[str, str, str], JobView] = {}
         self._copies: dict[str, asyncio.Task[None]] = {}
@@ -90,6 +95,9 @@ class Follower:
                 for watch in watches:
                     if watch.done():
                         watch.result()
+            # The end of a job may be heard of before the last of its pods.
+            await self._abreast.catch_up(CATCH_UP_SECONDS)
+            self._refresh()
             await self._drain()
         finally:
             for task in (*watches, *self._copies.values()):
@@ -182,11 +190,16 @@ class Follower:
             self._reporter.line(f"pod/{name}", f"its log cannot be read: {error.message}")
 
     async def _drain(self) -> None:
-        """Let the last log lines arrive; a log that does not end with its container is left."""
-        pending = [copy for copy in self._copies.values() if not copy.done()]
-        if pending:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(*pending, return_exceptions=True), LOG_DRAIN_SECONDS)
+        """Let the last log lines arrive; a log that does not end with its container is left.
+
+        That of a pod that has ended will end, however slowly it comes.
+        """
+        if pending := [copy for copy in self._copies.values() if not copy.done()]:
+            await asyncio.wait(pending, timeout=LOG_DRAIN_SECONDS)
+        over = {pod.metadata.uid for pod in self._pods.items() if pod.status.phase in ENDED}
+        slow = [copy for key, copy in self._copies.items() if not copy.done() and key.partition("/")[0] in over]
+        if slow:
+            await asyncio.wait(slow, timeout=LOG_END_SECONDS)
 
 
 def _deleted(known: JobView | None) -> JobView | None:
