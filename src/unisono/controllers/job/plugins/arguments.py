@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from unisono.errors import UnisonoError
 
@@ -38,6 +38,19 @@ def read_flags(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[st
     if waiting:
         _put(values, waiting, "true")
     return values
+
+
+def unknown_flags(arguments: Sequence[str], known: Collection[str]) -> list[str]:
+    """Flags among the arguments that nobody reads, each once, as they are written; so are words that follow no flag."""
+    found: list[str] = []
+    after_flag = False
+    for argument in arguments:
+        name, separator, _ = argument.lstrip("-").partition("=")
+        is_flag = argument.startswith("-") or bool(separator)
+        if (is_flag and name not in known) or (not is_flag and not after_flag):
+            found.append(argument.partition("=")[0])
+        after_flag = is_flag and not separator
+    return list(dict.fromkeys(found))
 
 
 def flag_bool(plugin: str, values: Mapping[str, str], name: str) -> bool:

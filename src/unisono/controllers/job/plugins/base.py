@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
+from unisono.controllers.job.plugins.arguments import unknown_flags
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.plan import Resource
 
@@ -16,15 +17,20 @@ class JobPlugin:
     Class attributes:
         name: how jobs ask for it in ``spec.plugins``.
         needs: plug-ins that come with it, without arguments, when the job does not name them.
+        flags: the flags that it knows, with their defaults.
+
+    Attributes:
+        unknown: flags of the job that it does not know.
 
     """
 
     name: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, view: JobView, arguments: Sequence[str]) -> None:
         """Read the arguments; raises PluginError when one makes no sense."""
-        self.view = view
+        self.view, self.unknown = view, unknown_flags(arguments, self.flags)
         self.read(arguments)
 
     def read(self, arguments: Sequence[str]) -> None:

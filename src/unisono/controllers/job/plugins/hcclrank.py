@@ -21,6 +21,7 @@ class HcclrankPlugin(JobPlugin):
     """
 
     name = "hcclrank"
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""

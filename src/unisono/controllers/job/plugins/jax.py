@@ -23,6 +23,7 @@ class JaxPlugin(JobPlugin):
 
     name = "jax"
     needs = ("svc",)
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags; a job without the task is refused, for no process could find its group."""

@@ -23,6 +23,7 @@ class MpiPlugin(JobPlugin):
 
     name = "mpi"
     needs = ("svc", "ssh")
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""

@@ -32,6 +32,7 @@ class PytorchPlugin(JobPlugin):
 
     name = "pytorch"
     needs = ("svc",)
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""

@@ -41,6 +41,7 @@ class RayPlugin(JobPlugin):
 
     name = "ray"
     needs = ("svc",)
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags; a job without the head's task is refused, for nobody could join it."""

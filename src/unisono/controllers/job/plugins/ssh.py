@@ -39,6 +39,7 @@ class SshPlugin(JobPlugin):
     """
 
     name = "ssh"
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags. A port that is none counts as 22."""

@@ -45,6 +45,7 @@ class SvcPlugin(JobPlugin):
     """
 
     name = "svc"
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""

@@ -25,6 +25,7 @@ class TensorflowPlugin(JobPlugin):
 
     name = "tensorflow"
     needs = ("svc",)
+    flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
         """Take the flags."""
