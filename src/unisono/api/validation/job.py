@@ -19,6 +19,8 @@ from unisono.api.validation.meta import by
 from unisono.api.validation.pod import validate_template
 from unisono.api.validation.policies import validate_policies
 
+# Plug-ins that make objects, or come with some that do, whose names are labels.
+_NAMING = frozenset({"jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow"})
 PLUGINS = ("env", "hcclrank", "jax", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
 
 
@@ -38,6 +40,7 @@ def validate_job(job: Job, old: Job | None) -> Iterator[FieldError]:
         if plugin not in PLUGINS:
             detail = f"unable to find job plugin: {plugin}; plug-ins are {', '.join(PLUGINS)}"
             yield invalid(f"spec.plugins[{plugin}]", plugin, detail)
+    yield from _host_names(name, spec)
     if "mpi" in (spec.plugins or {}) and not _has_mpi_master(spec):
         yield required("spec.tasks", "The specified mpi master task was not found")
     yield from _volumes(spec.volumes)
@@ -114,6 +117,17 @@ def _pod_name(job: str, task: TaskSpec, path: str) -> Iterator[FieldError]:
     # It becomes the pod's host name as well, so the stricter rule of labels counts.
     for problem in names.dns_label(pod.replace(".", "-")):
         yield invalid(f"{path}.name", task.name, f"create pod with name {pod} validate failed [{problem}]")
+
+
+def _host_names(job: str, spec: JobSpec) -> Iterator[FieldError]:
+    """Plug-ins that name hosts, Services and volumes after the job; all other names may have dots."""
+    naming = [plugin for plugin in spec.plugins or {} if plugin in _NAMING]
+    if naming and "." in job:
+        detail = (
+            f"the plug-ins {', '.join(naming)} name hosts and volumes after the job, and these cannot have dots: "
+            "write the name with '-', or leave these plug-ins out"
+        )
+        yield invalid("metadata.name", job, detail)
 
 
 def _whole_cores(task: TaskSpec, path: str) -> Iterator[FieldError]:
