@@ -245,6 +245,25 @@ async def test_delete_reads_options_from_the_query(service: ScriptedService, web
     assert (options.grace_period_seconds, options.propagation_policy, options.dry_run) == (5, "Orphan", True)
 
 
+@pytest.mark.parametrize(
+    ("query", "body", "dry"),
+    [
+        ("?dryRun=All", None, True),
+        ("?dryRun=All", {}, False),
+        ("?dryRun=All", {"gracePeriodSeconds": 5}, False),
+        ("?dryRun=All", {"dryRun": ["All"]}, True),
+        ("", {"dryRun": ["All"]}, True),
+        ("?dryRun=Some", {"gracePeriodSeconds": 5}, False),
+    ],
+)
+async def test_a_delete_with_a_body_does_not_look_at_the_query(
+    service: ScriptedService, web: WebClient, query: str, body: Any, dry: bool
+) -> None:
+    service.put(CONFIG_MAPS, "a", "default")
+    assert (await web.call("DELETE", f"{CM}/a{query}", body)).status == 200
+    assert service.asked[0][-1].dry_run is dry
+
+
 async def test_delete_collection(service: ScriptedService, web: WebClient) -> None:
     reply = await web.call("DELETE", f"{CM}?labelSelector=a")
     assert (reply.status, reply.json()["kind"]) == (200, "ConfigMapList")
@@ -300,7 +319,7 @@ BAD_REQUESTS = [
     ("POST", CM, b"{}", {"type": "text/plain"}, 415, "accepted media types include: application/json"),
     ("POST", CM, b"a: [", {"type": "application/yaml"}, 400, "error converting YAML to JSON"),
     ("POST", CM, b"a: 1\n---\nb: 1", {"type": "application/yaml"}, 400, "exactly one YAML document"),
-    ("POST", CM + "?dryRun=Some", b"{}", {}, 422, 'dryRun: Unsupported value: "Some"'),
+    ("POST", CM + "?dryRun=Some", b"{}", {}, 422, 'dryRun: Unsupported value: ["Some"]'),
     ("POST", CM + "?fieldValidation=x", b"{}", {}, 422, "fieldValidation: Unsupported value"),
     ("PATCH", CM + "/a", b"{}", {"type": "application/json"}, 415, "application/merge-patch+json"),
     ("PATCH", CM + "/a", b"{}", {"type": "application/json-patch+json"}, 400, "list of operations"),

@@ -173,12 +173,41 @@ def test_options_from_a_body(body, expected):
 
 @pytest.mark.parametrize(
     "body",
-    [{"gracePeriodSeconds": "5"}, {"gracePeriodSeconds": True}, {"preconditions": []}, {"propagationPolicy": 1}],
+    [
+        {"gracePeriodSeconds": "5"},
+        {"gracePeriodSeconds": True},
+        {"preconditions": []},
+        {"propagationPolicy": 1},
+        {"dryRun": "All"},
+    ],
 )
 def test_malformed_options(body):
     with pytest.raises(ApiError) as caught:
         DeleteOptions.from_body(body)
     assert caught.value.code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"dryRun": ["Some"]}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
+        ({"dryRun": ["All", "x"]}, 'dryRun: Unsupported value: ["All","x"]: supported values: "All"'),
+        (
+            {"orphanDependents": True, "propagationPolicy": "Orphan"},
+            'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set',
+        ),
+        (
+            {"propagationPolicy": "Later"},
+            'propagationPolicy: Unsupported value: "Later": '
+            'supported values: "Foreground", "Background", "Orphan", "nil"',
+        ),
+    ],
+)
+def test_options_that_could_delete_what_was_not_meant(body, why):
+    with pytest.raises(Invalid) as caught:
+        DeleteOptions.from_body(body)
+    assert caught.value.message == f'DeleteOptions.meta.k8s.io "" is invalid: {why}'
+    assert caught.value.details["causes"][0]["field"] == why.partition(":")[0]
 
 
 async def test_an_unknown_policy(service):

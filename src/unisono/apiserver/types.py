@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from unisono.errors import ApiError
+import msgspec
+
+from unisono.errors import ApiError, Invalid
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
+_POLICIES = ("Foreground", "Background", "Orphan")
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -67,7 +70,8 @@ class DeleteOptions:
         """Read a ``DeleteOptions`` body (decoded JSON, or None).
 
         Raises:
-            ApiError: 400 when a field has the wrong type or an unknown value.
+            ApiError: 400 when a field has the wrong type.
+            Invalid: two fields contradict each other, the policy is unknown, or ``dryRun`` has a value besides ``All``.
 
         """
         body = body or {}
@@ -79,14 +83,20 @@ class DeleteOptions:
         grace = body.get("gracePeriodSeconds")
         if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
             raise _bad(f"gracePeriodSeconds: Invalid value: {grace!r}: must be an integer")
-        policy = body.get("propagationPolicy")
-        if policy is None and body.get("orphanDependents") is not None:
+        policy = _text(body.get("propagationPolicy"), "propagationPolicy")
+        if policy not in (None, *_POLICIES):
+            known = ", ".join(f'"{each}"' for each in (*_POLICIES, "nil"))
+            detail = f'Unsupported value: "{policy}": supported values: {known}'
+            raise _invalid("propagationPolicy", detail, "FieldValueNotSupported")
+        if body.get("orphanDependents") is not None:
+            if policy is not None:
+                why = "orphanDependents and deletionPropagation cannot be both set"
+                raise _invalid("propagationPolicy", f'Invalid value: "{policy}": {why}', "FieldValueInvalid")
             policy = "Orphan" if body["orphanDependents"] else "Background"
-        dry = dry_run or body.get("dryRun") == ["All"]
         return cls(
-            dry_run=dry,
+            dry_run=dry_run or _dry_run(body.get("dryRun")),
             grace_period_seconds=grace,
-            propagation_policy=_text(policy, "propagationPolicy"),
+            propagation_policy=policy,
             uid=_text(preconditions.get("uid"), "preconditions.uid"),
             resource_version=_text(preconditions.get("resourceVersion"), "preconditions.resourceVersion"),
             user=user,
@@ -141,6 +151,37 @@ class StoreEvent:
     type: EventType
     object: bytes
     resource_version: int
+
+
+def dry_run_of(values: Sequence[str], kind: str) -> bool:
+    """Whether ``dryRun`` wants nothing to be stored; any value but ``All`` is refused, lest a write is not one.
+
+    Args:
+        values: what was given.
+        kind: of the options, such as ``DeleteOptions``.
+
+    Raises:
+        Invalid: another value than ``All``.
+    """
+    if any(value != "All" for value in values):
+        shown = msgspec.json.encode(list(values)).decode()
+        detail = f'Unsupported value: {shown}: supported values: "All"'
+        raise _invalid("dryRun", detail, "FieldValueNotSupported", kind)
+    return bool(values)
+
+
+def _dry_run(given: Any) -> bool:
+    if given is None:
+        return False
+    if not isinstance(given, list) or not all(isinstance(value, str) for value in given):
+        raise _bad(f"dryRun: Invalid value: {given!r}: must be a list of strings")
+    return dry_run_of(given, "DeleteOptions")
+
+
+def _invalid(name: str, detail: str, reason: str, kind: str = "DeleteOptions") -> Invalid:
+    causes = [{"reason": reason, "message": detail, "field": name}]
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
+    return Invalid(f'{kind}.meta.k8s.io "" is invalid: {name}: {detail}', details=details)
 
 
 def _bad(message: str) -> ApiError:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.tables import IncludeObject
-from unisono.apiserver.types import DeleteOptions, FieldValidation, PatchType, WriteOptions
+from unisono.apiserver.types import DeleteOptions, FieldValidation, PatchType, WriteOptions, dry_run_of
 from unisono.errors import ApiError, Invalid
 
 Query = Mapping[str, str]
@@ -151,28 +151,28 @@ def _manager_of(user_agent: str) -> str:
 
 
 def delete_options(query: Query, body: dict[str, Any] | None, user: str) -> DeleteOptions:
-    """The options of a delete: a body wins over the query."""
-    given = dict(body or {})
-    if not given:
-        grace = integer(query, "gracePeriodSeconds")
-        if grace is not None:
-            given["gracePeriodSeconds"] = grace
-        if query.get("propagationPolicy"):
-            given["propagationPolicy"] = query["propagationPolicy"]
-        if query.get("orphanDependents"):
-            given["orphanDependents"] = flag(query, "orphanDependents")
+    """The options of a delete: of a body, or where there is none of the query; never of both, as in Kubernetes."""
+    if body is not None:
+        return DeleteOptions.from_body(body, user=user)
+    given: dict[str, Any] = {}
+    grace = integer(query, "gracePeriodSeconds")
+    if grace is not None:
+        given["gracePeriodSeconds"] = grace
+    if query.get("propagationPolicy"):
+        given["propagationPolicy"] = query["propagationPolicy"]
+    if query.get("orphanDependents"):
+        given["orphanDependents"] = flag(query, "orphanDependents")
     return DeleteOptions.from_body(given, dry_run=dry_run(query, "Delete"), user=user)
 
 
 def dry_run(query: Query, operation: str) -> bool:
-    """True for ``dryRun=All``; any other value is an error, lest a write happens that was not meant."""
+    """True for ``dryRun=All``.
+
+    Raises:
+        Invalid: another value.
+    """
     value = query.get("dryRun")
-    if value in {None, ""}:
-        return False
-    if value != "All":
-        detail = f'Unsupported value: "{value}": supported values: "All"'
-        raise _invalid_option(operation, "dryRun", detail, "FieldValueNotSupported")
-    return True
+    return dry_run_of([value], f"{operation}Options") if value else False
 
 
 def _forbidden_option(name: str, why: str) -> ApiError:
