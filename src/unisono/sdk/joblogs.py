@@ -19,7 +19,9 @@ from unisono.sdk.logstream import lines
 from unisono.sdk.observing import changes, observe
 
 DRAIN_SECONDS = 5.0
-STARTED = frozenset({"Running", "Succeeded", "Failed"})
+END_SECONDS = 30.0
+OVER = frozenset({"Succeeded", "Failed"})
+STARTED = OVER | {"Running"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ async def _conduct(
 ) -> None:
     """Copy the log of every pod into the queue; ends it with None, or with the error."""
     copies: dict[str, asyncio.Task[None]] = {}
+    over: set[str] = set()
 
     async def copy(pod: Pod) -> None:
         async with aclosing(_copy(client, pod, {**wanted.query(pod), "follow": "true"}, patient=True)) as source:
@@ -170,15 +173,14 @@ async def _conduct(
     try:
         async with aclosing(states):
             async for pods in states:
+                over |= {pod.metadata.uid or "" for pod in pods if pod.status.phase in OVER}
                 for pod in pods:
                     if (pod.metadata.uid or "") not in copies and wanted.concerns(pod):
                         copies[pod.metadata.uid or ""] = asyncio.create_task(copy(pod))
         # A log that does not end with its container is left; one that is being read slowly is not.
-        while pending := [each for each in copies.values() if not each.done()]:
-            before = queue.qsize()
-            await asyncio.wait(pending, timeout=DRAIN_SECONDS)
-            if queue.qsize() == before == 0 and any(not each.done() for each in pending):
-                break
+        await _wait(list(copies.values()), queue, DRAIN_SECONDS)
+        # That of a pod that has ended will end, however slowly it comes.
+        await _wait([each for uid, each in copies.items() if uid in over], queue, END_SECONDS)
         await queue.put(None)
     except Exception as error:  # the reader waits at the other end of the queue and must hear of it
         await queue.put(error)
@@ -186,6 +188,15 @@ async def _conduct(
         for each in copies.values():
             each.cancel()
         await asyncio.gather(*copies.values(), return_exceptions=True)
+
+
+async def _wait(copies: Sequence[asyncio.Task[None]], queue: asyncio.Queue[Any], seconds: float) -> None:
+    """Return when all are done, or none has become so in ``seconds`` while the reader waited."""
+    while pending := [each for each in copies if not each.done()]:
+        before = queue.qsize()
+        await asyncio.wait(pending, timeout=seconds)
+        if queue.qsize() == before == 0 and any(not each.done() for each in pending):
+            break
 
 
 def _pass_over(error: ApiError, pod: Pod, wanted: LogWish) -> None:
