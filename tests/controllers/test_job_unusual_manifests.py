@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 import pytest
+from job_pods import built, env, view_of
 from job_world import World, task
 
 from unisono.api.batch import Job
@@ -12,7 +14,10 @@ from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SECRETS, SERVICES
 from unisono.api.validation import validate
+from unisono.controllers.job.plugins import load
 from unisono.controllers.job.plugins.arguments import unknown_flags
+from unisono.controllers.job.plugins.svc import LONGEST_VARIABLE
+from unisono.controllers.job.view import JobView
 
 FRAMEWORKS = {"pytorch": "master", "tensorflow": "ps", "mpi": "master", "ray": "head", "jax": "coordinator"}
 
@@ -152,3 +157,37 @@ async def test_an_argument_that_makes_no_sense_is_told_once_and_can_be_read_in_t
         assert "--disable-network-policy is 'maybe'; write true or false." in told
         assert (world.phase(), world.job().status.state.message) == ("Pending", told)
         assert world.pods() == []
+
+
+# --- a job of ten thousand pods -------------------------------------------------------------------------------------
+
+
+def test_a_job_of_ten_thousand_pods_is_taken():
+    assert refusals(submitted(tasks=[task("worker", 10_000)], plugins=plugins("svc", "ssh", "env"))) == []
+
+
+@pytest.mark.parametrize(("replicas", "told"), [(100, False), (10_000, True)])
+def test_a_list_of_hosts_that_no_program_could_be_started_with_stays_in_its_file(replicas, told):
+    view = view_of(task("worker", replicas), task("few", 2), plugins={"svc": []})
+    (svc,) = load(view)
+    data, variables = svc.hosts_data(), env(built(view, "few"))
+    assert len(data["worker.host"].splitlines()) == replicas
+    fits = len(f"VC_WORKER_HOSTS={data['VC_WORKER_HOSTS']}") < LONGEST_VARIABLE
+    assert ("VC_WORKER_HOSTS" in variables) is fits is not told
+    assert {"VC_WORKER_NUM", "VC_FEW_HOSTS", "VC_FEW_NUM"} <= variables.keys()
+    assert [text for _, text in svc.remarks()] == told * [
+        "VC_WORKER_HOSTS is too long for an environment variable: read the hosts from /etc/volcano/worker.host"
+    ]
+
+
+def test_the_longest_list_of_hosts_that_fits_is_kept():
+    def view(count: int) -> JobView:
+        return view_of(task("w", count), plugins={"svc": []})
+
+    def length(count: int) -> int:
+        """Bytes of the variable, with the zero after them."""
+        (svc,) = load(view(count))
+        return len(f"VC_W_HOSTS={svc.hosts_data()['VC_W_HOSTS']}") + 1
+
+    most = bisect.bisect_right(range(20_000), LONGEST_VARIABLE, key=length) - 1
+    assert [("VC_W_HOSTS" in env(built(view(count)))) for count in (most, most + 1)] == [True, False]

@@ -69,10 +69,8 @@ def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[st
         return "PluginError", message
     for plugin in plugins:
         controlled[f"plugin-{plugin.name}"] = plugin.name
-        if plugin.unknown:
-            known = ", ".join(f"--{name}" for name in plugin.flags) or "no arguments"
-            text = f"plug-in {plugin.name} leaves out {', '.join(plugin.unknown)}: it knows {known}"
-            plan.warn("UnknownPluginArgument", text, once=text)
+        for reason, text in plugin.remarks():
+            plan.warn(reason, text, once=text)
         plan.ensure.extend(plugin.resources())
     plan.volumes = named_volumes(view)
     for volume in job_volumes(view):

@@ -19,9 +19,6 @@ class JobPlugin:
         needs: plug-ins that come with it, without arguments, when the job does not name them.
         flags: the flags that it knows, with their defaults.
 
-    Attributes:
-        unknown: flags of the job that it does not know.
-
     """
 
     name: ClassVar[str] = ""
@@ -30,7 +27,7 @@ class JobPlugin:
 
     def __init__(self, view: JobView, arguments: Sequence[str]) -> None:
         """Read the arguments; raises PluginError when one makes no sense."""
-        self.view, self.unknown = view, unknown_flags(arguments, self.flags)
+        self.view, self._unknown = view, unknown_flags(arguments, self.flags)
         self.read(arguments)
 
     def read(self, arguments: Sequence[str]) -> None:
@@ -42,6 +39,13 @@ class JobPlugin:
     def resources(self) -> Iterable[Resource]:
         """Objects that must exist while the job is active."""
         return ()
+
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """Reason and text of what whoever wrote the job should know."""
+        if self._unknown:
+            known = ", ".join(f"--{name}" for name in self.flags) or "no arguments"
+            text = f"plug-in {self.name} leaves out {', '.join(self._unknown)}: it knows {known}"
+            yield "UnknownPluginArgument", text
 
 
 def containers(pod: Pod, *, init: bool = True) -> Iterator[Container]:

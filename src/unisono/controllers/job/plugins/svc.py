@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
@@ -31,6 +32,8 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 
 MOUNT_PATH = "/etc/volcano"
+# Longest NAME=value that Linux takes when it starts a program, its final zero included.
+LONGEST_VARIABLE = 128 * 1024
 _FLAGS = {"publish-not-ready-addresses": "false", "disable-network-policy": "false", "inject-hosts-env": "true"}
 
 
@@ -41,7 +44,8 @@ class SvcPlugin(JobPlugin):
     (false): without it a NetworkPolicy lets only pods of the job reach pods of the job.
 
     The ConfigMap ``<job>-svc`` holds, per task with ``-`` written as ``_``: ``<task>.host``, one host per line;
-    ``VC_<TASK>_HOSTS``, the hosts joined by commas; ``VC_<TASK>_NUM``, their number.
+    ``VC_<TASK>_HOSTS``, the hosts joined by commas; ``VC_<TASK>_NUM``, their number. A list of hosts that is too long
+    for an environment variable is in the ConfigMap alone: with it no container would start.
     """
 
     name = "svc"
@@ -107,15 +111,40 @@ class SvcPlugin(JobPlugin):
         """Content of the ConfigMap."""
         data: dict[str, str] = {}
         for task in self.view.tasks:
-            hosts = task.hosts()
+            hosts = self._hosts[task.name]
             data[f"{task.name.replace('-', '_')}.host"] = "\n".join(hosts)
             data[f"{_variable(task)}_HOSTS"] = ",".join(hosts)
             data[f"{_variable(task)}_NUM"] = str(len(hosts))
         return data
 
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """Lists of hosts that do not reach the environment."""
+        yield from super().remarks()
+        for task in self.view.tasks if self.inject else ():
+            if task.name in self._too_long:
+                file = f"{MOUNT_PATH}/{task.name.replace('-', '_')}.host"
+                text = f"{_variable(task)}_HOSTS is too long for an environment variable: read the hosts from {file}"
+                yield "TooManyHosts", text
+
+    @cached_property
+    def _hosts(self) -> dict[str, list[str]]:
+        return {task.name: task.hosts() for task in self.view.tasks}
+
+    @cached_property
+    def _too_long(self) -> frozenset[str]:
+        """Names of tasks whose hosts do not fit into a variable."""
+        return frozenset(
+            task.name
+            for task in self.view.tasks
+            # One more for each host: a comma, or the zero after the last one.
+            if len(f"{_variable(task)}_HOSTS=") + sum(len(host) + 1 for host in self._hosts[task.name])
+            > LONGEST_VARIABLE
+        )
+
     def _variables(self) -> Iterable[EnvVar]:
         for task in self.view.tasks:
-            for name in (f"{_variable(task)}_HOSTS", f"{_variable(task)}_NUM"):
+            names = [f"{_variable(task)}_HOSTS", f"{_variable(task)}_NUM"]
+            for name in names[1:] if task.name in self._too_long else names:
                 reference = ConfigMapKeySelector(name=self.config_map_name, key=name)
                 yield EnvVar(name=name, value_from=EnvVarSource(config_map_key_ref=reference))
 
