@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from unisono.cli.commands import up
 from unisono.cli.main import main
+from unisono.standalone.paths import DataDir
 
 
 @pytest.fixture
@@ -37,3 +39,31 @@ def test_a_wrong_configuration_and_a_taken_port_are_told_at_once(
     told = refused(["--data-dir", str(data), "--port", str(taken)], capsys)
     assert f"cannot listen on 127.0.0.1:{taken} (Address already in use)" in told
     assert not data.exists(), "nothing was begun"
+
+
+class SlowChild:
+    """A control plane in the background that takes its time, and then ends."""
+
+    returncode = 3
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def poll(self) -> int | None:
+        self.looks -= 1
+        return None if self.looks >= 0 else self.returncode
+
+
+def test_who_waits_for_a_slow_start_is_told_once_where_to_look(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    data = DataDir.at(tmp_path)
+    data.log.touch()
+    with pytest.raises(up.StartFailed, match="ended at once with code 3"):
+        up._await_ready(data, SlowChild(looks=3), 0, [])  # type: ignore[arg-type]
+    written = capsys.readouterr()
+    assert written.out == "", "what programs read is the address alone"
+    assert written.err.count("is starting") == 1
+    assert str(data.log) in written.err

@@ -11,6 +11,8 @@ import click
 
 from unisono.errors import UnisonoError
 
+# Who waits longer than this is told for what.
+PATIENCE_SECONDS = 3.0
 POLL_SECONDS = 0.05
 
 
@@ -32,9 +34,13 @@ def command(data_dir: Path | None, kill_pods: bool, timeout: float) -> None:
         click.echo(f"No control plane runs in {data.root}.")
     else:
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + timeout
+        began, told = time.monotonic(), False
         while data.running_pid() is not None:
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > PATIENCE_SECONDS and not told:
+                told = True
+                click.echo(f"Waiting for process {pid} to stop ...", err=True)
+            if waited > timeout:
                 raise StillRunning(f"Process {pid} did not stop within {timeout:g} s: end it with 'kill -9 {pid}'.")
             time.sleep(POLL_SECONDS)
         click.echo(f"Stopped the control plane in {data.root}.")

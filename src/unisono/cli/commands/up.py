@@ -19,7 +19,9 @@ from unisono.errors import UnisonoError
 if TYPE_CHECKING:
     from unisono.standalone.paths import DataDir
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
+# Who waits longer than this is told for what.
+PATIENCE_SECONDS = 3.0
 POLL_SECONDS = 0.05
 _REMOTE = (
     "with --host {host} other machines reach the API. Who has the kubeconfig, a client certificate or a token may run "
@@ -188,8 +190,12 @@ def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends:
         told: length of the log before its start.
         ends: gets the signals by which somebody wants this process to end.
     """
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    told_why = False
+    while (waited := time.monotonic() - began) < READY_SECONDS:
+        if waited > PATIENCE_SECONDS and not told_why:
+            told_why = True
+            click.echo(f"The control plane is starting; what it does is in {data.log} ...", err=True)
         if ends:
             raise SystemExit(128 + ends[0])
         if child.poll() is not None:
