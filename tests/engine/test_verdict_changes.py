@@ -297,6 +297,6 @@ def test_jobs_that_come_before_are_counted_in() -> None:
     told = {key: [change.text() for change in one.changes][-1] for key, one in verdicts.items()}
     assert told == {
         "ns/k": "add 1 node like a",
-        "ns/l": "add 4 nodes like a",
-        "ns/j": "add 8 nodes like a",
+        "ns/l": "add 3 nodes like a",
+        "ns/j": "add 5 nodes like a",
     }

@@ -9,14 +9,24 @@ from typing import Any
 
 from support.build import cluster, queue
 from unisono.api.base import Object
-from unisono.api.core import Node, Pod, Toleration
+from unisono.api.core import Node, Pod, ResourceQuota, Toleration
 from unisono.api.resources import resource_list, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions
+from unisono.engine.quotas import amount_of
 from unisono.engine.verdicts import changes as c
 
 GROUP = "scheduling.k8s.io/group-name"
+
+
+def _asked(pod: Pod) -> dict[str, int]:
+    """What a pod takes of a quota."""
+    asked: dict[str, int] = {"pods": 1}
+    for container in pod.spec.containers or ():
+        for name, amount in resource_list(container.resources.requests).items():
+            asked[name] = asked.get(name, 0) + amount
+    return asked
 
 
 class Objects:
@@ -100,11 +110,33 @@ class Objects:
         spec.capability = self._raised(spec.capability, change.amounts)
 
     def _raise_quota(self, change: c.RaiseQuota, job: str) -> None:
-        spec = self.all["ResourceQuota", f"{job.partition('/')[0]}/{change.quota}"].spec
-        spec.hard = self._raised(spec.hard, change.amounts)
-        head, there = self.group(job), len(self.pods(job))
-        if there and head.status.phase != "Pending" and there < (head.spec.min_member or 0):
-            self._create_pods(c.CreatePods((head.spec.min_member or 0) - there), job)
+        """The controllers of all jobs try again to create their pods, and those of this job come last."""
+        namespace = job.partition("/")[0]
+        limits = self.all["ResourceQuota", f"{namespace}/{change.quota}"]
+        limits.spec.hard = self._raised(limits.spec.hard, change.amounts)
+        jobs = sorted(key for kind, key in self.all if kind == "PodGroup" and key.startswith(f"{namespace}/"))
+        for key in sorted(jobs, key=lambda one: one == job):
+            head, there = self.group(key), len(self.pods(key))
+            if there and head.status.phase != "Pending":
+                for _ in range((head.spec.min_member or 0) - there):
+                    self._create_within(limits, key)
+
+    def _create_within(self, limits: ResourceQuota, job: str) -> None:
+        """Create one more pod of a job, if the quota lets it be."""
+        hard = resource_list(limits.spec.hard)
+        pods = [
+            one
+            for one in self.all.values()
+            if isinstance(one, Pod) and one.metadata.namespace == limits.metadata.namespace
+        ]
+        held = [_asked(pod) for pod in pods]
+        counted = {name: sum(amount_of(each, name) for each in held) for name in hard}
+        # where its controller has written a number, pods that have come since are added to that
+        taken = resource_list(limits.status.used) if limits.status.used else counted
+        taken = {name: max(taken.get(name, 0), counted[name]) for name in hard}
+        one_more = _asked(self.pods(job)[0])
+        if all(taken[name] + amount_of(one_more, name) <= hard[name] for name in hard):
+            self._create_pods(c.CreatePods(1), job)
 
     def _relax_rule(self, change: c.RelaxRule, job: str) -> None:
         for pod in self.waiting(job):
@@ -143,7 +175,8 @@ class Objects:
         like = max(self.pods(job), key=lambda pod: (not pod.spec.node_name, pod.metadata.name))
         for number in range(change.count):
             fresh = deepcopy(like)
-            fresh.metadata.name, fresh.metadata.uid = f"{like.metadata.name}-{number}", f"uid-more-{number}"
+            name = fresh.metadata.name = f"{like.metadata.name}-{number}"
+            fresh.metadata.uid = f"uid-{name}"
             fresh.metadata.deletion_timestamp = None
             fresh.spec.node_name, fresh.status.phase = None, "Pending"
             self.all["Pod", fresh.key] = fresh

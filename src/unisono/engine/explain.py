@@ -10,7 +10,7 @@ from unisono.cluster.records import Job, Task
 from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
-from unisono.engine.capacity import CapacityOf
+from unisono.engine.capacity import CapacityOf, EmptyFit
 from unisono.engine.cycle import Cycle
 from unisono.engine.holders import holders_of
 from unisono.engine.job_state import JobState
@@ -24,6 +24,7 @@ from unisono.engine.verdicts.candidates import Ladders
 from unisono.engine.verdicts.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
+from unisono.engine.verdicts.rivals import Rivals
 from unisono.engine.waiting import leaving, names_text, pods_as_holders
 
 _EMPTY = JobReport()
@@ -85,6 +86,11 @@ def _progress(job: JobState, placeable: int) -> str:
     return "no node takes it"
 
 
+def _nodes_for(job: JobState, empty: EmptyFit) -> int:
+    """How many empty nodes hold the gang, 0 where none holds even one task."""
+    return -(-job.min_member // empty.per_node) if empty.per_node else 0
+
+
 def _either(names: tuple[str, ...]) -> str:
     return " or ".join(names)
 
@@ -105,6 +111,7 @@ class Explainer:
         self.cycle = cycle
         self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
         self.quotas = QuotaRoom(cycle.session)
+        self.rivals = Rivals(cycle)
         self._known_holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
 
     def _holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
@@ -184,7 +191,7 @@ class Explainer:
             holders=self._holders(refusal.need),
             queue=job.queue.name,
         )
-        ladders = candidates.for_refusal(self.cycle, job, refusal)
+        ladders = candidates.for_refusal(self.cycle, job, refusal, self.rivals)
         if nowhere:
             return Draft(verdict, ladders, last=_node_with(nowhere))
         first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
@@ -224,7 +231,8 @@ class Explainer:
             queue=job.queue.name,
         )
         ladders = candidates.for_fit(self.cycle, job, report.refused, cause, placeable, empty)
-        return Draft(verdict, ladders, last=_node_with(nowhere), evictions=cause is Cause.NODES_FULL)
+        full = cause is Cause.NODES_FULL
+        return Draft(verdict, ladders, last=_node_with(nowhere), evictions=full, nodes=_nodes_for(job, empty))
 
     def _invalid(self, job: JobState, report: JobReport) -> Draft:
         refusal = report.invalid
@@ -313,7 +321,8 @@ class Explainer:
         ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
         last = "add a node" if cause is Cause.NO_NODES else _node_with(nowhere)
         fallback = selected_nowhere(task.pod_class, self.cycle.session.nodes) if cause is Cause.FILTERS else ""
-        return Draft(verdict, ladders, last=last, fallback=fallback, evictions=cause is Cause.NODES_FULL)
+        full = cause is Cause.NODES_FULL
+        return Draft(verdict, ladders, last=last, fallback=fallback, evictions=full, nodes=_nodes_for(job, empty))
 
     def _no_domain(self, job: JobState, advice: Advice) -> Draft:
         """The cluster could hold the tasks, but no domain that the job's topology allows."""

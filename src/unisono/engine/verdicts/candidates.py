@@ -37,6 +37,7 @@ from unisono.engine.verdicts.changes import (
     Uncordon,
 )
 from unisono.engine.verdicts.labels import enough, labelled
+from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 Ladders = list[list[Change]]
 _REPELLING = ("NoSchedule", "NoExecute")
@@ -46,8 +47,8 @@ _FACTORS = (1, 2, 4, 8)
 """More than the job itself lacks, for jobs that come before it would take some."""
 
 
-def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
-    """Against a closed queue, a limit or a share."""
+def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -> Ladders:
+    """Against a closed queue, a limit or a share; ``rivals``: the jobs that raising a limit serves as well."""
     queue = job.queue
     if refusal.cause is Cause.QUEUE_CLOSED:
         return [[OpenQueue(queue.name)]]
@@ -62,29 +63,24 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal) -> Ladders:
     if nowhere:
         return [[RequestAtMost(dict.fromkeys(nowhere, 0))]]
     if refusal.cause is Cause.OVER_SHARE:
-        return [_larger_share(job, short), _nodes_with(cycle, short)]
+        return [_larger_share(job, short, rivals), _nodes_with(cycle, short)]
     smaller = _smaller_gang(job, refusal, short)
     if refusal.cause is Cause.OVER_CAPABILITY:
-        raised: list[Change] = [RaiseCapability(queue.name, short), _for_whole_gang(job, queue.name, refusal)]
+        steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=False)]
+        raised: list[Change] = [RaiseCapability(queue.name, step) for step in steps]
         return [smaller, raised, _nodes_with(cycle, short)]
     if refusal.cause is Cause.QUOTA:
-        return [smaller, [RaiseQuota(refusal.owner, short)]]
+        return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
         return [[*smaller, *_gang_for_nodes(cycle, job, refusal)], _nodes_with(cycle, short)]
     return [smaller]
 
 
-def _larger_share(job: JobState, short: Mapping[str, int]) -> list[Change]:
+def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> list[Change]:
     record = job.queue.record
     if record.deserved is not None:
-        return [RaiseDeserved(job.queue.name, short)]
+        return [RaiseDeserved(job.queue.name, step) for step in rivals.steps(job, short)]
     return [RaiseWeight(job.queue.name, max(record.weight, 1) * factor) for factor in (2, 4, 16)]
-
-
-def _for_whole_gang(job: JobState, queue: str, refusal: Refusal) -> Change:
-    """The refusal speaks of one task where it came from allocate: ask for all that are missing."""
-    missing = max(job.min_member - job.ready_count, 1)
-    return RaiseCapability(queue, {name: amount * missing for name, amount in refusal.need.items()})
 
 
 def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> list[Change]:

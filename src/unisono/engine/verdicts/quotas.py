@@ -23,6 +23,7 @@ class Shortage:
         quota: its name.
         need: what the missing pods ask for, of what is short.
         used, hard: as the quota's status and spec say.
+        others: what pods ask for that other jobs lack: their controllers try again at the same moment.
 
     """
 
@@ -30,6 +31,7 @@ class Shortage:
     need: Mapping[str, int]
     used: Mapping[str, int]
     hard: Mapping[str, int]
+    others: Mapping[str, int]
 
     @property
     def left(self) -> dict[str, int]:
@@ -38,8 +40,9 @@ class Shortage:
 
     @property
     def change(self) -> RaiseQuota:
-        """What makes room."""
-        return RaiseQuota(self.quota, {name: self.need[name] - self.hard[name] + self.used[name] for name in self.need})
+        """What makes room, whoever creates pods first."""
+        wanted = {name: amount + self.others[name] for name, amount in self.need.items()}
+        return RaiseQuota(self.quota, {name: wanted[name] - self.hard[name] + self.used[name] for name in wanted})
 
     def text(self) -> str:
         """For people."""
@@ -55,6 +58,7 @@ class QuotaRoom:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._lacking: dict[tuple[str, str], Counter[str]] = {}
 
     @cached_property
     def _counted(self) -> dict[str, Counter[str]]:
@@ -76,7 +80,21 @@ class QuotaRoom:
         short = [name for name, hard in quota.hard.items() if need[name] > 0 and used[name] + need[name] > hard]
         if not short:
             return None
-        return Shortage(quota.name, *({name: amounts[name] for name in short} for amounts in (need, used, quota.hard)))
+        others = Counter(self._lacked(job.namespace, quota))
+        others.subtract(need)
+        need, used, hard = ({name: amounts[name] for name in short} for amounts in (need, used, quota.hard))
+        return Shortage(quota.name, need, used, hard, {name: max(others[name], 0) for name in short})
+
+    def _lacked(self, namespace: str, quota: Quota) -> Counter[str]:
+        """What the pods ask for that all jobs of the namespace lack, and that may be created once there is room."""
+        found = self._lacking.get((namespace, quota.name))
+        if found is None:
+            found = self._lacking[namespace, quota.name] = Counter()
+            for job in self.session.active:
+                missing = job.min_member - job.valid_count
+                if job.namespace == namespace and missing > 0 and job.phase != "Pending" and concerns(quota, job):
+                    found.update({name: self._wanted(job, missing, name) for name in quota.hard})
+        return found
 
     def _wanted(self, job: JobState, missing: int, name: str) -> int:
         """What ``missing`` more pods ask of one entry of a quota; 0 where nobody can tell."""
