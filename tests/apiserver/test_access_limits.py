@@ -42,7 +42,7 @@ async def test_a_request_that_does_not_come_loses_its_connection(tmp_path: Path,
             # What is sent after the end is answered with a reset.
             with suppress(ConnectionError):
                 assert await reader.read() == b""
-            writer.close()
+            writer.transport.abort()
             assert await lives(web)
 
 
