@@ -252,7 +252,7 @@ def test_a_gang_too_large_waits_without_pods_until_its_minimum_is_lowered(start_
 
     told = wait_until("the verdict is there", verdict)
     assert (told["cause"], told["need"]) == ("ClusterOvercommitted", {"cpu": 80000})
-    assert scene.job()["status"]["state"]["phase"] == "Pending"
+    wait_until("its phase is told", lambda: scene.job()["status"].get("state", {}).get("phase") == "Pending")
     group = scene.group()
     assert group is not None
     assert group["status"]["phase"] == "Pending"
