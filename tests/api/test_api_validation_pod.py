@@ -334,6 +334,15 @@ def test_metadata(meta: dict[str, Any], expected: str) -> None:
     assert any(expected in message for message in found), found
 
 
+def test_every_wrong_amount_of_a_container_is_told_at_once() -> None:
+    resources = {"requests": {"cpu": "2", "memory": "-1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    at = "spec.containers[0].resources"
+    assert sorted(messages(make(containers=[box(resources=resources)]))) == [
+        f'{at}.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
+        f'{at}.requests[memory]: Invalid value: "-1Gi": must be greater than or equal to 0',
+    ]
+
+
 def test_generated_names_may_end_with_a_hyphen() -> None:
     assert messages(make({"name": "", "generateName": "p-"})) == []
 

@@ -224,7 +224,7 @@ async def test_bad_parameters(service: ScriptedService, web: WebClient, query: s
 async def test_a_pod_without_a_node_has_an_empty_log(service: ScriptedService, logs: Logs, web: WebClient) -> None:
     put(service, node="", phase="Pending")
     reply = await web.get(LOG)
-    assert (reply.status, reply.body, logs.asked) == (200, b"", [])
+    assert (reply.status, reply.body, logs.asked) == (204, b"", [])
 
 
 async def test_unknown_pod(web: WebClient) -> None:

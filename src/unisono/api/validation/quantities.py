@@ -46,13 +46,9 @@ def validate_resource_map(resources: ResourceList | None, path: str) -> Iterator
 def validate_requirements(resources: ResourceRequirements, path: str, *, pod: bool = False) -> Iterator[FieldError]:
     """Requests and limits of a container, or of a whole pod."""
     sides = (("limits", resources.limits), ("requests", resources.requests))
-    broken = False
     for side, amounts in sides:
-        for error in _validate_side(amounts or {}, f"{path}.{side}", pod=pod):
-            broken = True
-            yield error
-    if not broken:
-        yield from _validate_pairs(resources, path)
+        yield from _validate_side(amounts or {}, f"{path}.{side}", pod=pod)
+    yield from _validate_pairs(resources, path)
 
 
 def _validate_side(amounts: ResourceList, path: str, *, pod: bool) -> Iterator[FieldError]:
@@ -82,7 +78,10 @@ def _validate_pairs(resources: ResourceRequirements, path: str) -> Iterator[Fiel
                 yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
             continue
         limit = limits[name]
-        asked, allowed = parse_quantity(request), parse_quantity(limit)
+        try:
+            asked, allowed = parse_quantity(request), parse_quantity(limit)
+        except QuantityError:
+            continue  # told already
         if whole and asked != allowed:
             detail = f"must be equal to {name} limit of {canonical(limit)}"
             yield invalid(f"{path}.requests", canonical(request), detail)

@@ -64,7 +64,7 @@ class LogHandler:
         options = self._options(query, str(path.name))
         if not get(pod, "spec", "nodeName"):
             # A pod that is not placed yet has an empty log: clients that follow come back.
-            return await exchange.send(200, b"", content_type="text/plain")
+            return await exchange.send(204, b"", content_type="text/plain")
         check_has_log(pod, container, previous=options.previous)
         if self._source is None:
             raise ApiError("no node agent serves logs here", code=503, reason="ServiceUnavailable")
