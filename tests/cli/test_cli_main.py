@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import unisono.cli.commands
+from unisono.cli.connection import run_async
 from unisono.cli.main import COMMANDS, cli, main
 
 HEAVY = {"aiohttp", "numpy", "rich", "yaml", "cryptography", "msgspec", "prometheus_client"}
@@ -81,6 +83,21 @@ def test_what_the_machine_refuses_is_a_sentence_too(tmp_path: Path, capsys: pyte
         main(["backup", str(tmp_path / "file" / "copy"), "--data-dir", str(tmp_path / "file")])
     assert end.value.code == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_ctrl_c_before_a_command_has_begun_leaves_no_work_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python warns of coroutines that nobody awaited, and here a warning fails."""
+
+    async def work() -> None:
+        raise AssertionError("it must not begin")
+
+    def interrupted(work: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("asyncio.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_async(work())
+    gc.collect()
 
 
 def test_ctrl_c_before_anything_has_begun_ends_quietly(tmp_path: Path) -> None:

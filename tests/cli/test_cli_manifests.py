@@ -53,9 +53,21 @@ def test_what_is_no_manifest_is_refused_with_its_place(tmp_path: Path, text: str
         read([written(tmp_path, text)])
 
 
+def typed(data: bytes, errors: str = "strict") -> io.TextIOWrapper:
+    """Standard input as a locale makes it: in ``C`` with ``surrogateescape``."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors=errors)
+
+
 def test_standard_input_without_objects_is_named_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("# nothing yet\n"))
+    monkeypatch.setattr("sys.stdin", typed(b"# nothing yet\n"))
     with pytest.raises(ConfigError, match="there is no object in standard input"):
+        read(["-"])
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_standard_input_that_is_no_text_is_told_in_every_locale(monkeypatch: pytest.MonkeyPatch, errors: str) -> None:
+    monkeypatch.setattr("sys.stdin", typed(b'kind: ConfigMap\ndata: {a: "\xe4"}\n', errors))
+    with pytest.raises(ConfigError, match="standard input is no text in UTF-8"):
         read(["-"])
 
 

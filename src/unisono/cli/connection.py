@@ -71,6 +71,10 @@ def namespace_of(where: Where) -> str:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run one command's coroutine to its end."""
-    import asyncio
+    try:
+        import asyncio
 
-    return asyncio.run(work)
+        return asyncio.run(work)
+    finally:
+        # Ctrl-C may come before it has begun.
+        work.close()

@@ -75,7 +75,8 @@ def read(names: Iterable[str]) -> list[Manifest]:
 def _read_one(name: str) -> Iterator[Manifest]:
     if name == "-":
         try:
-            text = sys.stdin.read()
+            # As bytes: in the locale C Python reads what is no UTF-8 as half characters.
+            text = sys.stdin.buffer.read().decode("utf-8")
         except UnicodeDecodeError:
             raise ConfigError("standard input is no text in UTF-8.") from None
         yield from _parse(text, "standard input", Path.cwd())
@@ -87,7 +88,7 @@ def _read_one(name: str) -> Iterator[Manifest]:
                 yield from _read_one(str(file))
         return
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"the file {name} does not exist: check the path.") from None
     except UnicodeDecodeError:
