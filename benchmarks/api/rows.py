@@ -35,7 +35,8 @@ async def _rows(folder: Path, scale: float) -> AsyncIterator[Row]:
         async for row in watching.rows(server, watchers=200, changes=max(int(100 * scale), 10)):
             yield row
     raw.close()
-    yield await placing.row(folder / "plane", nodes=max(number // 10, 10), pods=number)
+    async for row in placing.rows(folder / "plane", nodes=max(number // 10, 10), pods=number):
+        yield row
     yield await start.row(folder / "start", number * 10)
 
 
