@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -282,9 +283,16 @@ async def test_nodes(plane: Plane) -> None:
     assert await plane.ok("get", "node", "n1", "-o", "jsonpath={.spec.taints[0].key}") == "gpu"
     assert "untainted" in await plane.ok("taint", "node", "n1", "gpu-")
     await plane.apply(pod("p", nodeName="n1"))
-    drained = await plane.run("drain", "n1", "--force", "--timeout=1s")
-    assert "evicting pod default/p" in drained.out + drained.err
+    draining = asyncio.create_task(plane.run("drain", "n1", "--force", "--timeout=300s"))
+    while not (await plane.client.get(PODS, "p", "default")).metadata.deletion_timestamp:
+        assert not draining.done()
+        await asyncio.sleep(0.01)
     assert table(await plane.ok("get", "pods"))[1][2] == "Terminating"
+    await plane.client.delete(PODS, "p", "default", grace_seconds=0)
+    drained = await draining
+    assert "evicting pod default/p" in drained.out + drained.err
+    assert drained.code == 0
+    assert "node/n1 drained" in drained.out
 
 
 ERRORS = [
