@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -16,7 +15,7 @@ from unisono.kube.controller import Informers
 from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.webhook.certificates import Certificates
+from unisono.webhook.certificates import Bundle, Certificates
 from unisono.webhook.review import BadReview, check, mutate, read, refused
 from unisono.webhook.view import SEEN, cached, live
 
@@ -24,6 +23,7 @@ _log = structlog.get_logger(__name__)
 
 # A certificate is renewed a month before its end; a configuration that was applied anew must be trusted soon.
 _REFRESH_SECONDS = 30.0
+_RETRY_SECONDS = 1.0
 _LARGEST = 8 * 1024 * 1024
 
 
@@ -81,10 +81,9 @@ class WebhookServer:
             await self._informers.wait_synced()
             listener = await self._listen()
             try:
-                with contextlib.suppress(ApiError):
-                    await self.certificates.publish(bundle, self._configuration)
+                trusted = await self._publish(bundle)
                 self.ready.set()
-                await self._keep_fresh()
+                await self._keep_fresh(trusted)
             finally:
                 await listener.close()
         finally:
@@ -96,13 +95,20 @@ class WebhookServer:
         found: dict[str, ReflectorStatistics] = self._informers.statistics()
         return found
 
-    async def _keep_fresh(self) -> None:
+    async def _keep_fresh(self, trusted: bool) -> None:
         while True:
-            await self._clock.sleep(_REFRESH_SECONDS)
-            try:
-                await self.certificates.publish(await self.certificates.refresh(), self._configuration)
-            except (ApiError, OSError, TimeoutError) as error:
-                _log.warning("webhook.refresh_failed", error=str(error))
+            # An API server that does not trust these certificates refuses whatever it has to ask about.
+            await self._clock.sleep(_REFRESH_SECONDS if trusted else _RETRY_SECONDS)
+            trusted = await self._publish()
+
+    async def _publish(self, bundle: Bundle | None = None) -> bool:
+        """Whether the configurations tell what to trust; without a bundle the certificates are looked at first."""
+        try:
+            await self.certificates.publish(bundle or await self.certificates.refresh(), self._configuration)
+        except (ApiError, OSError, TimeoutError) as error:
+            _log.warning("webhook.refresh_failed", error=str(error))
+            return False
+        return True
 
     async def _listen(self) -> AppListener:
         app = web.Application(client_max_size=_LARGEST)
