@@ -89,6 +89,31 @@ async def test_a_rush_without_end_does_not_hide_it_for_ever(longest: float) -> N
             assert len(desk.written) == 1
 
 
+async def test_after_a_rush_a_wish_may_still_pass_by_itself() -> None:
+    async with Desk().open() as desk:
+        with desk.way.first():
+            desk.outbox.put("ns/a", "has its places", urgent=False, settle=5.0, longest=LONGEST_COUNT_SECONDS)
+            await desk.wait(8.0)
+        await desk.wait(3.0)
+        assert not desk.written
+        desk.outbox.put("ns/a", "8 run", urgent=False, settle=1.0)
+        await desk.wait(1.1)
+        assert [wish for _, wish, _ in desk.written] == ["8 run"]
+
+
+async def test_a_wish_that_follows_a_write_has_all_of_its_time() -> None:
+    async with Desk().open(slow=False) as desk:
+        desk.outbox.put("ns/a", "no pods", urgent=False, settle=5.0)
+        await desk.wait(4.0)
+        desk.outbox.put("ns/a", "admitted", urgent=True)
+        await desk.wait(0.1)
+        desk.outbox.put("ns/a", "no pods", urgent=False, settle=5.0)
+        await desk.wait(4.8)
+        assert [wish for _, wish, _ in desk.written] == ["admitted"]
+        await desk.wait(0.3)
+        assert [wish for _, wish, _ in desk.written] == ["admitted", "no pods"]
+
+
 async def test_bad_news_shorten_the_wait() -> None:
     async with Desk().open() as desk:
         with desk.way.first():

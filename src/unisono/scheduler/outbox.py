@@ -59,6 +59,9 @@ class Outbox(Generic[W]):
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
         self._urgent: set[str] = set()
+        # From when on a wish that is not urgent may be written, and how long it was given to pass by itself.
+        self._from: dict[str, float] = {}
+        self._settles: dict[str, float] = {}
         # Until when a wish may give way.
         self._until: dict[str, float] = {}
         self._way = way
@@ -69,7 +72,8 @@ class Outbox(Generic[W]):
         """Replace the wish for ``key``; not ``urgent`` ones wait until ``interval`` after the last write.
 
         ``settle`` is the time in seconds that even the first write of a wish that is not urgent waits: what passes by
-        itself in that time is never written. ``longest`` is how many seconds the wish may give way in a rush.
+        itself in that time is never written. ``longest`` is how many seconds the wish may give way in a rush; at the
+        end of one it gets ``settle`` once more, as far as ``longest`` allows.
         """
         now = self._clock.monotonic()
         self._wishes[key] = wish
@@ -78,12 +82,17 @@ class Outbox(Generic[W]):
             self._urgent.add(key)
         stretch = self._strain.stretch
         since = self._written_at.get(key, float("-inf")) + self._interval * stretch - now
-        self._queue.add_after(key, 0.0 if urgent else max(settle * stretch, since))
+        delay = 0.0 if urgent else max(settle * stretch, since)
+        self._from[key] = min(self._from.get(key, float("inf")), now + delay)
+        self._settles[key] = settle
+        self._queue.add_after(key, delay)
 
     def discard(self, key: str) -> None:
         """Forget the wish for ``key``; a write under way is not stopped."""
         self._wishes.pop(key, None)
         self._until.pop(key, None)
+        self._from.pop(key, None)
+        self._settles.pop(key, None)
         self._urgent.discard(key)
 
     def keys(self) -> list[str]:
@@ -110,12 +119,20 @@ class Outbox(Generic[W]):
             except QueueClosed:
                 return
             try:
-                if key in self._wishes and not self._gives_way(key):
+                if key in self._wishes and not self._is_early(key) and not self._gives_way(key):
                     wish = self._wishes[key]
                     self.discard(key)
                     await self._once(key, wish)
             finally:
                 self._queue.done(key)
+
+    def _is_early(self, key: str) -> bool:
+        """Whether the key was queued for a wish that is written or void by now: the one that came after it has time."""
+        left = self._from.get(key, 0.0) - self._clock.monotonic()
+        if key in self._urgent or left <= 0:
+            return False
+        self._queue.add_after(key, left)
+        return True
 
     def _gives_way(self, key: str) -> bool:
         """Whether the wish waits for the end of a rush."""
@@ -124,9 +141,12 @@ class Outbox(Generic[W]):
         left = self._until[key] - self._clock.monotonic()
         if left <= 0:
             return False
-        self._way.park(key, self._queue.add)
+        self._way.park(key, self._resume)
         self._queue.add_after(key, left)
         return True
+
+    def _resume(self, key: str) -> None:
+        self._queue.add_after(key, self._settles.get(key, 0.0) * self._strain.stretch)
 
     async def _once(self, key: str, wish: W) -> None:
         begun = self._clock.monotonic()
