@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import ssl
 import warnings
 
 import pytest
+from aiohttp import web
 
-from unisono.kube.listening import stop_listening
+from unisono.kube.listening import AppListener, stop_listening
 
 
 class _Counting(asyncio.Protocol):
@@ -50,3 +52,22 @@ async def test_nobody_is_taken_any_more() -> None:
     with socket.socket() as client, pytest.raises(ConnectionRefusedError):
         client.connect(address)
     assert made == []
+
+
+async def test_who_has_not_agreed_upon_tls_yet_is_cut_off_with_the_listener() -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        listener = await AppListener.open(web.Application(), "127.0.0.1", 0, tls=tls)
+        reader, writer = await asyncio.open_connection(*listener.address)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await listener.close()
+        assert await reader.read() == b"", "closed, though the server still waited for the first word"
+        writer.close()
+        await writer.wait_closed()
+        del reader, writer
+        for _ in range(10):
+            await asyncio.sleep(0)
+        gc.collect()
+    assert [str(one.message) for one in seen] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from typing import Any
 
 from aiohttp import web
 
@@ -32,8 +33,8 @@ class AppListener:
 
     """
 
-    def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
-        self._runner, self._server = runner, server
+    def __init__(self, runner: web.AppRunner, server: asyncio.Server, handshakes: set[asyncio.Task[Any]]) -> None:
+        self._runner, self._server, self._handshakes = runner, server, handshakes
         self.address: tuple[str, int] = server.sockets[0].getsockname()[:2]
 
     @classmethod
@@ -55,15 +56,28 @@ class AppListener:
         """
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=patience)
         await runner.setup()
-        try:
+        handshakes: set[asyncio.Task[Any]] = set()
+
+        def taken() -> asyncio.BaseProtocol:
+            # Until TLS is agreed upon, a connection is known to nobody but the task that asks for its protocol.
+            if (task := asyncio.current_task()) is not None:
+                handshakes.add(task)
+                task.add_done_callback(handshakes.discard)
             assert runner.server is not None  # set by setup
-            server = await asyncio.get_running_loop().create_server(runner.server, host or None, port, ssl=tls)
+            return runner.server()
+
+        try:
+            server = await asyncio.get_running_loop().create_server(taken, host or None, port, ssl=tls)
         except BaseException:
             await runner.cleanup()
             raise
-        return cls(runner, server)
+        return cls(runner, server, handshakes)
 
     async def close(self) -> None:
         """Take no more connections, let requests end, and close what is left."""
         await stop_listening(self._server)
+        begun = list(self._handshakes)
+        for handshake in begun:
+            handshake.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
         await self._runner.cleanup()
