@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 # Pods that are told of one by one.
 _SHOWN = 10
 _FAILURES = 3
-# A verdict speaks for the pods of its PodGroup.
-_SPOKEN_FOR = ("Job", "PodGroup", "Queue")
-
 
 # Phases of a Volcano Job in which its message says how it came to that.
 _TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")

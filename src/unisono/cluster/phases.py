@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from unisono.cluster.status import COMPLETED_STATES, SCHEDULED_STATES, TaskStatus, count
 
-ADMITTED_PHASES = frozenset(("Inqueue", "Running", "Unknown", "Completed"))
-
 
 def phase_of(counts: list[int], min_member: int, phase: str, releasing: int, *, unschedulable: bool) -> str:
     """Phase of a PodGroup.

@@ -8,7 +8,6 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import Vector
 from unisono.cluster.status import (
-    ALLOCATED_STATES,
     CLAIMS,
     HOLDS,
     IS_READY,
@@ -151,11 +150,6 @@ class JobState:
     def valid_count(self) -> int:
         """Tasks that hold, may get or have used a place."""
         return self.ready_count + self.counts[_PIPELINED] + self.counts[_PENDING]
-
-    @property
-    def allocated_count(self) -> int:
-        """Tasks in allocated states."""
-        return count(self.counts, ALLOCATED_STATES)
 
     @property
     def is_ready(self) -> bool:

@@ -39,10 +39,6 @@ class CustomObject(Object, kw_only=True, eq=False):
         else:
             self.content["status"] = value
 
-    def take_status(self, source: CustomObject) -> None:
-        """Have the status of ``source`` and nothing else of it."""
-        self.status = source.status
-
     def values(self) -> dict[str, Any]:
         """The whole object as JSON values; they are shared with the object."""
         header = {"apiVersion": self.api_version, "kind": self.kind, "metadata": msgspec.to_builtins(self.metadata)}

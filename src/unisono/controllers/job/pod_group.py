@@ -18,7 +18,6 @@ from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.owners import owned_by
 
 PENDING = "Pending"
-INQUEUE = "Inqueue"
 
 # Resources of which a quota counts limits.
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
