@@ -85,6 +85,21 @@ def test_what_the_machine_refuses_is_a_sentence_too(tmp_path: Path, capsys: pyte
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [["install", "--dry-run", "--config"], ["schedule", "-f", "x", "--config"], ["up", "--nodes"]]
+)
+def test_a_file_that_is_no_text_is_a_sentence(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = tmp_path / "picture.png"
+    wrong.write_bytes(b"\x89PNG\xff\xfe")
+    with pytest.raises(SystemExit) as end:
+        main([*words, str(wrong)])
+    told = capsys.readouterr()
+    assert (end.value.code, told.out) == (1, "")
+    assert str(wrong) in told.err
+
+
 def test_ctrl_c_before_a_command_has_begun_leaves_no_work_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python warns of coroutines that nobody awaited, and here a warning fails."""
 

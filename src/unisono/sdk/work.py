@@ -109,7 +109,7 @@ def _read(work: str | Path) -> tuple[list[dict[str, Any]], Path]:
     else:
         path = Path(work).expanduser()
         try:
-            text, name, folder = path.read_text(), str(path), path.absolute().parent
+            text, name, folder = path.read_text(encoding="utf-8"), str(path), path.absolute().parent
         except (OSError, UnicodeDecodeError) as error:
             raise BadWork(f"{path} cannot be read: {error}.") from None
     found = [document.value for document in expand_lists(load_all(text, file=name)) if document.value is not None]

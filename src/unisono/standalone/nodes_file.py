@@ -20,7 +20,9 @@ def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
     from unisono.api.yaml import load_all
 
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError("the nodes file is no text in UTF-8: is it the right file?", file=str(path)) from None
     except OSError as error:
         raise ConfigError(f"the nodes file cannot be read: {error.strerror or error}.", file=str(path)) from None
     entries: list[dict[str, Any]] = []

@@ -78,6 +78,7 @@ def command(
     running it again changes only what differs. --uninstall takes away what any installation there has made.
     """
     from unisono.engine.config import load_config
+    from unisono.errors import ConfigError
     from unisono.install.manifests import manifests
     from unisono.install.options import NAMESPACE, InstallOptions
 
@@ -88,7 +89,12 @@ def command(
         chosen |= dict.fromkeys(("crds", "policies", "webhook", "monitoring"), True) | {"simulate": 1}
     text = ""
     if config is not None:
-        text = config.read_text()
+        try:
+            text = config.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ConfigError(
+                "the scheduler configuration is no text in UTF-8: is it the right file?", file=str(config)
+            ) from None
         load_config(text, str(config))
     options = InstallOptions(
         namespace=where.namespace or NAMESPACE,

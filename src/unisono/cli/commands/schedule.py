@@ -68,7 +68,7 @@ def _config(file: Path | None, bare: bool) -> Any:
     from unisono.scheduler.offline import without_defaults
 
     try:
-        text = DEFAULT_TEXT if file is None else file.read_text()
+        text = DEFAULT_TEXT if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the scheduler configuration cannot be read: {error}", file=str(file)) from None
     name = "default configuration" if file is None else str(file)
