@@ -6,6 +6,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 UV     := $(shell command -v uv 2>/dev/null)
 
+# The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test lint types layers unit frameworks bench lock clean help
 
 help:
