@@ -61,10 +61,12 @@ $(VENV)/.run-ready: requirements/run.lock pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev-ready: requirements/dev.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up the tests in $(VENV) (first time only) ..."
 	@$(call install,requirements/dev.lock)
 	@touch $@ $(VENV)/.run-ready
 
 $(VENV)/.frameworks-ready: requirements/frameworks.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Setting up the frameworks in $(VENV) (first time only) ..."
 	@$(call install,requirements/frameworks.lock)
 	@touch $@ $(VENV)/.dev-ready $(VENV)/.run-ready
 
