@@ -72,7 +72,7 @@ def all_controllers(
         MachinesController(recorder),
         ProvisioningController(recorder),
         CronJobController(recorder),
-        JobFlowController(recorder, prober or NoProber()),
+        JobFlowController(recorder, prober or NoProber(), registry),
         JobTemplateController(),
         HyperJobController(recorder),
         *training_controllers(recorder, offload, foreign_kinds),

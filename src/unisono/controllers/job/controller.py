@@ -178,8 +178,11 @@ class JobController(Controller):
         for uid in owners.job_uids(new):
             self._expectations.settle(uid, expectation(PODS, new))
 
-    def _job_changed(self, event_type: EventType, new: Job, _old: Job | None) -> None:
-        if event_type == "DELETED":
+    def _job_changed(self, event_type: EventType, new: Job, old: Job | None) -> None:
+        if event_type != "DELETED":
+            self._metrics.moved(old, new)
+        else:
+            self._metrics.gone(new)
             uid = new.metadata.uid or ""
             self._executor.forget(uid)
             self._pacing.forget(uid)

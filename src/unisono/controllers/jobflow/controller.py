@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry
+
 from unisono.api.batch import Job
 from unisono.api.core import Pod
 from unisono.api.flow import JobFlow, JobTemplate
@@ -19,6 +21,7 @@ from unisono.controllers.jobflow.decide import FlowPlan, Observed, decide, flows
 from unisono.controllers.jobflow.history import ended_states
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.objects import ForeignObject, Vanishing, create_once, delete_seen
+from unisono.controllers.phase_metrics import PhaseCounts
 from unisono.controllers.probing import Probe, Prober
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
@@ -35,14 +38,20 @@ _FOREIGN_RETRY = 60.0
 # Pods that are asked at once for one flow.
 _PARALLEL = 16
 
+_COUNTED = {
+    "Succeed": ("jobflow_succeed_phase_count", "How many job flows of a namespace have succeeded."),
+    "Failed": ("jobflow_failed_phase_count", "How many job flows of a namespace have failed."),
+}
+
 
 class JobFlowController(Controller):
     """Runs ``flow.volcano.sh`` JobFlows."""
 
     name = "jobflow-controller"
 
-    def __init__(self, recorder: Recorder, prober: Prober) -> None:
+    def __init__(self, recorder: Recorder, prober: Prober, registry: CollectorRegistry | None = None) -> None:
         self._announcer, self._prober = Announcer(recorder), prober
+        self._phases = PhaseCounts(_COUNTED, ("jobflow_namespace",), registry)
         self._written: LastWritten[JobFlow] = LastWritten()
 
     def setup(self, context: Context) -> None:
@@ -127,7 +136,9 @@ class JobFlowController(Controller):
         """Keys of the flows that use a template."""
         return [flow.key for flow in self._flows.by_index(TEMPLATE_INDEX, template.key)]
 
-    def _changed(self, event_type: EventType, new: JobFlow, _old: JobFlow | None) -> None:
+    def _changed(self, event_type: EventType, new: JobFlow, old: JobFlow | None) -> None:
+        if old is not None:
+            self._phases.moved(old.status.state.phase, new.status.state.phase, new.metadata.namespace or "default")
         if event_type == "DELETED":
             self._announcer.forget(new)
             self._departed.forget(new)
