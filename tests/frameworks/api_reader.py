@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from support.plane import PATIENCE, RunningPlane
 
-OK, ABSENT = (200, 201, 202), (400, 404)
+# 204: the log of a pod that has no node yet.
+OK, ABSENT = (200, 201, 202, 204), (400, 404)
 
 
 class Reader:
