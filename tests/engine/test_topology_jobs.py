@@ -38,6 +38,9 @@ FOUR = [
         ([FOUR, job("j", 3, wish(1), running={0: "d-0"})], {}),
         ([FOUR, job("j", 3, wish(1), minimum=2, running={0: "d-0"})], {"d": 1}),
         ([FOUR, job("j", 4, wish(1), minimum=1)], {"a": 2}),
+        ([TWO, job("j", 3, wish(1), minimum=2)], {"a": 3}),
+        ([FOUR, job("run", 1, running={0: "a-0"}), job("j", 4, wish(2), minimum=2)], {"c": 2, "d": 2}),
+        ([TWO, job("run", 1, running={0: "a-0"}), job("j", 3, wish(1), minimum=2)], {"a": 2}),
     ],
     ids=[
         "the rack that it fills leaves the larger one free",
@@ -56,6 +59,9 @@ FOUR = [
         "and never leave the rack",
         "what still fits joins",
         "surplus stays in the rack",
+        "the rack that holds the surplus too",
+        "the spine that holds the surplus too",
+        "the rack for the minimum where none holds more",
     ],
 )
 def test_domains(things: list[Any], expected: dict[str, int]) -> None:

@@ -55,6 +55,7 @@ class Solver:
 
     Attributes:
         promise: places are only promised, on resources that are or will be free: room is being made by evictions.
+        whole: only domains that hold all that is left are tried.
         stuck: the first task that found no node in the last trial, and the domain.
 
     """
@@ -69,6 +70,7 @@ class Solver:
         self.groups = {group.key: group for group in self.all_groups if group.key in sheet.sheets}
         self.many = bool(job.record.sub_groups)
         self.promise = promise
+        self.whole = False
         self.stuck: tuple[Task, int] | None = None
 
     # ---- the whole job
@@ -76,17 +78,30 @@ class Solver:
     def solve(self, *, top: int | None = None) -> GroupSheet | None:
         """Place the job in the best domain of the first gradient in which it can be placed.
 
+        A job that may not leave its domain and wants more pods than it needs first looks for one that holds them all.
+
         Returns:
             the sheet with what is left, the placements standing in the transaction; None, and nothing changed, when no
             domain works.
 
         """
         root = self.search.tree.root if top is None else top
-        for gradient in self._gradients(root):
-            left = self._solve_gradient(gradient)
-            if left is not None:
-                return left
+        gradients = list(self._gradients(root))
+        for whole in (True, False) if self._may_grow() else (False,):
+            self.whole = whole
+            for gradient in gradients:
+                left = self._solve_gradient(gradient)
+                if left is not None:
+                    return left
         return None
+
+    def _may_grow(self) -> bool:
+        """The job must stay in its domain, and has surplus pods that would be kept out of one that is too small."""
+        wish = self.job.record.topology
+        if self.many or self.promise or wish is None or not wish.hard:
+            return False
+        tasks = [task for key in self.groups for task in self.given.tasks(key)]
+        return len(tasks) > max(self.hooks.missing(self.job), 1) and not any(task.nominated_node for task in tasks)
 
     def solve_in(self, domain: int) -> bool:
         """Place the job in one domain; the caller undoes what stands when it does not work."""
@@ -108,7 +123,7 @@ class Solver:
             left, points = self._try(domain)
             if left is not None and (len(self.groups) == 1 and self.hooks.ready(self.job)):
                 return left
-            if left is not None:
+            if left is not None and not self.whole:
                 value = (self.hooks.ready(self.job), points)
                 if best is None or value > best[0]:
                     best = value, domain
@@ -117,10 +132,14 @@ class Solver:
 
     def _large_enough(self, domains: Sequence[int]) -> list[int]:
         """Domains that may hold what the job still needs."""
-        missing = self.hooks.missing(self.job)
         tasks = [task for key in self.groups for task in self.given.tasks(key)]
+        least = self._least(tasks, self.hooks.missing(self.job))
         held = self.search.rooms.held(tasks, domains).tolist()
-        return [at for at, number in zip(domains, held, strict=True) if number >= max(missing, 1)]
+        return [at for at, number in zip(domains, held, strict=True) if number >= least]
+
+    def _least(self, tasks: Sequence[Task], missing: int) -> int:
+        """How many of the tasks a domain must hold to be tried."""
+        return len(tasks) if self.whole else max(missing, 1)
 
     def _try(self, domain: int) -> tuple[GroupSheet | None, float]:
         """Place sub-groups in one domain until the job is ready; None when it becomes neither ready nor pipelined."""
@@ -151,12 +170,12 @@ class Solver:
     def _place_group(self, group: SubGroup, top: int, sheet: GroupSheet) -> float | None:
         """Place a sub-group in the best of its domains below ``top``; its points, or None when none works."""
         own = sheet.sheets[group.key]
-        missing = self._missing(group)
+        least = self._least(own.left(), self._missing(group))
         nominated = self._nominated(group, top, own)
         gradients = self.search.gradients(self.job, group, top, evict=self.promise)
         for gradient in [[nominated], *gradients] if nominated is not None else gradients:
             held = self.search.rooms.held(own.left(), gradient).tolist()
-            able = [at for at, number in zip(gradient, held, strict=True) if number >= max(missing, 1)]
+            able = [at for at, number in zip(gradient, held, strict=True) if number >= least]
             promised: tuple[int, float] | None = None
             for domain, points in self.search.ranked(group, able) if len(able) != 1 else self._only(group, able[0]):
                 left = self._try_group(group, domain, own)
