@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -38,6 +39,42 @@ def test_an_iterator_that_the_garbage_collector_ends_in_the_loops_thread_is_clos
     assert next(iterator) == 1
     portal.start(collect(iterator)).result(timeout=PATIENCE)
     assert closed.wait(timeout=PATIENCE)
+    portal.close()
+
+
+def test_an_iterator_that_the_garbage_collector_ends_within_a_call_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs where objects are made, and so within the making of a call as well."""
+    portal = Portal()
+    closed, told = threading.Event(), threading.Event()
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.set()
+
+    iterator = portal.iterate(numbers())
+    assert next(iterator) == 1
+    hand_over = asyncio.run_coroutine_threadsafe
+
+    def forgetful(work: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        if not told.is_set():
+            told.set()
+            iterator.close()
+        return hand_over(work, loop)
+
+    async def one() -> int:
+        return 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr("asyncio.run_coroutine_threadsafe", forgetful)
+        answers: list[int] = []
+        asking = threading.Thread(target=lambda: answers.append(portal.run(one())), daemon=True)
+        asking.start()
+        asking.join(PATIENCE)
+    assert answers == [1]
+    assert closed.wait(PATIENCE)
     portal.close()
 
 

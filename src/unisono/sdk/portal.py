@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
 from unisono.errors import UnisonoError
@@ -33,8 +33,9 @@ class Portal:
             target=_serve, args=(self._loop, self._sources, farewell or _nothing), name="unisono-sdk", daemon=True
         )
         self._thread.start()
-        # No call may come between the loop's last turn and the news that it has ended: nobody would answer it.
-        self._entrance = threading.Lock()
+        # No call may come between the loop's last turn and the news that it has ended: nobody would answer it. The
+        # garbage collector may end a forgotten iterator in the middle of a call, in the same thread.
+        self._entrance = threading.RLock()
         self._finalizer = weakref.finalize(self, _end, self._loop, self._thread, self._entrance)
 
     @property
@@ -84,14 +85,10 @@ class Portal:
                     return
                 yield item
         finally:
-            self._sources.discard(source)
-            # A portal that closes meanwhile closes its generators itself.
-            with suppress(RuntimeError, CancelledError):
-                closed = self.start(_close(source))
-                # An iterator that was forgotten is ended by the garbage collector, at times in the loop's own thread,
-                # which must not wait for itself.
-                if threading.current_thread() is not self._thread:
-                    closed.result()
+            # Not waited for: the garbage collector ends a forgotten iterator in any thread and in the middle of
+            # anything. A portal that closes meanwhile closes its generators itself.
+            with suppress(RuntimeError):
+                self.start(_close(source, self._sources))
 
     def close(self) -> None:
         """Stop the loop; closing twice is fine."""
@@ -102,8 +99,11 @@ async def _next(source: AsyncGenerator[T, None]) -> T:
     return await anext(source)
 
 
-async def _close(source: AsyncGenerator[Any, None]) -> None:
-    await source.aclose()
+async def _close(source: AsyncGenerator[Any, None], sources: set[AsyncGenerator[Any, None]]) -> None:
+    try:
+        await source.aclose()
+    finally:
+        sources.discard(source)
 
 
 async def _nothing() -> None:
@@ -133,7 +133,7 @@ async def _finish(sources: set[AsyncGenerator[Any, None]], farewell: Farewell) -
         await farewell()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, entrance: threading.Lock) -> None:
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, entrance: AbstractContextManager[Any]) -> None:
     with entrance:
         loop.call_soon_threadsafe(loop.stop)
     # The garbage collector may end a forgotten portal in the loop's own thread, which must not wait for itself.
