@@ -10,6 +10,8 @@ import pytest
 from eviction_world import PREEMPT, Plane, running_pods, settings
 
 from support.build import cluster, config, gang, group, node, pod, priority_class, queue, schedule
+from unisono.api.core import Affinity, PodAffinityTerm, PodAntiAffinity
+from unisono.api.meta import LabelSelector
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray
@@ -195,3 +197,15 @@ def test_a_gang_that_cannot_start_is_promised_nothing() -> None:
     plane = Plane(PREEMPT, *things, gang("g", 2, priority_class="high"))
     decisions = plane.cycle()
     assert (decisions.binds, decisions.evictions, decisions.pipelined) == ([], [], [])
+
+
+def test_who_is_not_in_the_way_of_a_rule_stays() -> None:
+    """The newest pods would go first, and make room, but it is the older ones that the beneficiary keeps away from."""
+    term = PodAffinityTerm(
+        label_selector=LabelSelector(match_labels={"app": "old"}), topology_key="kubernetes.io/hostname"
+    )
+    away = Affinity(pod_anti_affinity=PodAntiAffinity(required_during_scheduling_ignored_during_execution=[term]))
+    things = [*RANKS, node("n1", labels={"kubernetes.io/hostname": "n1"}, cpu=4)]
+    things += holder("old", ["n1"] * 2, minimum=0, labels={"app": "old"})
+    things += holder("new", ["n1"] * 2, minimum=0, created=5)
+    assert evicted(Plane(PREEMPT, things, gang("g", 1, priority_class="high", affinity=away))) == ["old-w-0", "old-w-1"]

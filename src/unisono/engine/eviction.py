@@ -33,6 +33,9 @@ Cost = tuple[float, ...]
 _COMPARED = 16
 """Nodes compared by what work is lost there, where no action says how many."""
 
+_SPARED = 16
+"""Victims of one node that are tried to be spared one by one at most; each costs a trial with all the others."""
+
 
 @dataclass(slots=True)
 class _Found:
@@ -267,12 +270,31 @@ class Evictions:
         if len(needed) == len(gone):
             return True
         self.rollback(mark)
-        for chosen in (needed, gone):
-            for victim in chosen:
-                self.evict(victim, column, rule.purpose.value)
-            if self._fits(standing.job, task, column, rule):
-                return True
-            self.rollback(mark)
+        if self._fits_without(standing.job, task, column, rule, needed):
+            return True
+        if len(gone) <= _SPARED:
+            gone = self._in_the_way(standing.job, task, column, rule, gone)
+        return self._fits_without(standing.job, task, column, rule, gone)
+
+    def _in_the_way(self, actor: JobState, task: Task, column: int, rule: Rule, gone: list[Task]) -> list[Task]:
+        """Without those, last to go first, who neither hold what is needed nor break a rule of the task."""
+        mark = self.cycle.transaction.checkpoint()
+        kept = gone
+        for victim in reversed(gone):
+            rest = [other for other in kept if other is not victim]
+            if self._fits_without(actor, task, column, rule, rest):
+                kept = rest
+                self.rollback(mark)
+        return kept
+
+    def _fits_without(self, actor: JobState, task: Task, column: int, rule: Rule, gone: Sequence[Task]) -> bool:
+        """Evict these, unless the task does not fit then either."""
+        mark = self.cycle.transaction.checkpoint()
+        for victim in gone:
+            self.evict(victim, column, rule.purpose.value)
+        if self._fits(actor, task, column, rule):
+            return True
+        self.rollback(mark)
         return False
 
     def _evict_for_good(self, standing: Standing, victim: Task, column: int, rule: Rule) -> bool:
