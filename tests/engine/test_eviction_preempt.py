@@ -15,6 +15,7 @@ from unisono.api.meta import LabelSelector
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray
+from unisono.engine.config import SchedulerConfig
 from unisono.engine.plugin import Plugin
 from unisono.engine.verdict import Cause
 
@@ -71,10 +72,15 @@ def test_who_may_take(rank: str, queue_name: str, size: int, victims: int) -> No
     assert len(plane.cycle().evictions) == victims
 
 
-def test_the_lowest_task_of_the_lowest_job_goes_first() -> None:
+@pytest.mark.parametrize(
+    ("settled", "minimum"),
+    [(PREEMPT, 0), (settings("enqueue, allocate, preempt, backfill"), 1)],
+    ids=["all may go", "one may go"],
+)
+def test_the_lowest_task_of_the_lowest_job_goes_first(settled: SchedulerConfig, minimum: int) -> None:
     things = [*RANKS, priority_class("mid", 50), node("n1", cpu=3)]
-    things += holder("mid", ["n1"], rank="mid") + holder("low", ["n1", "n1"], minimum=0)
-    plane = Plane(PREEMPT, *things, gang("g", 1, priority_class="high"))
+    things += holder("mid", ["n1"], rank="mid") + holder("low", ["n1", "n1"], minimum=minimum)
+    plane = Plane(settled, *things, gang("g", 1, priority_class="high"))
     assert evicted(plane) == ["low-w-1"]
 
 
