@@ -71,3 +71,18 @@ async def test_who_has_not_agreed_upon_tls_yet_is_cut_off_with_the_listener() ->
             await asyncio.sleep(0)
         gc.collect()
     assert [str(one.message) for one in seen] == []
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_who_is_cancelled_while_it_begins_to_listen_leaves_the_address_free(turns: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    opening = asyncio.create_task(AppListener.open(web.Application(), "127.0.0.1", port))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    opening.cancel()
+    (made,) = await asyncio.gather(opening, return_exceptions=True)
+    if isinstance(made, AppListener):
+        await made.close()
+    with socket.create_server(("127.0.0.1", port)):
+        pass

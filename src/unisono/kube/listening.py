@@ -66,9 +66,15 @@ class AppListener:
             assert runner.server is not None  # set by setup
             return runner.server()
 
+        server: asyncio.Server | None = None
         try:
-            server = await asyncio.get_running_loop().create_server(taken, host or None, port, ssl=tls)
+            # In two steps: who is cancelled while it begins to listen must still be able to close what listens.
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(taken, host or None, port, ssl=tls, start_serving=False)
+            await server.start_serving()
         except BaseException:
+            if server is not None:
+                server.close()
             await runner.cleanup()
             raise
         return cls(runner, server, handshakes)
