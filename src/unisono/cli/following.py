@@ -71,25 +71,23 @@ class Follower:
             for kind in _kinds(self._targets)
         }
         self._lineage = Lineage(self._targets)
-        for resource, informer in self._others.items():
+        makers: dict[str, Informer[Any]] = {JOBS.resource: self._jobs, **self._others}
+        for resource, informer in makers.items():
             informer.add_index("owner", _owners)
             informer.on_change(partial(self._note, "Job" if informer is self._jobs else resource))
-        if self._jobs not in self._others.values():
-            self._jobs.on_change(partial(self._note, "Job"))
         self._pods.on_change(self._note_pod)
-        middle = [informer for informer in self._others.values() if informer is not self._jobs]
-        self._abreast = Abreast(client, namespace, [*middle, self._jobs, self._pods])
+        # Makers before what they made: a pod that is heard of belongs to a job that is known.
+        self._informers: list[Informer[Any]] = [*reversed(makers.values()), self._groups, self._pods]
+        self._abreast = Abreast(client, namespace, [each for each in self._informers if each is not self._groups])
         self._departed: list[Pod] = []
         self.views: dict[tuple[str, str, str], JobView] = {}
         self._copies: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> list[JobView]:
         """Follow until every job has ended; answers their last views in the order of the targets."""
-        others = [informer for informer in self._others.values() if informer is not self._jobs]
-        informers: list[Informer[Any]] = [self._jobs, self._groups, self._pods, *others]
-        watches = [asyncio.create_task(informer.run()) for informer in informers]
+        watches = [asyncio.create_task(informer.run()) for informer in self._informers]
         try:
-            await asyncio.gather(*(informer.synced.wait() for informer in informers))
+            await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
             while not self._refresh():
                 await asyncio.sleep(REFRESH_SECONDS)
                 for watch in watches:

@@ -55,11 +55,15 @@ class LogHandler:
         Beside Kubernetes' parameters, ``uid`` names the incarnation that is meant, with ``container``: a pod that was
         deleted just now can still be read by who has seen it.
         """
-        query = exchange.query
-        if (gone := await self._gone(path, query)) is not None:
+        query, absent = exchange.query, None
+        try:
+            pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
+        except NotFound as error:
+            pod, absent = {}, error
+        if (gone := self._gone(path, query, pod)) is not None:
             return await _relay(exchange, gone)
-        encoded = await self._service.get(PODS, path.namespace, str(path.name))
-        pod = msgspec.json.decode(encoded)
+        if absent is not None:
+            raise absent
         container = choose_container(pod, query.get("container", ""))
         options = self._options(query, str(path.name))
         if not get(pod, "spec", "nodeName"):
@@ -73,16 +77,12 @@ class LogHandler:
         )
         return await _relay(exchange, chunks)
 
-    async def _gone(self, path: ResourcePath, query: Query) -> AsyncIterator[bytes] | None:
+    def _gone(self, path: ResourcePath, query: Query, present: dict[str, Any]) -> AsyncIterator[bytes] | None:
         """The log of a pod that the API does not have any more; None where another answer is due."""
         namespace, name, container = str(path.namespace), str(path.name), query.get("container", "")
         uid = query.get("uid", "")
         if not uid or self._source is None or not _UID.fullmatch(uid) or not _NAME.fullmatch(container):
             return None
-        try:
-            present = msgspec.json.decode(await self._service.get(PODS, path.namespace, name))
-        except NotFound:
-            present = {}
         if get(present, "metadata", "uid") == uid or not self._source.keeps(namespace, name, uid, container):
             return None
         return self._source.open(namespace, name, uid, container, self._options(query, name))
