@@ -101,6 +101,42 @@ async def test_the_lease_of_a_node_that_was_here_before_is_renewed_at_once() -> 
         await world.stop()
 
 
+def mark_as_lost(world: World) -> None:
+    """What the node controller does when heartbeats stay away."""
+    for node in world.client.objects(NODES):
+        for condition in node.status.conditions or ():
+            condition.status = "Unknown"
+        world.client.put(NODES, node)
+
+
+def ready(world: World) -> list[str]:
+    return [each.status for node in world.client.objects(NODES) for each in node.status.conditions or ()]
+
+
+@pytest.mark.parametrize("seconds", [901, 8 * 3600])
+async def test_nodes_come_back_after_a_pause(world: World, seconds: float) -> None:
+    world.client.put(PODS, simulated("job-0"))
+    await world.at(350)
+    before = {lease.metadata.name: lease.spec.renew_time for lease in world.client.objects(LEASES)}
+    await world.clock.pause(seconds)
+    mark_as_lost(world)
+    # The first heartbeat after the pause may cross the mark: the next one finds it.
+    await world.at(601)
+    after = {lease.metadata.name: lease.spec.renew_time for lease in world.client.objects(LEASES)}
+    assert all(after[name] > before[name] for name in before)
+    assert ready(world) == ["True"] * 3
+    assert world.status("job-0").phase == "Running"
+
+
+async def test_all_leases_are_renewed_at_once_after_a_pause(world: World) -> None:
+    await world.at(350)
+    writes = len(world.client.writes)
+    await world.clock.pause(1000)
+    await world.at(1)
+    leases = {each.key.rpartition("/")[2] for each in world.client.writes[writes:] if each.resource == LEASES.plural}
+    assert leases == {"gpu-0", "gpu-1", "gpu-2"}
+
+
 @pytest.mark.parametrize(("code", "phase"), [(None, "Succeeded"), ("0", "Succeeded"), ("7", "Failed")])
 async def test_a_pod_runs_for_its_time(world: World, code: str | None, phase: str) -> None:
     world.client.put(PODS, simulated("job-0", "30", code))

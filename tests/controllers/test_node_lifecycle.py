@@ -122,6 +122,19 @@ async def test_after_a_pause_of_the_control_plane_a_node_gets_its_time_anew():
         assert world.names() == ["p"]
 
 
+@pytest.mark.parametrize("seconds", [46, 1000, 8 * 3600])
+async def test_a_node_whose_controller_was_stopped_meanwhile_gets_its_time_anew(seconds):
+    async with NodeWorld() as world:
+        await start(world)
+        world.client.put(PODS, pod("p"))
+        await world.clock.pause(seconds)
+        assert ready(world) == "True"
+        assert world.names() == ["p"]
+        # Silent after that, it is lost all the same: its time is given once more for the same heartbeat, not for ever.
+        await world.advance(41)
+        assert ready(world) == "Unknown"
+
+
 async def test_a_node_without_a_lease_is_left_alone():
     async with NodeWorld() as world:
         await start(world)

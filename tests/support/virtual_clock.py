@@ -43,6 +43,12 @@ class VirtualClock:
         """Set the wall clock, as a machine does that wakes up or hears of the right time; timers do not notice."""
         self._start += seconds
 
+    async def pause(self, seconds: float) -> None:
+        """The process is stopped (SIGSTOP) for so long: what was due meanwhile runs afterwards, all of it late."""
+        await settle()
+        self._elapsed += seconds
+        await self.advance(0)
+
     def call_later(self, seconds: float, callback: Callable[[], None]) -> VirtualTimer:
         timer = VirtualTimer(callback)
         heapq.heappush(self._heap, (self._elapsed + max(0.0, seconds), next(self._order), timer))

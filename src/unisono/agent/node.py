@@ -118,6 +118,25 @@ def ready_condition(now: float, *, ready: bool) -> NodeCondition:
     )
 
 
+def is_ready(node: Node) -> bool:
+    """Whether the API shows the node as Ready."""
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+
+
+async def report_ready(client: Client, node: Node, now: float) -> None:
+    """Write the status of a node that works, with a fresh Ready condition.
+
+    Args:
+        client: the API.
+        node: the node as its agent knows it.
+        now: seconds since 1970.
+    """
+    others = [each for each in node.status.conditions or () if each.type != "Ready"]
+    conditions = [*others, ready_condition(now, ready=True)]
+    status = msgspec.to_builtins(msgspec.structs.replace(node.status, conditions=conditions))
+    await client.patch(NODES, node.metadata.name, {"status": status}, subresource="status")
+
+
 class NodeRegistration:
     """Creates the Node, keeps its Lease fresh, and creates it again should somebody delete it.
 
@@ -130,6 +149,7 @@ class NodeRegistration:
     def __init__(self, client: Client, node: Node, clock: Clock) -> None:
         self._client, self._node, self._clock = client, node, clock
         self._name = node.metadata.name
+        self._leaving = False
 
     async def register(self) -> None:
         """Create the Node or bring it up to date: labels are added, taints and cordons of others stay."""
@@ -137,8 +157,7 @@ class NodeRegistration:
             await self._client.create(NODES, self._node)
         except AlreadyExists:
             await self._client.patch(NODES, self._name, {"metadata": {"labels": self._node.metadata.labels}})
-        status = msgspec.to_builtins(self._node.status)
-        await self._client.patch(NODES, self._name, {"status": status}, subresource="status")
+        await self._report()
         await self._renew()
         _log.info("node.registered", node=self._name, allocatable=self._node.status.allocatable)
 
@@ -148,7 +167,9 @@ class NodeRegistration:
             await self._clock.sleep(HEARTBEAT_SECONDS)
             try:
                 await self._renew()
-                await self._client.get(NODES, self._name)
+                if not is_ready(await self._client.get(NODES, self._name)) and not self._leaving:
+                    # Heartbeats failed to arrive for a while, so that the node was marked as lost.
+                    await self._report()
             except NotFound:
                 await self._again()
             except (ApiError, OSError) as error:
@@ -156,6 +177,7 @@ class NodeRegistration:
 
     async def leave(self) -> None:
         """Say that no pod can start here until the agent runs again."""
+        self._leaving = True
         condition = msgspec.to_builtins(ready_condition(self._clock.time(), ready=False))
         try:
             await self._client.patch(NODES, self._name, {"status": {"conditions": [condition]}}, subresource="status")
@@ -167,6 +189,9 @@ class NodeRegistration:
             await self.register()
         except (ApiError, OSError) as error:
             _log.warning("node.register_failed", node=self._name, error=str(error))
+
+    async def _report(self) -> None:
+        await report_ready(self._client, self._node, self._clock.time())
 
     async def _renew(self) -> None:
         await renew_lease(self._client, self._name, self._clock.time())

@@ -22,7 +22,8 @@ from unisono import __version__
 from unisono.agent.admission import Ledger, Requests
 from unisono.agent.devices_slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
-from unisono.agent.node import ready_condition, renew_lease
+from unisono.agent.node import ready_condition
+from unisono.agent.simulated_heartbeats import Heartbeats
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes_provisioner import Imagined, VolumeProvisioner
@@ -176,8 +177,7 @@ class SimulatedNodes:
         self._runs: dict[str, _Run] = {}
         self._requests, self._ledgers = Requests(), dict[str, Ledger]()
         self._strain = Strain()
-        # Nodes that were made by this process and have no Lease yet.
-        self._new: set[str] = set()
+        self._beats = Heartbeats(self._client, self._names, self._clock, self._heartbeat, self._node)
 
     async def run(self) -> None:
         """Register the nodes and run their pods until cancelled."""
@@ -186,7 +186,7 @@ class SimulatedNodes:
             async with asyncio.TaskGroup() as group:
                 await self._register()
                 group.create_task(self._pods.run())
-                group.create_task(self._heartbeats())
+                group.create_task(self._beats.run())
                 group.create_task(self._serve_claims())
                 await self._pods.synced.wait()
                 self._take_started()
@@ -334,10 +334,10 @@ class SimulatedNodes:
         _log.info("simulated.registered", nodes=len(self._names))
 
     async def _register_one(self, name: str) -> None:
-        node = simulated_node(name, self._names[name], self._clock.time())
+        node = self._node(name)
         try:
             made = await self._client.create(NODES, node)
-            self._new.add(name)
+            self._beats.made(name)
             # A server keeps the status of a new node: one request for each is enough then.
             wanted, known = node.status, made.status
             said = (known.allocatable, known.conditions) == (wanted.allocatable, wanted.conditions)
@@ -370,17 +370,8 @@ class SimulatedNodes:
         spec = self._names.get(node)
         return None if spec is None else spec.devices
 
-    async def _heartbeats(self) -> None:
-        """Renew the Leases one after the other, spread over the period: thousands of nodes must not cost a thing."""
-        while True:
-            for name in self._names:
-                try:
-                    new, seconds = name in self._new, round(3 * self._heartbeat)
-                    await renew_lease(self._client, name, self._clock.time(), seconds, new=new)
-                    self._new.discard(name)
-                except (ApiError, OSError) as error:
-                    _log.warning("simulated.heartbeat_failed", node=name, error=str(error))
-                await self._clock.sleep(self._heartbeat / len(self._names))
+    def _node(self, name: str) -> Node:
+        return simulated_node(name, self._names[name], self._clock.time())
 
 
 def simulated_view(pod: Pod, started_at: float, now: float) -> PodView:

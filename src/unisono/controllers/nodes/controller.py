@@ -26,6 +26,8 @@ LEASE_NAMESPACE = "kube-node-lease"
 GRACE_SECONDS = 40.0
 # Pods of a node that is no more are removed after so long: it may be registered anew.
 _ORPHAN_SECONDS = 40.0
+# A node whose time ran out is looked at within this time, unless this process was stopped meanwhile.
+_PUNCTUAL_SECONDS = 5.0
 _NODE_INDEX = "pods-of-node"
 
 
@@ -40,6 +42,8 @@ class NodeLifecycleController(Controller):
         self._written: LastWritten[Node] = LastWritten()
         # By node: the last heartbeat, and when it was seen here.
         self._heard: dict[str, tuple[str, float]] = {}
+        # By node: the heartbeat after which it was given its time once more, because this process had been stopped.
+        self._spared: dict[str, str] = {}
         # By node: its taints, and since when they are known here.
         self._tainted: dict[str, tuple[tuple[str, ...], float]] = {}
         self._missing: dict[str, float] = {}
@@ -79,6 +83,10 @@ class NodeLifecycleController(Controller):
         left = self._heard[name][1] + patience - now
         if left > 0:
             return node, left
+        if left < -_PUNCTUAL_SECONDS and self._spared.get(name) != beat:
+            # Stopped (SIGSTOP) or starved, this process could not hear heartbeats; nodes on this machine sent none.
+            self._spared[name], self._heard[name] = beat, (beat, now)
+            return node, patience
         conditions = lost_conditions(node, self._clock.time())
         if conditions is not None:
             found = ready(node)
@@ -134,6 +142,7 @@ class NodeLifecycleController(Controller):
     async def _remove_orphans(self, name: str, pods: Sequence[Pod]) -> float | None:
         """Pods of a node that is gone run nowhere: their objects go without waiting for an agent."""
         self._heard.pop(name, None)
+        self._spared.pop(name, None)
         self._tainted.pop(name, None)
         if not pods:
             self._missing.pop(name, None)
