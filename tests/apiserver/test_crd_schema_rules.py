@@ -10,8 +10,8 @@ import pytest
 
 from support.backends import OPTIONS, STRICT, opened
 from support.definitions import CRDS, crd, obj_schema, version
+from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.structural.dialect import read_schema
-from unisono.api.structural.patterns import PatternError, compile_pattern
 from unisono.api.structural.rules import check_schema
 from unisono.errors import ApiError, Invalid
 
@@ -196,8 +196,8 @@ async def test_words_that_schemas_do_not_have(service):
 )
 def test_patterns_mean_what_they_mean_in_go(pattern, matching, other):
     compiled = compile_pattern(pattern)
-    assert compiled.search(matching)
-    assert not compiled.search(other)
+    assert compiled.found_in(matching)
+    assert not compiled.found_in(other)
 
 
 def test_patterns_that_cannot_be_read():

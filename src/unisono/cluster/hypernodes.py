@@ -8,11 +8,11 @@ belongs to and no other.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 from unisono.api.meta import LabelSelector
+from unisono.api.patterns import Pattern, PatternError, compile_pattern
 from unisono.api.selecting import selects
 from unisono.api.topology import HyperNode, MemberSpec
 from unisono.cluster.hypertree import Domain, HyperNodeTree
@@ -23,14 +23,14 @@ from unisono.cluster.nodes import NodeTable
 class _Chosen:
     """Nodes chosen by a pattern or by labels, and those among the known ones that match."""
 
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     labels: LabelSelector | None = None
     nodes: set[str] = field(default_factory=set)
 
     def look_at(self, table: NodeTable, name: str) -> None:
         column = table.index[name]
         if self.pattern is not None:
-            hit = self.pattern.search(name) is not None
+            hit = self.pattern.found_in(name)
         else:
             hit = selects(self.labels, table.facts[column].labels)
         (self.nodes.add if hit else self.nodes.discard)(name)
@@ -67,8 +67,8 @@ class _Record:
 
     def _read_pattern(self, text: str, chosen: list[_Chosen]) -> None:
         try:
-            chosen.append(_Chosen(pattern=re.compile(text)))
-        except re.error as error:
+            chosen.append(_Chosen(pattern=compile_pattern(text)))
+        except PatternError as error:
             self.problem = f"its pattern {text} is invalid: {error}"
 
 

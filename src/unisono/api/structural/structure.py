@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from unisono.api.field_error import FieldError, forbidden, invalid, required
-from unisono.api.structural.patterns import PatternError, compile_pattern
+from unisono.api.patterns import PatternError, compile_pattern
 
 Schema = dict[str, Any]
 Level = Literal["root", "item", "field"]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from unisono.api.field_error import FieldError, invalid, json_type, not_supported, required
+from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.structural.formats import find_check
 from unisono.api.structural.lists import identity, map_key
 from unisono.api.structural.node import ABSENT, Node
 from unisono.api.structural.numbers import check_number, same_number, show_number
-from unisono.api.structural.patterns import PatternError, compile_pattern
 
 # The path of errors that Kubernetes tells without one.
 NOWHERE = "<nil>"
@@ -202,7 +202,7 @@ def _text(node: Node, value: str, path: str) -> Iterator[FieldError]:
 
 def _fits(pattern: str, value: str) -> bool:
     try:
-        return compile_pattern(pattern).search(value) is not None
+        return compile_pattern(pattern).found_in(value)
     except PatternError:
         return False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from unisono.api.field_error import FieldError, invalid, required
+from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.topology import HyperNode, MemberSpec
 from unisono.api.validation.meta import validate_selector
 
@@ -49,6 +49,6 @@ def _pattern(text: str, path: str) -> Iterator[FieldError]:
         yield required(path, "member regexMatch must have a pattern")
         return
     try:
-        re.compile(text)
-    except re.error as error:
+        compile_pattern(text)
+    except PatternError as error:
         yield invalid(path, text, f"member regexMatch pattern is invalid: {error}")

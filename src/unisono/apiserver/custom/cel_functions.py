@@ -6,12 +6,12 @@ import ipaddress
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from unisono.api.patterns import compile_pattern
 from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.api.structural.patterns import compile_pattern
 
 # What the engine has itself, macros and conversions included.
 KNOWN = frozenset(
@@ -95,13 +95,11 @@ def _char_at(text: str, index: int) -> str:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = compile_pattern(pattern).search(text)
-    return found.group() if found else ""
+    return next(compile_pattern(pattern).all_in(text), "")
 
 
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    found = [each.group() for each in compile_pattern(pattern).finditer(text)]
-    return found if most < 0 else found[:most]
+    return list(islice(compile_pattern(pattern).all_in(text), most if most >= 0 else None))
 
 
 def _is_sorted(values: list[Any]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from unisono.api.core import Node
+from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.selecting import is_empty, selects
 from unisono.api.topology import HyperNode, MemberSelector
 
@@ -38,10 +38,10 @@ def _nodes(selector: MemberSelector, nodes: Mapping[str, Node]) -> Iterable[str]
         return [name] if name in nodes else []
     if selector.regex_match is not None:
         try:
-            pattern = re.compile(selector.regex_match.pattern or "")
-        except re.error:
+            pattern = compile_pattern(selector.regex_match.pattern or "")
+        except PatternError:
             return []
-        return [name for name in nodes if pattern.search(name)]
+        return [name for name in nodes if pattern.found_in(name)]
     wanted = selector.label_match
     if wanted is None or is_empty(wanted):
         return []

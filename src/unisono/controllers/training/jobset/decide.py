@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
+from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import JOB_SETS
@@ -308,6 +307,6 @@ def _fits(rule: FailurePolicyRule, child: ChildJob, reason: str, message: str) -
 
 def _matches(pattern: str, message: str) -> bool:
     try:
-        return re.search(pattern, message) is not None
-    except re.error:
+        return compile_pattern(pattern).found_in(message)
+    except PatternError:
         return False

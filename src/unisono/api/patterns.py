@@ -1,8 +1,9 @@
-"""Regular expressions of schemas: written in Go's syntax, run by Python's ``re``."""
+"""Regular expressions that users write, in Go's syntax as everywhere in Kubernetes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 _CLASSES = {
@@ -28,9 +29,26 @@ class PatternError(ValueError):
     """The text is no regular expression."""
 
 
+class Pattern:
+    """A compiled expression."""
+
+    __slots__ = ("_expression",)
+
+    def __init__(self, expression: re.Pattern[str]) -> None:
+        self._expression = expression
+
+    def found_in(self, text: str) -> bool:
+        """Whether the expression matches some part of a text."""
+        return self._expression.search(text) is not None
+
+    def all_in(self, text: str) -> Iterator[str]:
+        """The parts of a text that match, from left to right, without overlaps."""
+        return (found.group() for found in self._expression.finditer(text))
+
+
 @lru_cache(maxsize=4096)
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """The expression; use its ``search``.
+def compile_pattern(text: str) -> Pattern:
+    """The expression.
 
     Raises:
         PatternError: the text is no regular expression, or one that Python cannot run (Unicode classes).
@@ -38,7 +56,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
     """
     try:
         # Go's \d, \w and \b know ASCII only.
-        return re.compile(_translate(text), re.ASCII)
+        return Pattern(re.compile(_translate(text), re.ASCII))
     except (re.error, RecursionError, OverflowError) as error:
         raise PatternError(f"error parsing regexp: {error}: `{text}`") from None
 
