@@ -274,15 +274,9 @@ def test_not_a_list_of_groups(value: Any) -> None:
 
 
 async def test_statuses_give_way_where_the_server_is_slow_and_all_are_written() -> None:
-    class Slow(MemoryClient):
-        async def patch(self, kind, name, patch, **options):
-            if options.get("subresource") == "status" and kind is PODS:
-                await self.clock.sleep(0.4)
-            return await super().patch(kind, name, patch, **options)
-
     world = World()
-    world.client = Slow(world.clock)
     await world.start()
+    world.client.latency = 0.4
     for number in range(200):
         world.client.put(PODS, simulated(f"job-{number}", nodeName=f"gpu-{number % 3}"))
 

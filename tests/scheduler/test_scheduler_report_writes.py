@@ -71,10 +71,10 @@ async def test_in_a_rush_missing_pods_are_told_later_than_a_lack_of_room(cause: 
     story.engine.extra = lambda *_: None
     async with world(client, story.engine) as it:
         for _ in range(30):
-            with it.scheduler._way.first():
+            with client.pace.urgent(), client.pace.write():
                 await it.clock.advance(0.4)
         story.engine.extra = story.say
-        with it.scheduler._way.first():
+        with client.pace.urgent(), client.pace.write():
             assert await story.tell(it, patience - 1.0) == []
             assert it.writes("patch", "pods") == []
             assert len(await story.tell(it, 2.0)) == 1

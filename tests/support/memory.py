@@ -27,9 +27,11 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.errors import AlreadyExists, Conflict, Gone, NotFound, Replaced
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
+from unisono.kube.write_pace import WritePace
 
 T = TypeVar("T", bound=Object)
 Interceptor = Callable[[str, str, str, str], None]
+_READS = ("get", "list", "watch")
 _GENERATED = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -78,6 +80,8 @@ class MemoryClient:
         self.clock = clock or VirtualClock()
         self.writes: list[Write] = []
         self.interceptor: Interceptor | None = None
+        self.latency = 0.0  # seconds that each write takes
+        self.pace = WritePace(self.clock)
         self._rng = random.Random(seed)
         self._version = 0
         self._compacted = 0
@@ -315,6 +319,9 @@ class MemoryClient:
 
     async def _enter_named(self, operation: str, resource: str, namespace: str, name: str) -> None:
         await asyncio.sleep(0)
+        if self.latency and operation not in _READS:
+            with self.pace.write():
+                await self.clock.sleep(self.latency)
         if self.interceptor is not None:
             self.interceptor(operation, resource, namespace, name)
 

@@ -41,7 +41,6 @@ from unisono.kube.controller import Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.kube.strain import Strain
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
@@ -51,7 +50,7 @@ _WORKERS = 8
 # A server that commits in groups takes as many at once; fewer would wait for its disk most of the time.
 _REGISTER_PARALLEL = 48
 _HEARTBEAT_SECONDS = 300
-# Longest rest between two statuses of one writer while the API server is strained.
+# Longest rest between two statuses of one writer while the API server is slow.
 _LONGEST_REST_SECONDS = 2.0
 _TERMINATED = 143
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -176,7 +175,6 @@ class SimulatedNodes:
         self._alarms = _Alarms(self._clock, self._queue.add)
         self._runs: dict[str, _Run] = {}
         self._requests, self._ledgers = Requests(), dict[str, Ledger]()
-        self._strain = Strain()
         self._beats = Heartbeats(self._client, self._names, self._clock, self._heartbeat, self._node)
 
     async def run(self) -> None:
@@ -297,13 +295,12 @@ class SimulatedNodes:
         await self._give_way(self._clock.monotonic() - begun)
 
     async def _give_way(self, seconds: float) -> None:
-        """Rest for as long as the write took, or less, where the server is strained.
+        """Rest for as long as the write took, or less, where the server is slow.
 
         A real kubelet needs seconds to start a pod, and is one of many with a processor of its own. Thousands of pods
         that start the moment they are bound must not take the server's time from those who create and bind.
         """
-        self._strain.note(seconds)
-        rest = min(self._strain.stretch - 1.0, 1.0) * seconds
+        rest = min(self._client.pace.stretch - 1.0, 1.0) * seconds
         if rest > 0:
             await self._clock.sleep(min(rest, _LONGEST_REST_SECONDS))
 

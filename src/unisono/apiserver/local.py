@@ -14,6 +14,7 @@ from unisono.apiserver.access.user import MASTERS
 from unisono.apiserver.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
+from unisono.kube.write_pace import WritePace
 
 T = TypeVar("T", bound=Object)
 
@@ -30,6 +31,7 @@ class LocalClient:
         self._service = service
         self._user, self._manager = user, field_manager
         self._turns = service.shares.components
+        self.pace = WritePace()
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""
@@ -79,8 +81,9 @@ class LocalClient:
         """Create; ``obj.metadata.namespace`` says where. ``obj`` is not changed."""
         body = msgspec.to_builtins(obj)
         body["apiVersion"], body["kind"] = kind.api_version, kind.kind
-        await self._turns.take()
-        written = await self._service.create(kind, obj.metadata.namespace, body, self._options(dry_run=dry_run))
+        with self.pace.write():
+            await self._turns.take()
+            written = await self._service.create(kind, obj.metadata.namespace, body, self._options(dry_run=dry_run))
         return codec.read(kind, written.object)
 
     async def patch(
@@ -96,10 +99,11 @@ class LocalClient:
         """Patch; a ``metadata.resourceVersion`` in a merge patch makes it compare-and-set."""
         # Through JSON's types: the patch may hold structs and tuples.
         change = msgspec.to_builtins(dict(patch) if isinstance(patch, Mapping) else list(patch))
-        await self._turns.take()
-        written = await self._service.patch(
-            kind, namespace, name, change, patch_type, self._options(), subresource or ""
-        )
+        with self.pace.write():
+            await self._turns.take()
+            written = await self._service.patch(
+                kind, namespace, name, change, patch_type, self._options(), subresource or ""
+            )
         return codec.read(kind, written.object)
 
     async def delete(
@@ -120,8 +124,9 @@ class LocalClient:
             user=self._user,
             groups=(MASTERS,),
         )
-        await self._turns.take()
-        await self._service.delete(kind, namespace, name, options)
+        with self.pace.write():
+            await self._turns.take()
+            await self._service.delete(kind, namespace, name, options)
 
     async def bind(
         self,
@@ -137,8 +142,9 @@ class LocalClient:
         if uid:
             metadata["uid"] = uid
         binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
-        await self._turns.take()
-        await self._service.bind(namespace, pod, binding, self._options())
+        with self.pace.write():
+            await self._turns.take()
+            await self._service.bind(namespace, pod, binding, self._options())
 
     async def evict(
         self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
@@ -148,8 +154,9 @@ class LocalClient:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         eviction = {"metadata": {"name": pod, "namespace": namespace}, "deleteOptions": options}
-        await self._turns.take()
-        await self._service.evict(namespace, pod, eviction, self._options())
+        with self.pace.write():
+            await self._turns.take()
+            await self._service.evict(namespace, pod, eviction, self._options())
 
     async def close(self) -> None:
         """Nothing to release; the store belongs to whoever opened it."""

@@ -21,8 +21,6 @@ from unisono.controllers.statuses import write_status
 from unisono.errors import UnisonoError
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
-from unisono.kube.right_of_way import RightOfWay
-from unisono.kube.strain import Strain
 
 T = TypeVar("T", bound=Object)
 P = TypeVar("P", bound=BasePlan)
@@ -78,8 +76,6 @@ class Executor(Generic[T, P]):
         self._expectations, self._notify, self._offload = expectations, notify, offload
         # Digests of what was applied, by UID of the job: equal objects are not written again.
         self._applied: dict[str, dict[tuple[str, str], bytes]] = {}
-        self.strain = Strain()
-        self.way = RightOfWay(clock)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
@@ -98,9 +94,7 @@ class Executor(Generic[T, P]):
         """
         job = await self.prepare(job, plan)
         if plan.status is not None:
-            begun = self._clock.monotonic()
             job = await write_status(self._client, self._kind, job, plan.status)
-            self.strain.note(self._clock.monotonic() - begun)
         for notice in plan.notices:
             self._notify(job, notice)
         try:
@@ -189,7 +183,7 @@ class Executor(Generic[T, P]):
         # Expected before it is asked for: the watch may be faster than the answer.
         self._expectations.expect(uid, key, self._clock.monotonic())
         try:
-            with self.way.first():
+            with self._client.pace.urgent():
                 created = await create_once(self._client, kind, obj)
         except BaseException:
             self._expectations.settle(uid, key)

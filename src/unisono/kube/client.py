@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
+from unisono.kube.write_pace import WritePace
 
 T = TypeVar("T", bound=Object)
 
@@ -41,6 +42,11 @@ class WatchEvent(Generic[T]):
 
 class Client(Protocol):
     """Typed access to an API server; every method raises an ``errors.ApiError`` on failure."""
+
+    @property
+    def pace(self) -> WritePace:
+        """How fast writes of this client may go; the client measures each of its writes with it."""
+        ...
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""

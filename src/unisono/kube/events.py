@@ -21,7 +21,6 @@ from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
-from unisono.kube.strain import Strain
 from unisono.kube.workqueue import QueueClosed, WorkQueue
 
 EventKind = Literal["Normal", "Warning"]
@@ -97,7 +96,7 @@ class EventRecorder:
             host: machine of the source.
             buffer: largest number of different events that wait to be written.
             normal_burst: events of type Normal that are written as they come.
-            normal_per_second: how many more may follow each second; both are fewer while the API server is strained.
+            normal_per_second: how many more may follow each second; both are fewer while the API server is slow.
                 In a rush that all goes well is told by the objects themselves; half of all writes would be events.
                 Warnings are always written.
 
@@ -106,7 +105,6 @@ class EventRecorder:
         self._buffer = buffer
         self._normal_burst, self._normal_rate = float(normal_burst), normal_per_second
         self._normal = (self._normal_burst, clock.monotonic())
-        self._strain = Strain()
         self._waiting: dict[str, _Waiting] = {}
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -181,7 +179,7 @@ class EventRecorder:
         waiting = self._waiting.get(key)
         if waiting is None:
             return
-        count, begun = waiting.count, self._clock.monotonic()
+        count = waiting.count
         try:
             await self._send(key, waiting)
         except Unavailable:
@@ -195,7 +193,6 @@ class EventRecorder:
             self._drop(key, waiting, repr(error))
         else:
             self._writes += 1
-            self._strain.note(self._clock.monotonic() - begun)
         self._queue.forget(key)
         waiting.count -= count
         if waiting.count > 0:
@@ -251,7 +248,7 @@ class EventRecorder:
         now = self._clock.monotonic()
         if type == "Normal":
             left, then = self._normal
-            price = min(self._strain.stretch, self._normal_burst)
+            price = min(self._client.pace.stretch, self._normal_burst)
             left = min(self._normal_burst, left + (now - then) * self._normal_rate)
             self._normal = (left - price if left >= price else left, now)
             if left < price:

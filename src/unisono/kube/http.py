@@ -15,6 +15,7 @@ from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
+from unisono.kube.write_pace import WritePace
 
 T = TypeVar("T", bound=Object)
 D = TypeVar("D")
@@ -65,6 +66,11 @@ class HttpClient:
     def config(self) -> ClusterConfig:
         """Where the client is connected to."""
         return self.transport.config
+
+    @property
+    def pace(self) -> WritePace:
+        """How fast writes may go; shared by all clients of one transport."""
+        return self.transport.pace
 
     async def request(
         self,

@@ -21,6 +21,7 @@ from unisono.api.times import rfc3339_micro
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client, Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.write_pace import WritePace
 
 T = TypeVar("T", bound=Object)
 
@@ -181,6 +182,11 @@ class FencedClient:
     def __init__(self, client: Client, elector: LeaderElector) -> None:
         self._client, self._elector = client, elector
         self.streams_lists: bool = getattr(client, "streams_lists", False)
+
+    @property
+    def pace(self) -> WritePace:
+        """That of the client behind."""
+        return self._client.pace
 
     async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
         """Read one object."""

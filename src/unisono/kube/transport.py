@@ -26,6 +26,7 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.flow import Flow
 from unisono.kube.kubeconfig import ClusterConfig
+from unisono.kube.write_pace import WritePace
 
 JSON = "application/json"
 Params = Mapping[str, str]
@@ -68,6 +69,7 @@ class Transport:
         self._observe = observer or _ignore
         self._socket, self._program = socket, program
         self.flow = Flow(clock, connections)
+        self.pace = WritePace(clock)
         self._credentials = credentials(config, clock)
         self._tls = tls.context(config)
         self._session: aiohttp.ClientSession | None = None
@@ -106,13 +108,14 @@ class Transport:
             headers = await self._headers(accept, content_type if body is not None else None)
             started, status = self._clock.monotonic(), 0
             try:
-                async with (
-                    self._turn(path),
-                    self._send(method, path, params, body, headers, limit) as response,
-                ):
-                    data = await response.read()
-                    status = response.status
-                    self._note_pressure(path, status)
+                with nullcontext() if method == "GET" else self.pace.write():
+                    async with (
+                        self._turn(path),
+                        self._send(method, path, params, body, headers, limit) as response,
+                    ):
+                        data = await response.read()
+                        status = response.status
+                        self._note_pressure(path, status)
             finally:
                 self._observe(method, path, status, self._clock.monotonic() - started)
             if response.status == 401 and not renewed and self._credentials.refused():

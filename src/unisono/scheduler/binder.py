@@ -32,7 +32,6 @@ from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.leader import LeadershipLost
-from unisono.kube.right_of_way import RightOfWay
 from unisono.scheduler.claims import ClaimError, ClaimWriter
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
@@ -105,7 +104,6 @@ class Binder:
         concurrency: int = 64,
         attempts: int = 4,
         heal_seconds: float = 20.0,
-        way: RightOfWay | None = None,
     ) -> None:
         """Make a binder.
 
@@ -119,9 +117,7 @@ class Binder:
             attempts: writes for one pod before its bind counts as failed.
             heal_seconds: longest time, counted from its first failure, for which an incomplete gang keeps the places
                 of its missing members.
-            way: binds go first.
         """
-        self._way = way or RightOfWay(clock)
         self._client, self._feed, self._events, self._metrics, self._clock = client, feed, events, metrics, clock
         self._claims = ClaimWriter(client, feed.state.catalogue, clock)
         self._slots = asyncio.Semaphore(concurrency)
@@ -332,7 +328,7 @@ class Binder:
         why = ""
         for attempt in range(1, self._attempts + 1):
             try:
-                with self._way.first():
+                with self._client.pace.urgent():
                     await self._client.bind(
                         bind.namespace, bind.pod, bind.node, uid=bind.uid, annotations=bind.annotations or None
                     )

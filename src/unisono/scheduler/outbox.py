@@ -15,9 +15,8 @@ import structlog
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
-from unisono.kube.right_of_way import LONGEST_SECONDS, RightOfWay
-from unisono.kube.strain import Strain
 from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.kube.write_pace import LONGEST_SECONDS, WritePace
 from unisono.scheduler.metrics import Metrics
 
 W = TypeVar("W")
@@ -43,19 +42,18 @@ class Outbox(Generic[W]):
         metrics: Metrics,
         *,
         interval: float,
-        way: RightOfWay,
+        pace: WritePace,
         workers: int = 8,
     ) -> None:
         """``interval`` is the time in seconds that unimportant changes of one object keep between them.
 
-        It is stretched while the API server is strained, and so are the times given to ``put``. Wishes that are not
-        urgent give ``way`` to binds.
+        ``pace`` stretches it while the API server is slow, and the times given to ``put`` too. Wishes that are not
+        urgent wait while pods are being bound.
         """
         self.name = name
         self._write, self._clock, self._metrics = write, clock, metrics
         self._interval, self._worker_count = interval, workers
         self._queue = WorkQueue(clock, Backoff(base=0.2, cap=30.0))
-        self._strain = Strain()
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
         self._urgent: set[str] = set()
@@ -64,7 +62,7 @@ class Outbox(Generic[W]):
         self._settles: dict[str, float] = {}
         # Until when a wish may give way.
         self._until: dict[str, float] = {}
-        self._way = way
+        self._pace = pace
 
     def put(
         self, key: str, wish: W, *, urgent: bool = True, settle: float = 0.0, longest: float = LONGEST_SECONDS
@@ -80,7 +78,7 @@ class Outbox(Generic[W]):
         self._until[key] = min(self._until.get(key, float("inf")), now + longest)
         if urgent:
             self._urgent.add(key)
-        stretch = self._strain.stretch
+        stretch = self._pace.stretch
         since = self._written_at.get(key, float("-inf")) + self._interval * stretch - now
         delay = 0.0 if urgent else max(settle * stretch, since)
         self._from[key] = min(self._from.get(key, float("inf")), now + delay)
@@ -136,23 +134,21 @@ class Outbox(Generic[W]):
 
     def _gives_way(self, key: str) -> bool:
         """Whether the wish waits for the end of a rush."""
-        if key in self._urgent or not self._way.taken:
+        if key in self._urgent or not self._pace.rush:
             return False
         left = self._until[key] - self._clock.monotonic()
         if left <= 0:
             return False
-        self._way.park(key, self._resume)
+        self._pace.park(key, self._resume)
         self._queue.add_after(key, left)
         return True
 
     def _resume(self, key: str) -> None:
-        self._queue.add_after(key, self._settles.get(key, 0.0) * self._strain.stretch)
+        self._queue.add_after(key, self._settles.get(key, 0.0) * self._pace.stretch)
 
     async def _once(self, key: str, wish: W) -> None:
-        begun = self._clock.monotonic()
         try:
             if await self._write(key, wish):
-                self._strain.note(self._clock.monotonic() - begun)
                 self._metrics.writes_done.inc()
                 self._remember(key)
         except Conflict:
@@ -179,7 +175,7 @@ class Outbox(Generic[W]):
         now = self._clock.monotonic()
         self._written_at[key] = now
         if len(self._written_at) > _REMEMBERED:
-            recent = now - self._interval * self._strain.stretch
+            recent = now - self._interval * self._pace.stretch
             self._written_at = {name: when for name, when in self._written_at.items() if when > recent}
 
     def _again(self, key: str, wish: W, allowed: bool) -> None:

@@ -23,7 +23,7 @@ from unisono.engine.verdict import Cause
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
-from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, RightOfWay
+from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS
 from unisono.scheduler.explain import VerdictBook, material
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
@@ -61,21 +61,18 @@ class Reports:
         events: EventRecorder,
         metrics: Metrics,
         clock: Clock,
-        *,
-        way: RightOfWay | None = None,
     ) -> None:
-        """What is not urgent gives ``way`` to binds."""
-        way = way or RightOfWay(clock)
+        pace = client.pace
         self._client, self._feed, self._verdicts = client, feed, verdicts
         self._events, self._metrics, self._clock = events, metrics, clock
         self._groups: Outbox[_GroupWish] = Outbox(
-            "pod groups", self._write_group, clock, metrics, interval=_GROUP_SECONDS, way=way
+            "pod groups", self._write_group, clock, metrics, interval=_GROUP_SECONDS, pace=pace
         )
         self._pods: Outbox[PodCondition] = Outbox(
-            "pod conditions", self._write_pod, clock, metrics, interval=_POD_SECONDS, way=way
+            "pod conditions", self._write_pod, clock, metrics, interval=_POD_SECONDS, pace=pace
         )
         self._queues: Outbox[QueueUpdate] = Outbox(
-            "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, way=way, workers=2
+            "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, pace=pace, workers=2
         )
 
     async def run(self) -> None:

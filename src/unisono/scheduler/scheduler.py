@@ -33,7 +33,6 @@ from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import Reflector, ReflectorStatistics
-from unisono.kube.right_of_way import RightOfWay
 from unisono.scheduler.binder import Binder
 from unisono.scheduler.evictor import GIVE_UP, Evictor
 from unisono.scheduler.explain import VerdictBook
@@ -145,7 +144,6 @@ class Scheduler:
         self.feed = Feed(state, self._wake.set)
         self.feed.arrived = self._watched
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
-        self._way = RightOfWay(clock)
         self._compose(client, bind_concurrency, gang_patience)
         self._seen_version, self._config_error = -1, ""
         self._seen_config: SchedulerConfig | None = None
@@ -164,10 +162,9 @@ class Scheduler:
             concurrency=bind_concurrency,
             # The rest of the patience is for placing the missing members anew.
             heal_seconds=gang_patience / 3,
-            way=self._way,
         )
         self._evictor = Evictor(client, events, metrics, clock, feed=feed)
-        self._reports = Reports(client, feed, self.verdicts, events, metrics, clock, way=self._way)
+        self._reports = Reports(client, feed, self.verdicts, events, metrics, clock)
         self._gangs = PartialGangs(gang_patience)
         self._usage = UsageCollector(client, feed, lambda: self._source.poll().metrics, metrics, clock)
         self._reflectors: list[Reflector[Any]] = [
@@ -188,7 +185,6 @@ class Scheduler:
                 group.create_task(self._usage.run())
                 await self._loop()
         finally:
-            self._way.close()
             await self._binder.close()
             await self._evictor.close()
             await self.events.close()

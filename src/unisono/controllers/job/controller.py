@@ -89,7 +89,7 @@ class JobController(Controller):
             self._offload,
             metrics=self._metrics,
         )
-        self._giving_way = GivingWay(self._executor.way, context.queue.add)
+        self._giving_way = GivingWay(self._client.pace, context.queue.add)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one job and carry the plan out."""
@@ -123,7 +123,7 @@ class JobController(Controller):
             self._giving_way.over(key)
             return
         now = self._clock.monotonic()
-        wait = self._pacing.wait(uid, job.status, plan.status, now, self._executor.strain.stretch)
+        wait = self._pacing.wait(uid, job.status, plan.status, now, self._client.pace.stretch)
         wait = max(wait, self._giving_way.wait(key, job.status, plan.status, now))
         if wait > 0:
             plan.status = None

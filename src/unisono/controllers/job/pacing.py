@@ -10,7 +10,7 @@ import msgspec
 
 from unisono.api.batch import JobStatus
 from unisono.controllers.job import phases
-from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, Resume, RightOfWay
+from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, Resume, WritePace
 
 # Fields that follow the pods one by one; every other field of a status is news.
 _COUNTS = ("pending", "running", "succeeded", "failed", "terminating", "unknown", "task_status_count")
@@ -39,7 +39,7 @@ class CountPacing:
     def wait(self, uid: str, old: JobStatus, new: JobStatus, now: float, stretch: float = 1.0) -> float:
         """Seconds that the write of ``new`` waits; 0 for now.
 
-        ``now`` is monotonic seconds; ``stretch`` multiplies the times while the API server is strained.
+        ``now`` is monotonic seconds; ``stretch`` multiplies the times while the API server is slow.
         """
         if _but_counts(old) != _but_counts(new):
             return 0.0
@@ -75,24 +75,24 @@ class CountPacing:
 class GivingWay:
     """Lets a status that only tells how well the pods come along wait while pods of other jobs are being made."""
 
-    def __init__(self, way: RightOfWay, resume: Resume) -> None:
+    def __init__(self, pace: WritePace, resume: Resume) -> None:
         """``resume`` is called with each key that waited, at the end of the rush."""
-        self._way, self._resume = way, resume
+        self._pace, self._resume = pace, resume
         self._since: dict[str, float] = {}
 
     def wait(self, key: str, old: JobStatus, new: JobStatus, now: float) -> float:
         """Longest time in seconds that the write of ``new`` waits; 0 for now. ``now`` is monotonic seconds."""
-        if not self._way.taken or not _good_news(old, new):
+        if not self._pace.rush or not _good_news(old, new):
             return 0.0
         left = self._since.setdefault(key, now) + LONGEST_COUNT_SECONDS - now
         if left > 0:
-            self._way.park(key, self._resume)
+            self._pace.park(key, self._resume)
         return max(0.0, left)
 
     def over(self, key: str) -> None:
         """The stored status of the job is right, or is being written, or the job is gone."""
         self._since.pop(key, None)
-        self._way.leave(key, self._resume)
+        self._pace.leave(key, self._resume)
 
 
 def _good_news(old: JobStatus, new: JobStatus) -> bool:

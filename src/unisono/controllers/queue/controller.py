@@ -15,7 +15,6 @@ from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
-from unisono.kube.strain import Strain
 
 GROUP_INDEX = "queue"
 CHILD_INDEX = "parent-queue"
@@ -32,7 +31,7 @@ class QueueController(Controller):
     def __init__(self, recorder: Recorder, default_queue: str = DEFAULT) -> None:
         """``default_queue`` is the queue of jobs that name none."""
         self._recorder, self._default_queue = recorder, default_queue
-        self._strain, self._counted = Strain(), dict[str, float]()
+        self._counted: dict[str, float] = {}
 
     def setup(self, context: Context) -> None:
         """Watch queues with their children, pod groups and commands."""
@@ -71,7 +70,7 @@ class QueueController(Controller):
         if not plan.status or "state" in plan.status:
             return None
         now = self._clock.monotonic()
-        wait = self._counted.get(key, float("-inf")) + _COUNT_SECONDS * self._strain.stretch - now
+        wait = self._counted.get(key, float("-inf")) + _COUNT_SECONDS * self._client.pace.stretch - now
         if wait > 0:
             plan.status = {}
             return wait
@@ -86,10 +85,8 @@ class QueueController(Controller):
                 patch = {**plan.patch, "metadata": {**plan.patch.get("metadata", {}), "resourceVersion": version}}
                 version = (await self._client.patch(QUEUES, name, patch)).metadata.resource_version
             if plan.status:
-                begun = self._clock.monotonic()
                 status = {"metadata": {"resourceVersion": version}, "status": plan.status}
                 await self._client.patch(QUEUES, name, status, subresource="status")
-                self._strain.note(self._clock.monotonic() - begun)
         except NotFound:
             return
         for kind, reason, message in plan.events:

@@ -1,4 +1,4 @@
-"""The status of a job while pods of other jobs are being made on a strained API server."""
+"""The status of a job while pods of other jobs are being made on a slow API server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unisono.api.batch import JobState, JobStatus
 from unisono.api.core import ContainerStatus, Pod, PodCondition, PodStatus
 from unisono.controllers.job.controller import matters
 from unisono.controllers.job.pacing import GivingWay
-from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, RightOfWay
+from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, WritePace
 
 PENDING = JobStatus(state=JobState(phase="Pending"), pending=8)
 RUNS = JobStatus(state=JobState(phase="Running"), running=8)
@@ -23,13 +23,13 @@ class Rush:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.way = RightOfWay(self.clock)
+        self.pace = WritePace(self.clock)
         self.resumed: list[str] = []
-        self.giving_way = GivingWay(self.way, self.resumed.append)
+        self.giving_way = GivingWay(self.pace, self.resumed.append)
 
     async def make(self, pods: int = 30, seconds: float = 0.4) -> None:
         for _ in range(pods):
-            with self.way.first():
+            with self.pace.urgent(), self.pace.write():
                 await self.clock.advance(seconds)
 
     def wait(self, old: JobStatus, new: JobStatus) -> float:

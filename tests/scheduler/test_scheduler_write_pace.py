@@ -1,4 +1,4 @@
-"""Status writes of the scheduler while binds are under way on a strained API server."""
+"""Status writes of the scheduler while binds are under way on a slow API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock, settle
-from unisono.kube.right_of_way import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, RightOfWay
+from unisono.kube.write_pace import LONGEST_COUNT_SECONDS, LONGEST_SECONDS, WritePace
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.outbox import Outbox
 
@@ -21,9 +21,9 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.way = RightOfWay(self.clock)
+        self.pace = WritePace(self.clock)
         self.written: list[tuple[str, str, float]] = []
-        self.outbox: Outbox[str] = Outbox("test", self._write, self.clock, Metrics(None), interval=0.0, way=self.way)
+        self.outbox: Outbox[str] = Outbox("test", self._write, self.clock, Metrics(None), interval=0.0, pace=self.pace)
 
     async def _write(self, key: str, wish: str) -> bool:
         self.written.append((key, wish, self.clock.monotonic()))
@@ -37,7 +37,7 @@ class Desk:
     async def open(self, *, slow: bool = True) -> AsyncIterator[Desk]:
         """With a bind that is under way, on a server that has been slow for a while or not."""
         for _ in range(30):
-            with self.way.first():
+            with self.pace.urgent(), self.pace.write():
                 await self.clock.advance(0.4 if slow else 0.001)
         running = asyncio.create_task(self.outbox.run())
         await settle(5)
@@ -50,7 +50,7 @@ class Desk:
 
 async def test_what_only_tells_waits_for_the_end_of_the_rush_and_is_written_once() -> None:
     async with Desk().open() as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "1 runs", urgent=False)
             await desk.wait(2.0)
             desk.outbox.put("ns/a", "8 run", urgent=False)
@@ -62,7 +62,7 @@ async def test_what_only_tells_waits_for_the_end_of_the_rush_and_is_written_once
 
 async def test_what_is_urgent_does_not_wait() -> None:
     async with Desk().open() as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "runs", urgent=False)
             await desk.wait(0.1)
             desk.outbox.put("ns/a", "admitted", urgent=True)
@@ -72,7 +72,7 @@ async def test_what_is_urgent_does_not_wait() -> None:
 
 async def test_on_a_calm_server_nothing_waits() -> None:
     async with Desk().open(slow=False) as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "8 run", urgent=False)
             await desk.wait(0.1)
             assert len(desk.written) == 1
@@ -81,7 +81,7 @@ async def test_on_a_calm_server_nothing_waits() -> None:
 @pytest.mark.parametrize("longest", [LONGEST_SECONDS, LONGEST_COUNT_SECONDS])
 async def test_a_rush_without_end_does_not_hide_it_for_ever(longest: float) -> None:
     async with Desk().open() as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "waits", urgent=False, longest=longest)
             await desk.wait(longest - 0.5)
             assert not desk.written
@@ -91,13 +91,13 @@ async def test_a_rush_without_end_does_not_hide_it_for_ever(longest: float) -> N
 
 async def test_after_a_rush_a_wish_may_still_pass_by_itself() -> None:
     async with Desk().open() as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "has its places", urgent=False, settle=5.0, longest=LONGEST_COUNT_SECONDS)
             await desk.wait(8.0)
         await desk.wait(3.0)
         assert not desk.written
         desk.outbox.put("ns/a", "8 run", urgent=False, settle=1.0)
-        await desk.wait(1.1)
+        await desk.wait(4.1)  # stretched four times, because binds were slow
         assert [wish for _, wish, _ in desk.written] == ["8 run"]
 
 
@@ -116,7 +116,7 @@ async def test_a_wish_that_follows_a_write_has_all_of_its_time() -> None:
 
 async def test_bad_news_shorten_the_wait() -> None:
     async with Desk().open() as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "1 runs", urgent=False, longest=LONGEST_COUNT_SECONDS)
             await desk.wait(1.0)
             desk.outbox.put("ns/a", "does not fit", urgent=False)
@@ -126,7 +126,7 @@ async def test_bad_news_shorten_the_wait() -> None:
 
 async def test_a_wish_that_is_taken_back_is_not_written() -> None:
     async with Desk().open() as desk:
-        with desk.way.first():
+        with desk.pace.urgent():
             desk.outbox.put("ns/a", "waits", urgent=False)
             await desk.wait(0.1)
             desk.outbox.discard("ns/a")
@@ -139,7 +139,7 @@ def test_the_last_wish_for_every_object_is_written(puts: list[tuple[str, bool, f
     async def story() -> None:
         async with Desk().open() as desk:
             last: dict[str, str] = {}
-            with desk.way.first():
+            with desk.pace.urgent():
                 for number, (key, urgent, gap) in enumerate(puts):
                     last[key] = str(number)
                     desk.outbox.put(key, last[key], urgent=urgent)

@@ -1,0 +1,101 @@
+"""How fast the writes of one client may go: slower where the API server is slow, and pods before everything else.
+
+Every `Client` has one `WritePace`, which measures all writes of that client. Whatever writes through the client asks it
+how far to stretch its intervals, and whether to wait while pods are created and bound. The rules are on one page,
+`docs/decisions/0007-how-often-statuses-are-written.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+
+# An API server with time to spare answers a write well within this; on an overloaded machine it takes a multiple.
+_CALM_SECONDS = 0.05
+_MOST_STRETCH = 4.0
+# Weight of the newest answer: about twenty answers make a new opinion.
+_WEIGHT = 0.1
+# A pause between two batches of pods does not end a rush (seconds).
+_LULL_SECONDS = 1.0
+
+LONGEST_SECONDS = 10.0
+"""How long a write may yield to urgent ones: a rush that does not end must not hide why something waits."""
+LONGEST_COUNT_SECONDS = 30.0
+"""The same for good news: counts of pods, and that a gang or a job runs."""
+
+Resume = Callable[[str], None]
+
+
+class WritePace:
+    """The pace of one client; belongs to one event loop."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._mean = 0.0
+        self._urgent = 0
+        self._rush = False
+        self._timer: Timer | None = None
+        self._parked: dict[tuple[Resume, str], None] = {}
+
+    # ---- for clients
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """Measure one write; a client wraps each of its writes in this."""
+        begun = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._mean += _WEIGHT * (self._clock.monotonic() - begun - self._mean)
+
+    def close(self) -> None:
+        """Call no parked writer any more."""
+        self._parked.clear()
+        self._stop_timer()
+
+    # ---- for writers
+
+    @property
+    def stretch(self) -> float:
+        """Factor for the intervals between writes that can wait: from 1, the server answers in time, to 4."""
+        return min(_MOST_STRETCH, max(1.0, self._mean / _CALM_SECONDS))
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """Mark one write that makes pods run: other writers of this client yield to it while the server is slow."""
+        self._urgent += 1
+        self._rush = True
+        self._stop_timer()
+        try:
+            yield
+        finally:
+            self._urgent -= 1
+            if not self._urgent:
+                self._timer = self._clock.call_later(_LULL_SECONDS, self._end_rush)
+
+    @property
+    def rush(self) -> bool:
+        """Whether writes that can wait should wait now: pods are being created or bound, and the server is slow."""
+        return self._rush and self.stretch > 1.0
+
+    def park(self, key: str, resume: Resume) -> None:
+        """Call ``resume`` with ``key`` once, at the end of the rush."""
+        self._parked[resume, key] = None
+
+    def leave(self, key: str, resume: Resume) -> None:
+        """Undo `park`; does nothing for a key that is not parked."""
+        self._parked.pop((resume, key), None)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end_rush(self) -> None:
+        self._timer = None
+        self._rush = False
+        parked, self._parked = self._parked, {}
+        for resume, key in parked:
+            resume(key)
