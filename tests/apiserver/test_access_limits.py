@@ -16,7 +16,7 @@ from support.serving import ScriptedService, WebClient, serving, trusting
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.access.hosts import is_loopback, names_of_machine
 from unisono.apiserver.access.pki import Authority
-from unisono.apiserver.http.body import Limits
+from unisono.apiserver.limits import Limits
 from unisono.apiserver.storage.history import Retention
 from unisono.apiserver.types import WriteOptions
 
@@ -44,6 +44,58 @@ async def test_a_request_that_does_not_come_loses_its_connection(tmp_path: Path,
                 assert await reader.read() == b""
             writer.transport.abort()
             assert await lives(web)
+
+
+async def test_clients_that_trickle_their_headers_do_not_keep_others_out(tmp_path: Path) -> None:
+    """Half the descriptors are the most that connections have, a quarter of those for clients that are not known."""
+    limits = Limits(connections=12, newcomers=3, head_seconds=300, idle_seconds=300)
+    async with serving(ScriptedService(), tmp_path, limits=limits) as web:
+        held = [await connected(web) for _ in range(3)]
+        for _, writer in held:
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nA-Header-Tha")
+        async with asyncio.timeout(300):
+            assert await lives(web)
+            # The first of them has lost its connection.
+            with suppress(ConnectionError):
+                await held[0][0].read()
+        text = (await web.get("/metrics")).body.decode()
+        for _, writer in held:
+            writer.transport.abort()
+    assert 'apiserver_request_rejected_total{what="newcomers"} 1.0' in text
+
+
+async def test_a_head_that_does_not_come_after_tls_is_counted(tmp_path: Path) -> None:
+    async with serving(ScriptedService(), tmp_path, limits=Limits(head_seconds=0.05)) as web:
+        reader, writer = await connected(web)
+        async with asyncio.timeout(300):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.transport.abort()
+        while not await lives(web):
+            pass
+        assert 'rejected_total{what="head"}' in (await web.get("/metrics")).body.decode()
+
+
+async def test_one_user_cannot_take_all_requests(tmp_path: Path) -> None:
+    service = ScriptedService(gate=asyncio.Event())
+    eve = {"Impersonate-User": "eve", "Impersonate-Group": "cluster-admins"}
+    limits = Limits(in_flight=8, in_flight_of_one=2)
+    async with serving(service, tmp_path, limits=limits) as web:
+        service.authorizer.require = lambda user, action: None  # type: ignore[method-assign]
+        held = [asyncio.create_task(web.get("/api/v1/nodes", headers=eve)) for _ in range(2)]
+        while len(service.asked) < 2:
+            await asyncio.sleep(0)
+        refused = await web.get("/api/v1/nodes", headers=eve)
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+        held.append(asyncio.create_task(web.get("/api/v1/nodes", headers={**eve, "Impersonate-User": "alice"})))
+        held.append(asyncio.create_task(web.get("/api/v1/nodes")))
+        while len(service.asked) < 4:
+            await asyncio.sleep(0)
+        service.gate.set()
+        assert {(await each).status for each in held} == {200}
+        assert (await web.get("/api/v1/nodes", headers=eve)).status == 200
+        text = (await web.get("/metrics")).body.decode()
+    assert 'apiserver_request_rejected_total{what="user_requests"} 1.0' in text
 
 
 async def test_one_user_cannot_take_all_watches(tmp_path: Path) -> None:

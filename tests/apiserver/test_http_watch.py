@@ -10,7 +10,7 @@ import pytest
 
 from support.serving import TABLE, ScriptedService, WebClient, serving
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.http.body import Limits
+from unisono.apiserver.limits import Limits
 from unisono.errors import ApiError, Gone
 
 CM = "/api/v1/namespaces/default/configmaps"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unisono.errors import ConfigError, system_reason
-from unisono.kube.listening import stop_listening
+from unisono.kube.listening import Listener
 
 
 class OwnSocket:
@@ -21,7 +21,7 @@ class OwnSocket:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     async def open(self, served: Callable[[], asyncio.BaseProtocol]) -> None:
         """Listen; what a process that was killed has left is taken away.
@@ -37,7 +37,8 @@ class OwnSocket:
             self._path.unlink(missing_ok=True)
             bound.bind(str(self._path))
             self._path.chmod(0o600)
-            self._listener = await asyncio.get_running_loop().create_unix_server(served, sock=bound)
+            self._listener = Listener(bound, lambda address: served())
+            self._listener.start()
         except OSError as error:
             bound.close()
             raise ConfigError(f"cannot listen at {self._path} ({system_reason(error)})", key="own_socket") from error
@@ -46,6 +47,6 @@ class OwnSocket:
         """Take no more connections."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            await stop_listening(listener)
+            await listener.close()
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)

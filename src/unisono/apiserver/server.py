@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
 from unisono.apiserver.http.app import App
 from unisono.apiserver.http.backup import BackupHandler
-from unisono.apiserver.http.body import Limits
+from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics
@@ -38,24 +39,27 @@ from unisono.apiserver.http.objects import ObjectHandlers
 from unisono.apiserver.http.pod_access import PodAccessHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
+from unisono.apiserver.limits import Limits
 from unisono.apiserver.logs import LogSource
 from unisono.apiserver.own_socket import OwnSocket
 from unisono.apiserver.remote import PodAccess
 from unisono.apiserver.views import VIEWS
 from unisono.errors import ConfigError
-from unisono.kube.listening import stop_listening
+from unisono.kube.listening import Listener
+from unisono.kube.open_files import open_files
 
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
 log = structlog.get_logger(__name__)
 
-_HANDSHAKE_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 # Time in which clients of a server that ends may answer the end of their TLS session.
 _FAREWELL_SECONDS = 0.5
 _MAX_LINE = 32 * 1024
 _MAX_HEADERS = 100
+# Bytes of an answer that wait in a transport for a client that doesn't read.
+_UNREAD = 64 * 1024
 
 
 class ApiServer:
@@ -105,10 +109,11 @@ class ApiServer:
         self._service, self._log_source, self._clock = service, log_source, clock
         self._pod_access = pod_access
         self._host, self._port, self._data_dir = host, port, data_dir
-        self._limits = limits or Limits()
+        self._limits = (limits or Limits()).within(open_files())
         self._readiness: Readiness = readiness or (list)
         self._backups = BackupHandler(service.store.backup, data_dir)
         self._metrics = RequestMetrics(registry or CollectorRegistry(), more_metrics)
+        self._connections = Connections(self._limits, time.monotonic, self._metrics.rejected)
         self._own = None if own_socket is None else OwnSocket(own_socket)
         self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))
         for kind in REVIEW_KINDS:
@@ -116,7 +121,7 @@ class ApiServer:
         service.follow_kinds(self.catalog.set_custom)
         self._app: App | None = None
         self._web: _Server | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     @property
     def url(self) -> str:
@@ -164,17 +169,13 @@ class ApiServer:
         self._listener = self._web = self._app = None
         if listener is None or served is None or app is None:
             return
-        await stop_listening(listener)
+        await listener.close()
         if self._own is not None:
             await self._own.close()
         await app.stop()
         served.pre_shutdown()
         await served.shutdown(_DRAIN_SECONDS)
         await served.cut_off(_FAREWELL_SECONDS)
-        # From Python 3.12 on this waits for connections, which a client may keep half open.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                await listener.wait_closed()
 
     def _compose(self, authenticator: Authenticator, accounts: ServiceAccountTokens) -> App:
         authorizer = self._service.authorizer
@@ -192,28 +193,33 @@ class ApiServer:
             ),
             metrics=self._metrics,
             limits=self._limits,
+            connections=self._connections,
             writing=self._service.shares.requests,
             monotonic=time.monotonic,
         )
 
     async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:
-        served = _Server(app, self._metrics, self._limits)
+        served = _Server(app, self._connections, self._limits)
         if self._own is not None:
             await self._own.open(served)
-        self._listener = await asyncio.get_running_loop().create_server(
-            served,
-            sock=bound,
-            ssl=context,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=_DRAIN_SECONDS,
+        self._listener = Listener(
+            bound,
+            served.take,
+            lost=served.left,
+            tls=context,
+            room=self._connections.room,
+            handshake_seconds=self._limits.handshake_seconds,
+            shutdown_seconds=_DRAIN_SECONDS,
         )
+        served.listener = self._listener
+        self._listener.start()
         self._web, self._app = served, app
 
 
 class _Server(web.Server):
-    """aiohttp's low-level server with bounds on headers, idle time and the number of connections."""
+    """aiohttp's low-level server with bounds on headers, idle time and connections."""
 
-    def __init__(self, app: App, metrics: RequestMetrics, limits: Limits) -> None:
+    def __init__(self, app: App, connections: Connections, limits: Limits) -> None:
         super().__init__(
             app.handle,
             # Streams must notice that their client is gone; writes are shielded from it.
@@ -224,22 +230,33 @@ class _Server(web.Server):
             max_headers=_MAX_HEADERS,
             access_log=None,
         )
-        self._metrics = metrics
-        self._most = limits.connections
+        self._book = connections
+        self._head_seconds = limits.head_seconds
         self._transports: dict[RequestHandler, asyncio.Transport] = {}
         self._alone = asyncio.Event()
         self._alone.set()
+        self.listener: Listener | None = None
+
+    def take(self, address: str) -> RequestHandler | None:
+        """A handler for a connection from another program; None when there are too many."""
+        handler: RequestHandler = self()
+        return handler if self._book.admit(handler, address, partial(self._end, handler)) else None
+
+    def left(self, handler: RequestHandler) -> None:
+        """A connection has ended."""
+        self._book.leave(handler)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        if len(self.connections) >= self._most:
-            self._metrics.rejected("connections")
-            transport.abort()
+        transport.set_write_buffer_limits(high=_UNREAD)
         self._transports[handler] = transport
         self._alone.clear()
+        self._book.secured(handler)
+        asyncio.get_running_loop().call_later(self._head_seconds, self._expect, handler)
         super().connection_made(handler, transport)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         self._transports.pop(handler, None)
+        self._book.leave(handler)
         if not self._transports:
             self._alone.set()
         super().connection_lost(handler, exc)
@@ -253,3 +270,15 @@ class _Server(web.Server):
             transport.abort()
         await asyncio.sleep(0)  # the loop closes the sockets of aborted connections in its next turn
         await asyncio.sleep(0)
+
+    def _expect(self, handler: RequestHandler) -> None:
+        """End a connection on which no request has come."""
+        if self._book.silent(handler):
+            self._book.drop(handler, "head")
+
+    def _end(self, handler: RequestHandler) -> None:
+        transport = self._transports.get(handler)
+        if transport is not None:
+            transport.abort()
+        elif self.listener is not None:
+            self.listener.drop(handler)

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import structlog
 from aiohttp import web
+
+from unisono.errors import system_reason
+
+_BACKLOG = 1024
+# Connections accepted in one turn of the event loop.
+_AT_ONCE = 32
+# Pause after the system had no descriptor or memory for a connection.
+_SHORTAGE_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 async def stop_listening(server: asyncio.Server) -> None:
@@ -23,6 +37,126 @@ async def stop_listening(server: asyncio.Server) -> None:
         await asyncio.sleep(0)
     finally:
         server.close()
+
+
+class Listener:
+    """Accepts connections at a socket, a few per turn of the event loop.
+
+    asyncio's own loop goes on accepting when no file descriptor is left, a hundred times a second and more; this one
+    says so once and looks again after a second.
+
+    Args:
+        bound: where to accept; closed with the listener.
+        take: gives the protocol for a connection from an address, None to refuse it.
+        lost: hears of a protocol whose TLS was not agreed: it is never connected.
+        tls: speaks TLS with this; plain without.
+        room: seconds to wait before another connection is accepted, 0 for none.
+        handshake_seconds: time in which TLS must be agreed.
+        shutdown_seconds: time in which the end of TLS must be answered.
+
+    """
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        take: Callable[[str], asyncio.BaseProtocol | None],
+        *,
+        lost: Callable[[Any], None] = lambda protocol: None,
+        tls: ssl.SSLContext | None = None,
+        room: Callable[[], float] = lambda: 0.0,
+        handshake_seconds: float = 10.0,
+        shutdown_seconds: float = 5.0,
+    ) -> None:
+        self._bound, self._take, self._lost, self._room = bound, take, lost, room
+        self._tls: dict[str, Any] = {}
+        if tls is not None:
+            self._tls = {
+                "ssl": tls,
+                "ssl_handshake_timeout": handshake_seconds,
+                "ssl_shutdown_timeout": shutdown_seconds,
+            }
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._begun: dict[asyncio.BaseProtocol, asyncio.Task[Any]] = {}
+        self._short = False
+        self._open = False
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        self._bound.setblocking(False)
+        self._bound.listen(_BACKLOG)
+        self._open = True
+        self._loop.add_reader(self._bound, self._accept)
+
+    def drop(self, protocol: asyncio.BaseProtocol) -> None:
+        """End a connection that has not agreed on TLS."""
+        if (task := self._begun.get(protocol)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Accept no more, and end what has not agreed on TLS; those that are connected go on."""
+        if not self._open:
+            return
+        self._open = False
+        self._loop.remove_reader(self._bound)
+        if self._pause is not None:
+            self._pause.cancel()
+        self._bound.close()
+        begun = list(self._begun.values())
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            if seconds := self._room():
+                self._rest(seconds)
+                return
+            try:
+                connection, address = self._bound.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue
+            except OSError as error:
+                if not self._short:
+                    _log.error("connections.not_accepted", error=system_reason(error))
+                self._short = True
+                self._rest(_SHORTAGE_SECONDS)
+                return
+            self._short = False
+            connection.setblocking(False)
+            protocol = self._take(address[0] if isinstance(address, tuple) else "")
+            if protocol is None:
+                connection.close()
+                continue
+            connecting = self._loop.connect_accepted_socket(partial(_same, protocol), connection, **self._tls)
+            task = self._begun[protocol] = self._loop.create_task(connecting)
+            task.add_done_callback(partial(self._agreed, protocol, connection))
+
+    def _rest(self, seconds: float) -> None:
+        """Leave what comes to the kernel for a while."""
+        self._loop.remove_reader(self._bound)
+        self._pause = self._loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._bound, self._accept)
+
+    def _agreed(self, protocol: asyncio.BaseProtocol, connection: socket.socket, task: asyncio.Task[Any]) -> None:
+        del self._begun[protocol]
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            # One that had not begun has no transport that would close it.
+            connection.close()
+        if task.cancelled() or error is not None:
+            self._lost(protocol)
+        if error is not None and not isinstance(error, OSError):  # clients that leave, and what TLS finds wrong
+            _log.error("connection.failed", error=f"{type(error).__name__}: {error}")
+
+
+def _same(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+    return protocol
 
 
 class AppListener:

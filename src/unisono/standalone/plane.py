@@ -34,6 +34,7 @@ from unisono.standalone.worker_process import WorkerProcess
 if TYPE_CHECKING:
     from unisono.agent.agent import Agent
     from unisono.apiserver.backend import Backend
+    from unisono.apiserver.limits import Limits
     from unisono.apiserver.server import ApiServer
     from unisono.scheduler.settings import ConfigSource
     from unisono.standalone.work import Work
@@ -61,6 +62,7 @@ class PlaneOptions:
             they work; it costs their memory once more.
         log_file: log of that process, None for standard error.
         log_level: what its log tells.
+        limits: bounds on what clients of the API may take; None for the defaults.
     """
 
     port: int = 0
@@ -71,6 +73,7 @@ class PlaneOptions:
     apart: bool = False
     log_file: Path | None = None
     log_level: str = "info"
+    limits: Limits | None = None
 
 
 class Plane:
@@ -196,6 +199,7 @@ class Plane:
             registry=self.metrics,
             readiness=self._reasons,
             own_socket=None if self._worker is None else self.socket,
+            limits=self._options.limits,
             more_metrics=None if self._worker is None else self._worker.metrics,
         )
         await server.start()

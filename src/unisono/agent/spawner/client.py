@@ -17,6 +17,7 @@ import structlog
 
 from unisono.agent.descriptors import writable
 from unisono.errors import AgentError
+from unisono.kube.open_files import give_back
 
 _MAIN = Path(__file__).parent / "__main__.py"
 _SOCKET_FD = 3
@@ -130,6 +131,7 @@ class Spawner:
             raise AgentError(f"The process that starts containers cannot be started: {error.strerror}.") from error
         finally:
             theirs.close()
+        give_back(self._pid)
         pidfd = os.pidfd_open(self._pid)
         self._socket = ours
         self._gone.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -20,8 +19,9 @@ from unisono.apiserver.context import random_uid
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
 from unisono.apiserver.http.accept import OFFERED, Form, negotiate
-from unisono.apiserver.http.body import Limits
+from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.flow_control import STREAMS, FlowControl
 from unisono.apiserver.http.impersonation import effective_user
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers
@@ -34,6 +34,7 @@ from unisono.apiserver.http.query import flag
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
+from unisono.apiserver.limits import Limits
 from unisono.apiserver.turns import Turns
 from unisono.errors import ApiError, NotFound, Unavailable
 
@@ -43,7 +44,6 @@ Handler = Callable[[], Coroutine[Any, Any, web.StreamResponse]]
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
-_STREAMS = {"watch", "log", "connect"}
 # Of an answer that nobody reads, as proxies count it.
 _CLIENT_LEFT = 499
 _READS = {"get", "list", "watch", "log", "connect"}
@@ -64,6 +64,7 @@ class App:
         reviews: handler of kinds that are answered and not stored.
         metrics: counts every answer.
         limits: bounds on what clients may ask for.
+        connections: learns which user each connection belongs to.
         writing: lets a few writes through per turn of the event loop.
         monotonic: seconds of a clock that only goes forward.
 
@@ -83,6 +84,7 @@ class App:
         reviews: ReviewHandlers,
         metrics: RequestMetrics,
         limits: Limits,
+        connections: Connections,
         writing: Turns,
         monotonic: Callable[[], float],
     ) -> None:
@@ -90,10 +92,9 @@ class App:
         self._authorizer, self._reviews = authorizer, reviews
         self._objects, self._watches, self._logs, self._pods = objects, watches, logs, pods
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
-        self._writing = writing
-        self._in_flight = 0
+        self._writing, self._connections = writing, connections
+        self._flow = FlowControl(limits)
         self._streams: set[asyncio.Task[Any]] = set()
-        self._streams_of: Counter[str] = Counter()
         self._writes: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -101,12 +102,16 @@ class App:
         """Answer one request."""
         exchange = Exchange(request, ANONYMOUS, random_uid(), self._limits)
         started = self._monotonic()
-        self._in_flight += 1
+        self._connections.begins(request.protocol)
         try:
-            return await self._guarded(exchange)
+            with exchange.held:
+                answer = await self._guarded(exchange)
+                if exchange.verb != "connect":
+                    await exchange.finish(answer)
+                return answer
         finally:
-            self._in_flight -= 1
-            seconds = None if exchange.verb in _STREAMS else self._monotonic() - started
+            self._connections.ends(request.protocol)
+            seconds = None if exchange.verb in STREAMS else self._monotonic() - started
             self._metrics.answered(exchange.verb or "other", exchange.resource, exchange.code, seconds)
 
     async def stop(self) -> None:
@@ -143,6 +148,9 @@ class App:
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         user = self._authenticator.authenticate(request.headers.get("Authorization"), certificate)
+        if not self._connections.belongs(request.protocol, user):
+            exchange.last = True
+            raise too_many_requests(f"user {user.name} has too many open connections: close some, or use them again")
         exchange.user = effective_user(user, request.headers, self._authorizer)
         parts = split(request.rel_url.raw_path)
         path = parse(parts)
@@ -192,7 +200,7 @@ class App:
                 raise not_acceptable(OFFERED[:2])
             exchange.form = form
         self._refuse_when_busy(exchange)
-        if verb in _STREAMS:
+        if verb in STREAMS:
             return await self._stream(exchange, handler)
         if verb in _READS:
             return await handler()
@@ -253,7 +261,6 @@ class App:
         if task is None:
             raise internal_error()
         self._streams.add(task)
-        self._streams_of[exchange.user.name] += 1
         self._metrics.stream(exchange.verb, exchange.resource, 1)
         try:
             return await handler()
@@ -264,20 +271,25 @@ class App:
             return exchange.streaming
         finally:
             self._streams.discard(task)
-            self._streams_of -= Counter((exchange.user.name,))
             self._metrics.stream(exchange.verb, exchange.resource, -1)
 
     def _refuse_when_busy(self, exchange: Exchange, *, public: bool = False) -> None:
-        if exchange.verb in _STREAMS:
-            own = self._streams_of[exchange.user.name]
-            if len(self._streams) < self._limits.streams and own < self._limits.streams_of_one:
-                return
-            self._metrics.rejected("streams")
-        elif public or self._in_flight - len(self._streams) <= self._limits.in_flight:
+        """Count the request until it is answered.
+
+        Raises:
+            ApiError: 429 when too many are in progress, in all or of its user.
+
+        """
+        if public:
             return
-        else:
-            self._metrics.rejected("requests")
-        raise too_many_requests()
+        user = exchange.user.name
+        quotas = self._flow.quotas(exchange.verb, exchange.user, own=exchange.own)
+        for name, quota in quotas:
+            if bound := quota.full(user):
+                self._metrics.rejected(f"user_{name}" if bound == "user" else name)
+                raise too_many_requests()
+        for _, quota in quotas:
+            exchange.held.enter_context(quota.one(user))
 
 
 def _has_left(request: web.BaseRequest) -> bool:

@@ -19,6 +19,7 @@ from unisono.apiserver.http.status import (
     too_large,
     unsupported_media_type,
 )
+from unisono.apiserver.limits import Limits
 from unisono.apiserver.types import PatchType
 from unisono.errors import ApiError, ConfigError
 
@@ -28,33 +29,6 @@ _PATCHES: dict[str, PatchType] = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on what one client may ask for.
-
-    Attributes:
-        body_bytes: largest body, after decompression.
-        body_seconds: time in which a body must have arrived.
-        write_seconds: time in which a client must take a piece of an answer before its connection is dropped.
-        in_flight: requests in progress, watches and followed logs not counted.
-        streams: watches and followed logs.
-        streams_of_one: watches and followed logs of one user, so that nobody takes them all.
-        connections: open connections.
-        idle_seconds: time in which the head of a request must have arrived, counted from the connection's beginning
-            or the last answer.
-
-    """
-
-    body_bytes: int = 3 * 1024 * 1024
-    body_seconds: float = 30.0
-    write_seconds: float = 30.0
-    in_flight: int = 400
-    streams: int = 2000
-    streams_of_one: int = 1500
-    connections: int = 4000
-    idle_seconds: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +17,14 @@ from multidict import CIMultiDict
 from unisono.apiserver.access.user import User
 from unisono.apiserver.http import protobuf_encode
 from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
-from unisono.apiserver.http.body import Limits, read_body
+from unisono.apiserver.http.body import read_body
 from unisono.apiserver.http.status import encode_failure, retry_after
+from unisono.apiserver.limits import Limits
 from unisono.errors import ApiError
 
 JSON = "application/json"
 _GZIP_FROM = 128 * 1024
-_PIECE = 256 * 1024
+_PIECE = 64 * 1024
 _WARNINGS_TOTAL = 4096
 _WARNING_LENGTH = 256
 
@@ -42,6 +44,8 @@ class Exchange:
         resource: resource, for metrics.
         streaming: the answer of unknown length, once it has begun.
         notes: warnings that every answer to this request carries.
+        last: the connection ends with the answer.
+        held: what the request counts against until it is answered.
 
     """
 
@@ -55,6 +59,8 @@ class Exchange:
     resource: str = ""
     streaming: web.StreamResponse | None = None
     notes: tuple[str, ...] = ()
+    last: bool = False
+    held: ExitStack = field(default_factory=ExitStack)
 
     @property
     def query(self) -> Any:
@@ -140,6 +146,21 @@ class Exchange:
         self.streaming = response
         return response
 
+    async def finish(self, response: web.StreamResponse) -> None:
+        """Send what is left of an answer; a client that does not take it in time loses its connection.
+
+        Raises:
+            ConnectionResetError: the client is gone, or too slow.
+
+        """
+        if self.last:
+            response.force_close()
+        await self._in_time(self._to_end(response))
+
+    async def _to_end(self, response: web.StreamResponse) -> None:
+        await response.prepare(self.request)
+        await response.write_eof()
+
     async def write(self, response: web.StreamResponse, piece: bytes | memoryview) -> None:
         """Send a piece; a client that does not take it in time loses its connection.
 
@@ -147,9 +168,12 @@ class Exchange:
             ConnectionResetError: the client is gone, or too slow.
 
         """
+        await self._in_time(response.write(piece))
+
+    async def _in_time(self, sending: Awaitable[None]) -> None:
         try:
             async with asyncio.timeout(self.limits.write_seconds):
-                await response.write(piece)
+                await sending
         except TimeoutError:
             transport = self.request.transport
             if transport is not None:

@@ -41,7 +41,7 @@ class RequestMetrics:
         )
         self._rejected = Counter(
             "apiserver_request_rejected",
-            "Requests and connections that were refused because there were too many.",
+            "Requests and connections that were refused or dropped because there were too many, or too slow.",
             ["what"],
             registry=registry,
         )

@@ -56,6 +56,13 @@ class StartFailed(UnisonoError):
     help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
 )
 @click.option(
+    "--api-limit",
+    "api_limits",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Change a bound on the API's clients (docs/kubernetes-api.md lists them); can be given several times.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
     default="info",
@@ -70,10 +77,12 @@ def command(
     nodes_file: Path | None,
     no_agent: bool,
     scheduler_config: Path | None,
+    api_limits: tuple[str, ...],
     log_level: str,
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
     from unisono.apiserver.access.hosts import is_loopback
+    from unisono.apiserver.limits import Limits
     from unisono.standalone.nodes_file import read_nodes
     from unisono.standalone.paths import DataDir
 
@@ -81,6 +90,7 @@ def command(
     if not is_loopback(host) and not os.environ.get("UNISONO_DETACHED"):
         click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {_REMOTE.format(host=host)}", err=True)
     nodes = read_nodes(nodes_file) if nodes_file else ()
+    limits = Limits().changed(api_limits)
     if detach:
         if scheduler_config is not None:
             from unisono.scheduler.settings import FileConfig
@@ -88,6 +98,7 @@ def command(
             FileConfig(scheduler_config)  # says what is wrong with it
         _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"], host, port)
         return
+    from unisono.kube.open_files import raise_open_files
     from unisono.standalone import loop
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.plane import PlaneOptions
@@ -101,9 +112,11 @@ def command(
         local_node=not no_agent,
         scheduler_config=scheduler_config,
         apart=True,
+        limits=limits,
         log_file=log,
         log_level=log_level,
     )
+    raise_open_files()
     loop.run(_serve(data, options))
 
 
