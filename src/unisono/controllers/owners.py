@@ -30,9 +30,23 @@ def controller_of(obj: Object) -> OwnerReference | None:
 
 
 def controller_uids(obj: Object) -> list[str]:
-    """Index function: UID of the object's controller, of whatever kind."""
+    """UID of the object's controller, of whatever kind."""
     reference = controller_of(obj)
     return [reference.uid] if reference else []
+
+
+def controller_keys(obj: Object) -> list[str]:
+    """Index function: what ``family`` answers for the object's controller.
+
+    A reference is only what its author wrote. Owners are in their dependents' namespace: one that names the UID of an
+    object elsewhere must not make its dependent count there.
+    """
+    return [_family(obj, uid) for uid in controller_uids(obj)]
+
+
+def family(owner: Object) -> str:
+    """Under which value of an index by ``controller_keys`` or ``job_families`` the dependents of an owner are found."""
+    return _family(owner, owner.metadata.uid or "")
 
 
 def keys_of(kind: Kind[Any], obj: Object) -> list[str]:
@@ -52,12 +66,21 @@ def controlling_job(obj: Object) -> OwnerReference | None:
 
 
 def job_uids(obj: Object) -> list[str]:
-    """Index function: UID of the controlling Job."""
+    """UID of the controlling Job."""
     reference = controlling_job(obj)
     return [reference.uid] if reference else []
+
+
+def job_families(obj: Object) -> list[str]:
+    """Index function: what ``family`` answers for the controlling Job."""
+    return [_family(obj, uid) for uid in job_uids(obj)]
 
 
 def job_keys(obj: Object) -> list[str]:
     """Key of the controlling Job, ``namespace/name``."""
     reference = controlling_job(obj)
     return [f"{obj.metadata.namespace}/{reference.name}"] if reference else []
+
+
+def _family(obj: Object, uid: str) -> str:
+    return f"{obj.metadata.namespace or ''}/{uid}"

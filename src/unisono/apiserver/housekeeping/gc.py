@@ -125,6 +125,8 @@ class GarbageCollector:
             if entry is None:
                 continue
             self._keeper.add(dependent)
+            if key[1] and dependent[1] != key[1]:
+                continue  # owners are in their dependents' namespace: others cannot hold this one back
             references = read_meta(entry.data).owner_references or ()
             blocked |= any(one.uid == uid and one.block_owner_deletion for one in references)
         if not blocked:

@@ -22,7 +22,7 @@ from unisono.controllers.claims.decide import (
 )
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.owners import controller_uids
+from unisono.controllers.owners import controller_keys, controller_uids, family
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
@@ -53,7 +53,7 @@ class PodClaimController(Controller):
         index(self._pods, _TEMPLATE_INDEX, template_keys)
         self._templates = context.watch(RESOURCE_CLAIM_TEMPLATES, self._waiting, when=_comes)
         self._claims = context.watch(RESOURCE_CLAIMS, self._users)
-        index(self._claims, OWNER_INDEX, controller_uids)
+        index(self._claims, OWNER_INDEX, controller_keys)
 
     async def reconcile(self, key: str) -> float | None:
         """Make what is missing."""
@@ -99,7 +99,7 @@ class PodClaimController(Controller):
             if known is not None and uid in controller_uids(known):
                 self._made.pop((uid, wanted.name), None)
                 return name
-        found = made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, uid)) or await self._fresh(uid, wanted)
+        found = made_for(pod, wanted, self._claims.by_index(OWNER_INDEX, family(pod))) or await self._fresh(uid, wanted)
         if found is None:
             template = self._templates.get(f"{namespace}/{wanted.resource_claim_template_name}")
             if template is None:

@@ -39,7 +39,7 @@ class CronJobController(Controller):
         self._cron_jobs = context.watch(self._family.cron_jobs, optional=True)
         self._cron_jobs.on_change(self._changed)
         self._jobs = context.watch(self._family.jobs, lambda job: owners.keys_of(self._family.cron_jobs, job))
-        index(self._jobs, OWNER_INDEX, owners.controller_uids)
+        index(self._jobs, OWNER_INDEX, owners.controller_keys)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one cron job and carry the plan out."""
@@ -70,7 +70,7 @@ class CronJobController(Controller):
 
     async def _jobs_of(self, cron_job: AnyCronJob) -> list[AnyJob]:
         """The cron job's jobs; active ones that the cache does not show are asked for."""
-        jobs = list(self._jobs.by_index(OWNER_INDEX, cron_job.metadata.uid or ""))
+        jobs = list(self._jobs.by_index(OWNER_INDEX, owners.family(cron_job)))
         known = {job.metadata.uid for job in jobs}
         for reference in cron_job.status.active or ():
             if reference.uid in known or not reference.name:

@@ -45,7 +45,7 @@ class HyperJobController(Controller):
         self._hyper_jobs = context.watch(HYPER_JOBS, optional=True)
         self._hyper_jobs.on_change(self._changed)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(HYPER_JOBS, job))
-        index(self._jobs, OWNER_INDEX, owners.controller_uids)
+        index(self._jobs, OWNER_INDEX, owners.controller_keys)
         self._departed = Departed(HYPER_JOBS, self._hyper_jobs.get)
         self._jobs.on_change(self._departed.seen)
 
@@ -54,7 +54,7 @@ class HyperJobController(Controller):
         hyper_job = self._written.newest(key, self._hyper_jobs.get(key))
         if hyper_job is None:
             return None
-        jobs = self._jobs.by_index(OWNER_INDEX, hyper_job.metadata.uid or "")
+        jobs = self._jobs.by_index(OWNER_INDEX, owners.family(hyper_job))
         departed = self._departed.of(hyper_job, ended_states(hyper_job.status))
         plan = decide(hyper_job, departed | {job.metadata.name: job for job in jobs}, self._clock.time())
         try:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.batch import Job
 from unisono.api.bus import Command
+from unisono.api.commands import target_of
 from unisono.api.core import Pod
 from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS, PRIORITY_CLASSES
 from unisono.controllers import owners
@@ -75,7 +76,7 @@ class JobController(Controller):
         self._jobs.on_change(self._job_changed)
         self._pods = context.watch(PODS, owners.job_keys, when=matters)
         self._pods.on_change(self._pod_changed)
-        index(self._pods, POD_INDEX, owners.job_uids)
+        index(self._pods, POD_INDEX, owners.job_families)
         self._groups = context.watch(POD_GROUPS, owners.job_keys)
         self._commands = context.watch(COMMANDS, command_targets)
         index(self._commands, COMMAND_INDEX, command_targets)
@@ -137,7 +138,7 @@ class JobController(Controller):
         expected = self._expectations.pending(view.uid, self._clock.monotonic())
         return Observed(
             job=job,
-            pods=self._pods.by_index(POD_INDEX, view.uid),
+            pods=self._pods.by_index(POD_INDEX, owners.family(job)),
             pod_group=self._groups.get(f"{view.namespace}/{view.pod_group_name}"),
             commands=sorted(commands, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name)),
             expected=frozenset(key.partition("/")[2] for key in expected),
@@ -203,7 +204,5 @@ def _facts(pod: Pod) -> tuple[object, ...]:
 
 def command_targets(command: Command) -> Iterable[str]:
     """Index function: key of the job that a command is for."""
-    target = command.target
-    if target is None or target.kind != JOBS.kind or target.api_version.partition("/")[0] != JOBS.group:
-        return []
-    return [f"{command.metadata.namespace}/{target.name}"]
+    found = target_of(command)
+    return [found[1]] if found is not None and found[0] is JOBS else []

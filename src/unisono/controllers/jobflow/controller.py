@@ -62,11 +62,11 @@ class JobFlowController(Controller):
         index(self._flows, TEMPLATE_INDEX, _templates_of)
         self._templates = context.watch(JOB_TEMPLATES, self._users_of, optional=True)
         self._jobs = context.watch(JOBS, lambda job: owners.keys_of(JOB_FLOWS, job))
-        index(self._jobs, OWNER_INDEX, owners.controller_uids)
+        index(self._jobs, OWNER_INDEX, owners.controller_keys)
         self._departed = Departed(JOB_FLOWS, self._flows.get)
         self._jobs.on_change(self._departed.seen)
         self._pods = context.informer(PODS)
-        index(self._pods, POD_INDEX, owners.job_uids)
+        index(self._pods, POD_INDEX, owners.job_families)
 
     async def reconcile(self, key: str) -> float | None:
         """Decide about one flow and carry the plan out."""
@@ -90,7 +90,7 @@ class JobFlowController(Controller):
 
     def _observe(self, flow: JobFlow, departed: dict[str, Job]) -> Observed:
         namespace = flow.metadata.namespace
-        jobs = self._jobs.by_index(OWNER_INDEX, flow.metadata.uid or "")
+        jobs = self._jobs.by_index(OWNER_INDEX, owners.family(flow))
         found = {each.name: self._templates.get(f"{namespace}/{each.name}") for each in flow.spec.flows or ()}
         return Observed(
             flow=flow,
@@ -99,8 +99,8 @@ class JobFlowController(Controller):
             pods_of=self._pods_of,
         )
 
-    def _pods_of(self, uid: str) -> Iterable[Pod]:
-        return self._pods.by_index(POD_INDEX, uid)
+    def _pods_of(self, job: Job) -> Iterable[Pod]:
+        return self._pods.by_index(POD_INDEX, owners.family(job))
 
     async def _ask(self, probes: list[Probe]) -> frozenset[Probe]:
         gate = asyncio.Semaphore(_PARALLEL)

@@ -34,7 +34,7 @@ class Observed:
         flow: the job flow.
         jobs: the jobs that it controls, by name.
         templates: templates of its namespace, by name.
-        pods_of: pods of a job, by its UID.
+        pods_of: pods of a job.
         answered: the probes that hold.
 
     """
@@ -42,7 +42,7 @@ class Observed:
     flow: JobFlow
     jobs: Mapping[str, Job]
     templates: Mapping[str, JobTemplate]
-    pods_of: PodsOf = lambda _uid: ()
+    pods_of: PodsOf = lambda _job: ()
     answered: frozenset[Probe] = frozenset()
 
 

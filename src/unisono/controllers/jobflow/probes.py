@@ -13,7 +13,7 @@ from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.probing import Probe
 
 # Pods of a job, by the job's UID.
-PodsOf = Callable[[str], Iterable[Pod]]
+PodsOf = Callable[[Job], Iterable[Pod]]
 
 # Pod phases that count for a phase that a probe asks for: it was there, or has gone beyond.
 _COUNTED = {
@@ -40,7 +40,7 @@ class Question:
 def questions(probe: FlowProbe, targets: Sequence[Job], pods_of: PodsOf) -> list[Question]:
     """What has to be asked of the targets' pods over the network."""
     return [
-        _question(each, job, task, pods_of(job.metadata.uid or ""))
+        _question(each, job, task, pods_of(job))
         for each in (*(probe.http_get_list or ()), *(probe.tcp_socket_list or ()))
         for job, task in _tasks(each, targets)
     ]

@@ -43,7 +43,7 @@ class WorkloadGroupController(Controller):
         self._client = context.client
         self._owners = context.watch(self._kind, optional=True)
         self._pods = context.informer(PODS)
-        index(self._pods, _OWNER_INDEX, owners.controller_uids)
+        index(self._pods, _OWNER_INDEX, owners.controller_keys)
         self._groups = context.informer(POD_GROUPS)
         self._namespaces = context.informer(NAMESPACES)
 
@@ -57,7 +57,7 @@ class WorkloadGroupController(Controller):
             return None
         if owner.metadata.uid not in owners.controller_uids(group):
             return None
-        pods = self._pods.by_index(_OWNER_INDEX, owner.metadata.uid or "")
+        pods = self._pods.by_index(_OWNER_INDEX, owners.family(owner))
         if not owner.spec.replicas:
             if not pods:
                 await delete_seen(self._client, POD_GROUPS, group)

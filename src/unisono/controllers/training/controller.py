@@ -85,11 +85,11 @@ class TrainingController(Controller, Generic[T]):
         self._jobs.on_change(self._job_changed)
         self._pods = context.watch(PODS, self._owner_keys)
         self._pods.on_change(self._seen(PODS))
-        index(self._pods, OWNER_INDEX, owners.controller_uids)
+        index(self._pods, OWNER_INDEX, owners.controller_keys)
         if self.with_services:
             self._services = context.watch(SERVICES, self._owner_keys)
             self._services.on_change(self._seen(SERVICES))
-            index(self._services, OWNER_INDEX, owners.controller_uids)
+            index(self._services, OWNER_INDEX, owners.controller_keys)
         self._groups = context.watch(POD_GROUPS, self._owner_keys)
         self._priorities = context.informer(PRIORITY_CLASSES)
         self._executor: TrainingExecutor[T] = TrainingExecutor(
@@ -117,8 +117,8 @@ class TrainingController(Controller, Generic[T]):
         uid = meta.uid or ""
         return Seen(
             job=job,
-            pods=self._pods.by_index(OWNER_INDEX, uid),
-            services=self._services.by_index(OWNER_INDEX, uid) if self.with_services else [],
+            pods=self._pods.by_index(OWNER_INDEX, owners.family(job)),
+            services=self._services.by_index(OWNER_INDEX, owners.family(job)) if self.with_services else [],
             group=self._groups.get(f"{meta.namespace}/{self.group_name(job)}"),
             expected=self._expectations.pending(uid, self._clock.monotonic()),
             priority=self._priority,

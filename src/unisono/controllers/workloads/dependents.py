@@ -48,13 +48,13 @@ class Dependents(Generic[O, T]):
         self.informer = context.informer(kind)
         self.informer.on_change(self._seen)
         context.watch(kind, self._keys)
-        index(self.informer, _OWNER_INDEX, owners.controller_uids)
+        index(self.informer, _OWNER_INDEX, owners.controller_keys)
         if selector is not None:
             index(self.informer, _ORPHAN_INDEX, _orphan_namespace)
 
     def of(self, owner: O) -> list[T]:
         """The owner's dependents in the cache, those that are being deleted too."""
-        return self.informer.by_index(_OWNER_INDEX, owner.metadata.uid or "")
+        return self.informer.by_index(_OWNER_INDEX, owners.family(owner))
 
     def settled(self, owner: O) -> bool:
         """Whether everything that was made and deleted for the owner shows in the cache."""

@@ -42,7 +42,7 @@ class DeploymentController(Controller):
             context, DEPLOYMENTS, REPLICA_SETS, lambda deployment: deployment.spec.selector
         )
         self._pods = context.informer(PODS)
-        index(self._pods, _POD_INDEX, owners.controller_uids)
+        index(self._pods, _POD_INDEX, owners.controller_keys)
         self._pods.on_change(self._pod_changed)
 
     async def reconcile(self, key: str) -> float | None:
@@ -125,7 +125,7 @@ class DeploymentController(Controller):
             not has_ended(pod)
             for each in sets
             if each is not new
-            for pod in self._pods.by_index(_POD_INDEX, each.metadata.uid or "")
+            for pod in self._pods.by_index(_POD_INDEX, owners.family(each))
         )
 
     def _pod_changed(self, event_type: EventType, pod: Pod, _old: Pod | None) -> None:

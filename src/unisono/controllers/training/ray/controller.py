@@ -55,7 +55,7 @@ class RayJobController(TrainingController[RayJob]):
         """The pod of a cluster's head."""
         if cluster is None:
             return None
-        pods = self._pods.by_index(OWNER_INDEX, cluster.metadata.uid or "")
+        pods = self._pods.by_index(OWNER_INDEX, owners.family(cluster))
         return next((pod for pod in pods if (pod.metadata.labels or {}).get(labels.NODE_TYPE) == "head"), None)
 
 
@@ -70,13 +70,13 @@ class RayServiceController(TrainingController[RayService]):
         super().setup(context)
         context.watch(PODS, _service_of)
         self._clusters = context.watch(RAY_CLUSTERS, self._owner_keys, optional=True)
-        index(self._clusters, OWNER_INDEX, owners.controller_uids)
+        index(self._clusters, OWNER_INDEX, owners.controller_keys)
 
     def decide(self, seen: Seen[RayService], now: float) -> Plan:
         """The next step for the service."""
-        found = self._clusters.by_index(OWNER_INDEX, seen.job.metadata.uid or "")
+        found = self._clusters.by_index(OWNER_INDEX, owners.family(seen.job))
         clusters = {
-            each.metadata.name: service.SeenCluster(each, self._pods.by_index(OWNER_INDEX, each.metadata.uid or ""))
+            each.metadata.name: service.SeenCluster(each, self._pods.by_index(OWNER_INDEX, owners.family(each)))
             for each in found
         }
         return service.decide(seen, clusters, now)
