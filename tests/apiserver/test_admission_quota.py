@@ -17,6 +17,7 @@ from unisono.api.kinds import (
     LIMIT_RANGES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
     SERVICES,
 )
@@ -163,8 +164,8 @@ SCOPES = [
     (["NotTerminating"], None, {"b", "c"}),
     (["BestEffort"], None, {"b"}),
     (["NotBestEffort"], None, {"a", "c"}),
-    (None, [{"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}], {"c"}),
-    (None, [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["system-node-critical"]}], {"a", "b"}),
+    (None, [{"scopeName": "PriorityClass", "operator": "In", "values": ["urgent"]}], {"c"}),
+    (None, [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["urgent"]}], {"a", "b"}),
     (None, [{"scopeName": "PriorityClass", "operator": "Exists"}], {"c"}),
     (None, [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}], {"a", "b"}),
     (["CrossNamespacePodAffinity"], None, set()),
@@ -176,9 +177,11 @@ async def test_scopes(scopes: list[str] | None, selector: Any, counted: set[str]
     pods = (
         pod("a", {"cpu": "1"}, activeDeadlineSeconds=60),
         pod("b"),
-        pod("c", {"cpu": "1"}, priorityClassName="system-node-critical"),
+        pod("c", {"cpu": "1"}, priorityClassName="urgent"),
     )
     async with opened() as backend:
+        urgent = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 7}
+        await backend.service.create(PRIORITY_CLASSES, None, {**urgent, "metadata": {"name": "urgent"}}, OPTIONS)
         await made(backend, RESOURCE_QUOTAS, quota(scopes=scopes, selector=selector, pods=3))
         for body in pods:
             before = int((await used(backend))["pods"])

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.api.kinds import SERVICES
+from unisono.api.kinds import COMMANDS, SERVICES
 from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, scaling, writes
 from unisono.apiserver.access.user import User
 from unisono.apiserver.addresses import Addresses
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
+from unisono.apiserver.authorization.deputies import Deputies
 from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
@@ -61,8 +62,11 @@ class ObjectService:
         self.view = Committed(store)
         self.authorizer = Authorizer(self.view, version_of(store))
         admission = admission or Admission()
+        deputies = Deputies(self.authorizer)
         admission.extend(
-            checking=rules_of(Escalation(self.authorizer)), mutating={SERVICES.resource: (Addresses(store).assign,)}
+            checking={**rules_of(Escalation(self.authorizer)), COMMANDS.resource: (deputies.check_command,)},
+            mutating={SERVICES.resource: (Addresses(store).assign,)},
+            everywhere=(deputies.check_owners,),
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
         self.hooks = self.context.hooks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.api.policies import POLICIES, Policy
+from unisono.api.policies import POLICIES, RIGHTS, Policy
 from unisono.install.options import labels
 
 _API = "admissionregistration.k8s.io/v1"
@@ -12,7 +12,9 @@ _API = "admissionregistration.k8s.io/v1"
 
 def policies() -> list[dict[str, Any]]:
     """One policy and one binding per entry of ``api.policies``; refused is what breaks a rule, on every namespace."""
-    return [manifest for policy in POLICIES for manifest in (_policy(policy), _binding(policy))]
+    made = [(_policy(policy), policy) for policy in POLICIES]
+    made += [(_right(policy), policy) for policy in RIGHTS]
+    return [manifest for one, policy in made for manifest in (one, _binding(policy))]
 
 
 def _meta(policy: Policy) -> dict[str, Any]:
@@ -55,6 +57,15 @@ def _policy(policy: Policy) -> dict[str, Any]:
             ],
         },
     }
+
+
+def _right(policy: Policy) -> dict[str, Any]:
+    """A policy that no state of the object escapes: a command that is being deleted is still carried out."""
+    made = _policy(policy)
+    del made["spec"]["matchConditions"]
+    for validation in made["spec"]["validations"]:
+        validation["reason"] = "Forbidden"
+    return made
 
 
 def _binding(policy: Policy) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from unisono.api import kinds
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
+from unisono.api.policies.rights import command_rules, priority_rules
 from unisono.api.policies.rule import Policy
 from unisono.api.policies.scheduling import pod_group_rules, queue_removal_rules, queue_rules
 
@@ -29,4 +30,10 @@ POLICIES: tuple[Policy, ...] = (
     Policy(HYPER_JOBS, "hyperjobs", {"spec": "object.spec"}, hyper_job_rules()),
 )
 
-__all__ = ["POLICIES", "Policy"]
+RIGHTS: tuple[Policy, ...] = (
+    Policy(kinds.COMMANDS, "commands", {}, command_rules()),
+    Policy(kinds.POD_GROUPS, "podgroup-priority", {}, priority_rules()),
+)
+"""Rules about who asks: they refuse with Forbidden, and hold for objects on their way out too."""
+
+__all__ = ["POLICIES", "RIGHTS", "Policy"]

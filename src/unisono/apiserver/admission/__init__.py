@@ -23,6 +23,7 @@ from unisono.apiserver.admission import (
     priority,
     queues,
     quotas,
+    system_priority,
 )
 from unisono.apiserver.admission.request import Clocked, Operation, Request, Rule, Settings, View
 
@@ -37,12 +38,12 @@ _MUTATING: dict[str, tuple[Rule, ...]] = {
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {
     "namespaces": (namespaces.protect,),
-    "pods": (accounts.check_exists, pods.check_disruption_budget, limit_ranges.check),
+    "pods": (accounts.check_exists, system_priority.check, pods.check_disruption_budget, limit_ranges.check),
     "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.check_rules, definitions.begin_deletion),
-    "jobs.batch.volcano.sh": (jobs.check_queue,),
-    "podgroups.scheduling.volcano.sh": (pod_groups.check_queue,),
+    "jobs.batch.volcano.sh": (jobs.check_queue, system_priority.check),
+    "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
 }
 _QUEUES = "queues.scheduling.volcano.sh"
 
@@ -63,16 +64,19 @@ class Admission:
             partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)
         )
         self._checking = _joined({**_CHECKING, _QUEUES: queue_rules}, checking or {})
+        self._everywhere: tuple[Rule, ...] = ()
 
     def extend(
         self,
         *,
         mutating: Mapping[str, Sequence[Rule]] | None = None,
         checking: Mapping[str, Sequence[Rule]] | None = None,
+        everywhere: Sequence[Rule] = (),
     ) -> None:
-        """Add rules behind those that are there, per resource."""
+        """Add rules behind those that are there, per resource; those of ``everywhere`` check every resource."""
         self._mutating = _joined(self._mutating, mutating or {})
         self._checking = _joined(self._checking, checking or {})
+        self._everywhere += tuple(everywhere)
 
     def mutate(self, request: Request, view: Clocked) -> None:
         """Complete ``request.object``.
@@ -94,6 +98,8 @@ class Admission:
 
         """
         for rule in self._checking.get(request.kind.resource, ()):
+            rule(request, view)
+        for rule in self._everywhere:
             rule(request, view)
         # Last: what another rule refuses must not count.
         quotas.check(request, view)

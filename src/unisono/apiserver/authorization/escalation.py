@@ -32,7 +32,7 @@ class Escalation:
             ApiError: 403 naming the rights that are missing.
 
         """
-        user = self._judged(request)
+        user = judged(request)
         if user is None or request.operation == "DELETE":
             return
         role, old = request.object, request.old
@@ -54,7 +54,7 @@ class Escalation:
             ApiError: 403 naming the rights that are missing.
 
         """
-        user = self._judged(request)
+        user = judged(request)
         if user is None or request.operation == "DELETE":
             return
         binding: RoleBinding | ClusterRoleBinding = request.object
@@ -70,11 +70,6 @@ class Escalation:
             raise not_found(kind, ref.name)
         self._confirm(request, user, rules)
 
-    def _judged(self, request: Request) -> User | None:
-        if not request.user or MASTERS in request.groups:
-            return None
-        return User(request.user, request.groups)
-
     def _may(self, user: User, verb: str, kind: Kind[Role] | Kind[ClusterRole], where: str | None, name: str) -> bool:
         action = Action(verb, group=kind.group, resource=kind.plural, namespace=where, name=name)
         return self._authorizer.decide(user, action).allowed
@@ -86,6 +81,13 @@ class Escalation:
         listed = "\n".join(sorted(describe(rule) for rule in compact(missing)))
         why = f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions '
         raise forbidden(request.kind, request.name, f"{why}not currently held:\n{listed}")
+
+
+def judged(request: Request) -> User | None:
+    """Whose rights a request is checked for; None for the server itself and for masters, who may do everything."""
+    if not request.user or MASTERS in request.groups:
+        return None
+    return User(request.user, request.groups)
 
 
 def _changed(role: Role | ClusterRole, old: Role | ClusterRole) -> bool:

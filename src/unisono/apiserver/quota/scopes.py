@@ -14,6 +14,12 @@ def counts(quota: ResourceQuota, obj: Object | None) -> bool:
     return all(_matches(scope, obj) for scope in _scopes(quota))
 
 
+def covers_class(quota: ResourceQuota, name: str) -> bool:
+    """Whether the quota is about pods of that priority class, whatever else it selects."""
+    about = [scope for scope in _scopes(quota) if scope.scope_name == "PriorityClass"]
+    return bool(about) and all(_priority(scope, name) for scope in about)
+
+
 def _scopes(quota: ResourceQuota) -> Iterator[ScopedResourceSelectorRequirement]:
     for name in quota.spec.scopes or ():
         yield ScopedResourceSelectorRequirement(scope_name=name, operator="Exists")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from unisono.api.base import ObjectMeta
 from unisono.api.bus import Command
+from unisono.api.commands import target_of
 from unisono.api.kinds import COMMANDS, POD_GROUPS, QUEUES
 from unisono.api.scheduling import PodGroup, Queue, QueueSpec
 from unisono.controllers.indexing import index
@@ -120,10 +121,8 @@ def parent_names(queue: Queue) -> Iterable[str]:
 
 def command_targets(command: Command) -> Iterable[str]:
     """Index function: key of the queue that a command is for."""
-    target = command.target
-    if target is None or target.kind != QUEUES.kind or target.api_version.partition("/")[0] != QUEUES.group:
-        return []
-    return [target.name]
+    found = target_of(command)
+    return [found[1]] if found is not None and found[0] is QUEUES else []
 
 
 def _moves_counts(event_type: EventType, new: PodGroup, old: PodGroup | None) -> bool:

@@ -1,0 +1,52 @@
+"""Rules about who may have a controller act, in CEL with the cluster's own authorizer.
+
+The embedded API server checks the same in ``apiserver.authorization.deputies`` and ``apiserver.admission``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.commands import TARGETS
+from unisono.api.kind import Kind
+from unisono.api.policies.rule import Rule, given, text
+
+_TARGET = "object.target"
+VERBS = ("update", "patch")
+"""Either lets a user change the target, which is what a command does."""
+
+
+def command_rules() -> tuple[Rule, ...]:
+    """A command is carried out with the controllers' rights: its author must be allowed to change the target."""
+    same = (
+        "request.operation == 'UPDATE' && has(oldObject.target) && oldObject.target == object.target && "
+        "has(oldObject.action) == has(object.action) && (!has(object.action) || oldObject.action == object.action)"
+    )
+    return tuple(
+        Rule(
+            f"!has({_TARGET}) || ({same}) || {_TARGET}.kind != '{kind.kind}' || "
+            f"{_TARGET}.apiVersion.split('/')[0] != '{kind.group}' || "
+            + " || ".join(f"{_authorizer(kind)}.check('{verb}').allowed()" for verb in VERBS),
+            f"'User \"' + request.userInfo.username + '\" cannot update {kind.resource} \"' + {_TARGET}.name + "
+            "'\", and a Command acts with the rights of its author'",
+        )
+        for kind in TARGETS
+    )
+
+
+def priority_rules() -> tuple[Rule, ...]:
+    """The system's priority classes are not for everybody's gangs."""
+    name = "object.spec.priorityClassName"
+    kept = f"oldObject != null && has(oldObject.spec.priorityClassName) && oldObject.spec.priorityClassName == {name}"
+    return (
+        Rule(
+            f"!{given(name)} || !{name}.startsWith('system-') || "
+            f"object.metadata.namespace == 'kube-system' || ({kept})",
+            text("spec.priorityClassName: priority classes of the system are for kube-system only"),
+        ),
+    )
+
+
+def _authorizer(kind: Kind[Any]) -> str:
+    where = ".namespace(object.metadata.namespace)" if kind.namespaced else ""
+    return f"authorizer.group('{kind.group}').resource('{kind.plural}'){where}.name({_TARGET}.name)"

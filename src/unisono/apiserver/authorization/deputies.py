@@ -1,0 +1,101 @@
+"""No confused deputies: what a controller does for the author of an object, the author must be allowed to do.
+
+``docs/access.md`` has the table of all controllers that act for a user, and where each is checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.base import Object, OwnerReference
+from unisono.api.bus import Command
+from unisono.api.commands import target_of
+from unisono.api.kind import Kind
+from unisono.api.kinds import find
+from unisono.api.policies.rights import VERBS
+from unisono.apiserver.access.user import User
+from unisono.apiserver.admission.request import Request, View
+from unisono.apiserver.authorization.authorizer import Authorizer
+from unisono.apiserver.authorization.escalation import judged
+from unisono.apiserver.authorization.rules import Action
+from unisono.apiserver.failures import forbidden
+
+
+class Deputies:
+    """Admission rules; requests without a user come from the server itself and pass."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def check_command(self, request: Request, _: View) -> None:
+        """A command is carried out with the controllers' rights: its author must be allowed to change the target.
+
+        Raises:
+            ApiError: 403 naming the target.
+
+        """
+        user = judged(request)
+        if user is None or request.operation == "DELETE":
+            return
+        command: Command = request.object
+        found, old = target_of(command), request.old
+        if found is None or (old is not None and (old.target, old.action) == (command.target, command.action)):
+            return
+        kind, key = found
+        if self._may(user, VERBS, kind, request.namespace, key.rpartition("/")[2]):
+            return
+        why = f"{_cannot(user, 'update', kind, key)}, and a Command acts with the rights of its author"
+        raise forbidden(request.kind, request.name, why)
+
+    def check_owners(self, request: Request, _: View) -> None:
+        """Blocking the deletion of a cluster-scoped owner takes a right on that owner.
+
+        A dependent with ``blockOwnerDeletion`` and a finalizer keeps its owner for as long as its author likes. Owners
+        with a namespace are in the dependent's own; those without belong to everybody.
+
+        Raises:
+            ApiError: 403 naming the owner.
+
+        """
+        user = judged(request)
+        if user is None or request.operation == "DELETE" or not isinstance(request.object, Object):
+            return
+        before = {one.uid for one in _blocking(request.old)}
+        for reference in _blocking(request.object):
+            kind = find(reference.api_version, reference.kind)
+            if kind is None or kind.namespaced or reference.uid in before:
+                continue
+            if self._may(user, ("update",), kind, None, reference.name, subresource="finalizers") or self._may(
+                user, ("delete",), kind, None, reference.name
+            ):
+                continue
+            why = (
+                f"cannot set blockOwnerDeletion in this ownerReference: {_cannot(user, 'delete', kind, reference.name)}"
+            )
+            raise forbidden(request.kind, request.name, why)
+
+    def _may(
+        self,
+        user: User,
+        verbs: tuple[str, ...],
+        kind: Kind[Any],
+        namespace: str | None,
+        name: str,
+        *,
+        subresource: str = "",
+    ) -> bool:
+        where = namespace if kind.namespaced else None
+        actions = (
+            Action(verb, group=kind.group, resource=kind.plural, subresource=subresource, namespace=where, name=name)
+            for verb in verbs
+        )
+        return any(self._authorizer.decide(user, action).allowed for action in actions)
+
+
+def _blocking(obj: Any) -> list[OwnerReference]:
+    references = obj.metadata.owner_references if isinstance(obj, Object) else None
+    return [one for one in references or () if one.block_owner_deletion]
+
+
+def _cannot(user: User, verb: str, kind: Kind[Any], key: str) -> str:
+    return f'User "{user.name}" cannot {verb} {kind.resource} "{key}"'

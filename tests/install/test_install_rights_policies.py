@@ -1,0 +1,119 @@
+"""Policies about who asks: on a cluster a Command takes the right to change its target, and fails closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from unisono.api.policies import RIGHTS
+from unisono.api.policies.rule import Rule
+from unisono.apiserver.custom.cel_functions import FUNCTIONS
+from unisono.install.policies import policies
+
+QUEUE = "scheduling.volcano.sh"
+JOB = "batch.volcano.sh"
+
+
+def command(kind: str, api_version: str, name: str = "x", action: str = "CloseQueue") -> dict[str, Any]:
+    target = {"kind": kind, "apiVersion": api_version, "name": name, "uid": ""}
+    return {"metadata": {"name": "order", "namespace": "a"}, "action": action, "target": target}
+
+
+def allowed(rule: Rule, obj: dict[str, Any], may: set[str], old: dict[str, Any] | None = None) -> bool:
+    """Evaluate a rule as an API server does; ``may`` holds ``group/resource/namespace/name/verb``."""
+    engine = pytest.importorskip("cel", reason="the extra cel is not installed")
+    context = engine.Context()
+    for name, function in FUNCTIONS.items():
+        context.add_function(name, function)
+    context.add_function("group", lambda asked, value: {**asked, "group": value})
+    context.add_function("resource", lambda asked, value: {**asked, "resource": value})
+    context.add_function("namespace", lambda asked, value: {**asked, "namespace": value})
+    context.add_function("name", lambda asked, value: {**asked, "name": value})
+    context.add_function("check", lambda asked, verb: {**asked, "verb": verb})
+    parts = ("group", "resource", "namespace", "name", "verb")
+    context.add_function("allowed", lambda asked: "/".join(asked.get(part, "") for part in parts) in may)
+    operation = "CREATE" if old is None else "UPDATE"
+    values = {"object": obj, "oldObject": old, "authorizer": {}, "request": {"operation": operation}}
+    for name, value in values.items():
+        context.add_variable(name, value)
+    return engine.compile(rule.expression()).execute(context) is True
+
+
+def rules(name: str) -> tuple[Rule, ...]:
+    return next(policy.rules for policy in RIGHTS if policy.name == name)
+
+
+MAY_QUEUE = f"{QUEUE}/queues//x/update"
+MAY_JOB = f"{JOB}/jobs/a/x/patch"
+COMMANDS = [
+    ("queue, no right", command("Queue", f"{QUEUE}/v1beta1"), set(), None, False),
+    ("queue, version left out", command("Queue", QUEUE), set(), None, False),
+    ("queue, another queue's right", command("Queue", f"{QUEUE}/v1beta1", "y"), {MAY_QUEUE}, None, False),
+    ("queue, right", command("Queue", f"{QUEUE}/v1beta1"), {MAY_QUEUE}, None, True),
+    ("job, no right", command("Job", f"{JOB}/v1alpha1"), {MAY_QUEUE}, None, False),
+    ("job, right to patch", command("Job", f"{JOB}/v1alpha1"), {MAY_JOB}, None, True),
+    ("job of Kubernetes, which obeys none", command("Job", "batch/v1"), set(), None, True),
+    ("without a target", {"metadata": {"name": "order", "namespace": "a"}}, set(), None, True),
+    (
+        "turned to another target",
+        command("Queue", f"{QUEUE}/v1beta1"),
+        {MAY_JOB},
+        command("Job", f"{JOB}/v1alpha1"),
+        False,
+    ),
+    (
+        "turned to another action",
+        command("Queue", f"{QUEUE}/v1beta1"),
+        set(),
+        command("Queue", f"{QUEUE}/v1beta1", action="OpenQueue"),
+        False,
+    ),
+    (
+        "labelled by someone else",
+        command("Queue", f"{QUEUE}/v1beta1"),
+        set(),
+        command("Queue", f"{QUEUE}/v1beta1"),
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "obj", "may", "old", "expected"), COMMANDS, ids=[each[0] for each in COMMANDS])
+def test_a_command_takes_the_right_to_change_its_target(
+    what: str, obj: dict[str, Any], may: set[str], old: dict[str, Any] | None, expected: bool
+) -> None:
+    assert all(allowed(rule, obj, may, old) for rule in rules("commands")) is expected
+
+
+GROUPS = [
+    ("a", "system-node-critical", None, False),
+    ("a", "high", None, True),
+    ("a", None, None, True),
+    ("kube-system", "system-node-critical", None, True),
+    ("a", "system-node-critical", "system-node-critical", True),
+    ("a", "system-node-critical", "high", False),
+]
+
+
+@pytest.mark.parametrize(("namespace", "name", "before", "expected"), GROUPS)
+def test_pod_groups_take_the_systems_priority_in_kube_system_only(
+    namespace: str, name: str | None, before: str | None, expected: bool
+) -> None:
+    def group(given: str | None) -> dict[str, Any]:
+        spec = {"minMember": 1} | ({"priorityClassName": given} if given else {})
+        return {"metadata": {"name": "g", "namespace": namespace}, "spec": spec}
+
+    old = group(before) if before else None
+    assert all(allowed(rule, group(name), set(), old) for rule in rules("podgroup-priority")) is expected
+
+
+def test_policies_about_rights_fail_closed_and_look_at_objects_on_their_way_out() -> None:
+    """A Command with a finalizer that is being deleted is still carried out: no state of it may skip the check."""
+    made = {one["metadata"]["name"]: one["spec"] for one in policies() if one["kind"] == "ValidatingAdmissionPolicy"}
+    for policy in RIGHTS:
+        spec = made[f"{policy.name}.unisono"]
+        assert spec["failurePolicy"] == "Fail"
+        assert "matchConditions" not in spec
+        assert {each["reason"] for each in spec["validations"]} == {"Forbidden"}
+        assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE"]
