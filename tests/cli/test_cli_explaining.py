@@ -112,10 +112,10 @@ def explained(plane: Client, what: str) -> Explanation:
 def test_every_kind_leads_to_the_verdict_of_its_pods(plane: Client, what: str) -> None:
     def told() -> Explanation | None:
         found = explained(plane, what)
-        return found if found.verdicts and found.verdicts[0]["cause"] != "NoPods" else None
+        return found if found.verdicts and found.verdicts[0].cause != "NoPods" else None
 
     found = wait_until(f"{what} has a verdict", told, PATIENCE)
-    assert sum(found.verdicts[0]["need"].values()) >= 40_000
+    assert sum(found.verdicts[0].need.values()) >= 40_000
     text = "\n".join(found.lines())
     assert "cause:" in text
     assert "try:" in text

@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
 
+from unisono.api.verdict import Verdict
 from unisono.cli.explaining import Explanation
 from unisono.cli.refusals import Refusal, refusal
 
 QUOTA = 'pods "train-w-0" is forbidden: failed quota: gpus: must specify limits.cpu for: c'
-NO_PODS = {
-    "job": "default/train",
-    "queue": "default",
-    "cause": "NoPods",
-    "message": "the PodGroup has no pods yet; 2 are needed",
-    "suggestion": "create pods that name this PodGroup",
-}
+NO_PODS = convert(
+    {
+        "job": "default/train",
+        "queue": "default",
+        "cause": "NoPods",
+        "message": "the PodGroup has no pods yet; 2 are needed",
+        "suggestion": "create pods that name this PodGroup",
+    },
+    Verdict,
+)
 
 
 def event(reason: str, message: str = QUOTA, type: str = "Warning", **times: Any) -> dict[str, Any]:
@@ -59,17 +65,17 @@ def test_the_refusal_that_still_holds(events: list[dict[str, Any]], made: str, m
         ([NO_PODS], [Refusal("job", "train", QUOTA)], ["job/train waits for pods that the server refuses: S.", QUOTA]),
         ([NO_PODS], [], ["job/train waits in queue default: the PodGroup has no pods yet", "create pods that"]),
         (
-            [{**NO_PODS, "cause": "Filters", "message": "0 of 2 tasks can be placed"}],
+            [replace(NO_PODS, cause="Filters", message="0 of 2 tasks can be placed")],
             [Refusal("job", "train", QUOTA)],
             ["job/train waits in queue default: 0 of 2 tasks can be placed", QUOTA],
         ),
     ],
 )
 def test_a_refusal_is_told_in_place_of_missing_pods(
-    verdicts: list[dict[str, Any]], refused: list[Refusal], expected: list[str]
+    verdicts: list[Verdict], refused: list[Refusal], expected: list[str]
 ) -> None:
     told = Explanation("Job", "train", "job/train", "S", verdicts, refused=refused)
     text = "\n".join(told.lines())
     assert [each for each in expected if each not in text] == []
-    assert ("create pods that name" in text) == (not refused or verdicts[0]["cause"] != "NoPods")
+    assert ("create pods that name" in text) == (not refused or verdicts[0].cause != "NoPods")
     assert told.json()["refused"] == [{"kind": "job", "name": "train", "message": QUOTA} for _ in refused]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import convert
 
+from unisono.api.verdict import Verdict, verdict_in
 from unisono.cli.printing import columns, table_lines
 from unisono.cli.resources import Resource, ResourceMap, UnknownKind
 from unisono.cli.targets import BadTarget, one, parse
-from unisono.cli.verdicts import parse_verdict, verdict_lines
+from unisono.cli.verdicts import verdict_lines
 
 MAP = ResourceMap(
     [
@@ -85,20 +87,23 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 
 def test_a_verdict_is_told_fact_by_fact_in_the_users_units() -> None:
     lines = verdict_lines(
-        {
-            "job": "ns/j",
-            "queue": "q",
-            "cause": "NodesFull",
-            "message": "too little cpu",
-            "need": {"cpu": 80000, "memory": 1 << 30},
-            "have": {"cpu": 500},
-            "tasksPlaceable": 2,
-            "tasksNeeded": 20,
-            "nodes": 3,
-            "reasons": {"Insufficient cpu": 3},
-            "holders": [{"kind": "PodGroup", "name": "ns/other", "amounts": {"cpu": 4000}}],
-            "suggestion": "lower minAvailable to 2",
-        }
+        convert(
+            {
+                "job": "ns/j",
+                "queue": "q",
+                "cause": "NodesFull",
+                "message": "too little cpu",
+                "need": {"cpu": 80000, "memory": 1 << 30},
+                "have": {"cpu": 500},
+                "tasksPlaceable": 2,
+                "tasksNeeded": 20,
+                "nodes": 3,
+                "reasons": {"Insufficient cpu": 3},
+                "holders": [{"kind": "PodGroup", "name": "ns/other", "amounts": {"cpu": 4000}}],
+                "suggestion": "lower minAvailable to 2",
+            },
+            Verdict,
+        )
     )
     assert lines == [
         "ns/j waits in queue q: too little cpu",
@@ -122,12 +127,12 @@ def test_a_verdict_is_told_fact_by_fact_in_the_users_units() -> None:
     ],
 )
 def test_a_verdict_names_the_job_and_not_its_pod_groups_uid(job: str, title: str, who: str) -> None:
-    assert verdict_lines({"job": job, "queue": "q", "message": "m"}, title)[0] == f"{who} waits in queue q: m"
+    assert verdict_lines(Verdict(job=job, queue="q", message="m"), title)[0] == f"{who} waits in queue q: m"
 
 
 def test_holders_are_told_without_what_they_do_not_hold() -> None:
     holder = {"kind": "Queue", "name": "b", "amounts": {"cpu": 500, "nvidia.com/gpu": 0}}
-    assert "  held by: Queue b (cpu 500m)" in verdict_lines({"holders": [holder]})
+    assert "  held by: Queue b (cpu 500m)" in verdict_lines(convert({"holders": [holder]}, Verdict))
 
 
 def test_cells_of_the_server_are_blank_where_they_are_empty() -> None:
@@ -140,4 +145,4 @@ def test_cells_of_the_server_are_blank_where_they_are_empty() -> None:
 
 @pytest.mark.parametrize("annotations", [None, {}, {"unisono.io/verdict": "{"}, {"unisono.io/verdict": "[]"}])
 def test_an_annotation_that_is_no_verdict_counts_as_none(annotations: dict[str, str] | None) -> None:
-    assert parse_verdict(annotations) is None
+    assert verdict_in(annotations) is None

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from unisono.cli.verdicts import verdict_lines
+from typing import Any
+
+from msgspec import convert
+
+from unisono.api.verdict import Verdict
+from unisono.cli.verdicts import verdict_lines as lines_of
+
+
+def verdict_lines(value: dict[str, Any]) -> list[str]:
+    return lines_of(convert(value, Verdict))
 
 
 def test_pods_that_would_have_to_go_and_plugins_that_are_off_are_named() -> None:

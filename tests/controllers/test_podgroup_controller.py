@@ -33,6 +33,7 @@ def replica_set(name: str = "rs", uid: str = "rs-uid") -> dict[str, Any]:
         (pod(scheduler="unisono"), True),
         (pod(scheduler="default-scheduler"), False),
         (pod(annotations={"scheduling.k8s.io/group-name": "mine"}), False),
+        (pod(annotations={"scheduling.volcano.sh/group-name": "mine"}), False),
         (pod(annotations={"scheduling.k8s.io/group-name": ""}), True),
         (pod(deletionTimestamp="2026-01-01T00:00:00Z"), False),
     ],

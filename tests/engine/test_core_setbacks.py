@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from unisono.cluster.setbacks import Setback
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions
 from unisono.engine.verdict import Cause
-from unisono.scheduler.explain import render
+from unisono.scheduler.explain import on_wire
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 SHARES = config(("priority", "gang"), ("predicates", "proportion", "nodeorder"))
@@ -66,7 +65,7 @@ def test_a_job_that_waits_leaves_its_place_to_the_next_one() -> None:
 def test_the_example_of_the_page_is_true() -> None:
     verdict = run(world(nodes(1), gang("j", 1), j=setback())).verdicts["ns/j"]
     assert verdict.cause is Cause.BIND_FAILED
-    assert "\n".join(verdict_lines(json.loads(render(verdict)))) in PAGE
+    assert "\n".join(verdict_lines(on_wire(verdict))) in PAGE
 
 
 def test_its_share_is_lent_to_other_queues_while_it_waits() -> None:

@@ -14,7 +14,7 @@ from unisono.cli.verdicts import verdict_lines
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import changes
-from unisono.scheduler.explain import render
+from unisono.scheduler.explain import on_wire, render
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 
@@ -28,7 +28,7 @@ def told(cause: Cause) -> str:
     plugins = {name: plugin for name, plugin in PLUGINS.items() if name in names_of(settings)}
     verdict = schedule(cluster(things), settings, plugins=plugins).verdicts["ns/j"]
     assert verdict.cause is cause
-    return "\n".join(verdict_lines(json.loads(render(verdict))))
+    return "\n".join(verdict_lines(on_wire(verdict)))
 
 
 @pytest.mark.parametrize("cause", list(Cause))

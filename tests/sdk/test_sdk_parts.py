@@ -18,6 +18,7 @@ from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kinds import JOBS, POD_GROUPS, QUEUES
 from unisono.api.validation import validate
+from unisono.api.verdict import verdict_in, waiting_text
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts.changes import AddNodes
 from unisono.errors import ConfigError
@@ -27,7 +28,6 @@ from unisono.sdk.builders import quantity
 from unisono.sdk.observing import observation, surroundings
 from unisono.sdk.results import Frames
 from unisono.sdk.steering import job_command, queue_command, scale_patch
-from unisono.sdk.verdict import parse, waiting_text
 from unisono.sdk.work import mark_folder, objects, split
 from unisono.sdk.worker import CHUNK, frames
 
@@ -188,7 +188,7 @@ def test_a_verdict_is_what_the_scheduler_published() -> None:
         would_run_after=("team/other-0",),
         queue="gold",
     )
-    found = parse({VERDICT: render(written)})
+    found = verdict_in({VERDICT: render(written)})
     assert found is not None
     for name in ("job", "cause", "message", "need", "tasks_needed", "reasons", "nodes", "would_run_after", "queue"):
         assert getattr(found, name) == getattr(written, name), name
@@ -199,7 +199,7 @@ def test_a_verdict_is_what_the_scheduler_published() -> None:
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"cause": 3}'])
 def test_what_is_no_verdict_is_none(text: str) -> None:
-    assert parse({VERDICT: text}) is None
+    assert verdict_in({VERDICT: text}) is None
     assert waiting_text({VERDICT: text}) == ""
 
 

@@ -7,10 +7,10 @@ import json
 import msgspec
 
 from unisono.api.annotations import VERDICT
+from unisono.api.verdict import verdict_in
 from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts.changes import AddNodes, LowerMinAvailable
 from unisono.scheduler.explain import render
-from unisono.sdk.verdict import parse
 
 FULL = Verdict(
     "ns/j",
@@ -35,7 +35,7 @@ FULL = Verdict(
 
 def test_nothing_that_the_scheduler_writes_is_lost() -> None:
     text = render(FULL)
-    read = parse({VERDICT: text})
+    read = verdict_in({VERDICT: text})
     assert read is not None
     assert read.spared == FULL.spared
     assert json.loads(msgspec.json.encode(read)) == json.loads(text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from unisono.agent.lifecycle import Reason
 from unisono.api.core import Pod
-from unisono.api.keys import GROUP_NAME
+from unisono.api.membership import pod_group_of
 from unisono.api.times import parse_time
 
 PORT_TAKEN = "PortTaken"
@@ -75,10 +75,9 @@ def claim_of(pod: Pod, seen_at: float, *, started: bool) -> Claim:
         seen_at: when the agent took it over, seconds since 1970.
         started: a process of it was started.
     """
-    group = (pod.metadata.annotations or {}).get(GROUP_NAME)
     return Claim(
         pod=pod.key,
-        group=f"{pod.metadata.namespace}/{group}" if group else f"pod {pod.key}",
+        group=pod_group_of(pod) or f"pod {pod.key}",
         ports=declared_ports(pod),
         bound_at=_bound_at(pod, seen_at),
         seen_at=seen_at,

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.membership import pod_group_name
+from unisono.api.verdict import Cause, Verdict, to_json, verdict_in
 from unisono.cli.failures import FailedPod, failed_pods
 from unisono.cli.refusals import Refusal, refusals
-from unisono.cli.verdicts import parse_verdict, verdict_lines, verdicts_of
+from unisono.cli.verdicts import verdict_lines, verdicts_of
 from unisono.errors import UnisonoError
 from unisono.sdk.waiting import (
     UnboundPod,
@@ -61,7 +63,7 @@ class Explanation:
     name: str
     title: str
     state: str
-    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     pods: list[UnboundPod] = field(default_factory=list)
     containers: list[WaitingContainer] = field(default_factory=list)
     suspended: str = ""
@@ -74,7 +76,7 @@ class Explanation:
             "kind": self.kind,
             "name": self.name,
             "state": self.state,
-            "verdicts": self.verdicts,
+            "verdicts": [to_json(verdict) for verdict in self.verdicts],
             "pods": [pod.json() for pod in self.pods],
             "waiting_containers": [container.json() for container in self.containers],
             "suspended_by": self.suspended,
@@ -86,7 +88,7 @@ class Explanation:
         """For people."""
         lines = []
         # That a PodGroup has no pods says nothing where it is known why they are not there.
-        verdicts = [one for one in self.verdicts if not (self.refused and one.get("cause") == "NoPods")]
+        verdicts = [one for one in self.verdicts if not (self.refused and one.cause == Cause.NO_PODS)]
         if self.suspended:
             lines.append(f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false.")
         elif self.containers:
@@ -173,7 +175,7 @@ async def _owner(
 ) -> Explanation:
     """Of everything that has pods by way of owner references, however many steps away."""
     from unisono.cli.resources import object_of
-    from unisono.sdk.belongings import OWNERS, belongings, group_name
+    from unisono.sdk.belongings import OWNERS, belongings
 
     kind, owner = object_of(resource, item)
     found = await belongings(client, resource.name, owner)
@@ -182,9 +184,9 @@ async def _owner(
         raise NothingToExplain(
             f"{title} has neither pods nor PodGroups that could wait. Kinds that can be explained: {_known(served)}."
         )
-    waiting = {group.metadata.name: parse_verdict(group.metadata.annotations) for group in found.groups}
+    waiting = {group.metadata.name: verdict_in(group.metadata.annotations) for group in found.groups}
     verdicts = [verdict for verdict in waiting.values() if verdict]
-    alone = [pod for pod in found.pods if not waiting.get(group_name(pod))]
+    alone = [pod for pod in found.pods if not waiting.get(pod_group_name(pod.metadata.annotations))]
     return Explanation(
         resource.kind,
         owner.metadata.name,

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.membership import pod_group_of
+from unisono.api.verdict import waiting_text
 from unisono.cli.abreast import Abreast
 from unisono.cli.lineage import Lineage
 from unisono.cli.logstream import JOB_LABEL, lines, short_name
-from unisono.cli.verdicts import summary_of
 from unisono.cli.views import JobView, changes, job_view, pod_view
 from unisono.errors import ApiError
 from unisono.sdk.belongings import between, collect, owners_of
@@ -137,8 +138,8 @@ class Follower:
             if pod is None:
                 return _deleted(known)
             self._copy_logs(pod, None)
-            group = self._groups.get(f"{namespace}/{_group_name(pod)}")
-            return pod_view(pod, summary_of(group))
+            group = self._groups.get(pod_group_of(pod))
+            return pod_view(pod, _waiting(group))
         if kind != "Job":
             return self._other(kind, key, known)
         job = self._jobs.get(key)
@@ -148,7 +149,7 @@ class Follower:
         for pod in pods:
             self._copy_logs(pod, name)
         groups = self._groups.by_index("owner", job.metadata.uid or "")
-        return job_view(job, groups[0] if groups else None, pods, summary_of(groups[0] if groups else None))
+        return job_view(job, groups[0] if groups else None, pods, _waiting(groups[0] if groups else None))
 
     def _other(self, resource: str, key: str, known: JobView | None) -> JobView | None:
         """View of a job that tells its state by conditions; None until there is something to tell."""
@@ -159,7 +160,7 @@ class Follower:
         found = collect(owners, _Indexed(self._groups), self._named(job), _Indexed(self._pods))
         for pod in found.pods:
             self._copy_logs(pod, job.metadata.name)
-        waiting = next((text for group in found.groups if (text := summary_of(group))), "")
+        waiting = next((text for group in found.groups if (text := _waiting(group))), "")
         view = workload_view(job, found.parts, found.groups, found.pods, waiting, known)
         return view if known or found.groups or found.pods or view.ended else None
 
@@ -237,8 +238,8 @@ def _job_of(pod: Pod) -> list[str]:
     return [f"{pod.metadata.namespace}/{job}"] if job else []
 
 
-def _group_name(pod: Pod) -> str:
-    return (pod.metadata.annotations or {}).get("scheduling.k8s.io/group-name", "")
+def _waiting(group: PodGroup | None) -> str:
+    return waiting_text(group.metadata.annotations) if group is not None else ""
 
 
 def result_of(view: JobView, seconds: float) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from unisono.api import keys
 from unisono.api.core import Affinity, Container, PodSpec, Toleration
+from unisono.api.membership import pod_group_name
 from unisono.api.qos import qos_class
 from unisono.api.resources import effective_requests, pod_requests, resource_list
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
@@ -54,7 +55,7 @@ def relevant_notes(annotations: Mapping[str, str], namespace: str) -> Mapping[st
         return {}
     found = {key: annotations[key] for key in sorted(NOTES & annotations.keys())}
     if keys.VGPU_GROUP_POLICY in found:
-        name = annotations.get(keys.GROUP_NAME) or annotations.get(keys.GROUP_NAME_OF_VOLCANO, "")
+        name = pod_group_name(annotations)
         found[keys.GROUP_NAME] = f"{namespace}/{name}" if name else ""
     return found
 

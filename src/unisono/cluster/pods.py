@@ -7,9 +7,9 @@ from functools import lru_cache
 from math import inf
 from sys import intern
 
-from unisono.api import keys
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.core import Pod
+from unisono.api.membership import pod_group_name
 from unisono.api.times import parse_time
 from unisono.cluster.podclass import PodClass, PodClasses, Ties
 from unisono.cluster.records import Task
@@ -37,7 +37,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING
     task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes))
-    group = annotations.get(keys.GROUP_NAME) or annotations.get(keys.GROUP_NAME_OF_VOLCANO)
+    group = pod_group_name(annotations)
     task.job = f"{task.namespace}/{group}" if group else ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""
     notes = _NOTHING if _RARE.isdisjoint(annotations) else annotations

@@ -4,59 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from unisono.api.verdict import Cause
 from unisono.engine.verdicts.changes import Change
 
-
-class Cause(StrEnum):
-    """First cause that keeps a job waiting. The list is closed: tools may switch on it."""
-
-    NO_PODS = "NoPods"
-    """The PodGroup has no pods yet."""
-    TOO_FEW_PODS = "TooFewPods"
-    """Fewer pods exist than the gang's minimum (in all, or of one role)."""
-    INVALID = "Invalid"
-    """The PodGroup contradicts itself."""
-    QUEUE_MISSING = "QueueMissing"
-    QUEUE_CLOSED = "QueueClosed"
-    """The queue is not in state Open."""
-    QUEUE_INVALID = "QueueInvalid"
-    """The queue's place in the tree of queues lets nothing run in it."""
-    OVER_CAPABILITY = "OverCapability"
-    """Admission would take the queue over its capability."""
-    OVER_SHARE = "OverShare"
-    """The queue has its deserved share already."""
-    CLUSTER_OVERCOMMITTED = "ClusterOvercommitted"
-    """The jobs admitted already ask for all that the cluster has."""
-    QUOTA = "Quota"
-    """A namespace's ResourceQuota."""
-    TOO_LARGE = "TooLarge"
-    """A single pod, or the gang, is larger than the empty cluster."""
-    NODES_FULL = "NodesFull"
-    """Enough exists, but it is in use."""
-    FILTERS = "Filters"
-    """Nodes are refused for selectors, taints, affinity, volumes, ..."""
-    PORT_TAKEN = "PortTaken"
-    RESERVED = "Reserved"
-    """Room is kept for a gang that has waited longer."""
-    TOPOLOGY = "Topology"
-    GATED = "Gated"
-    """Pods have scheduling gates."""
-    WAITING_FOR_VICTIMS = "WaitingForVictims"
-    """Places are chosen on resources that are being released."""
-    PLUGIN_FAILED = "PluginFailed"
-    """A plug-in raised and was switched off for the cycle."""
-    INVARIANT = "Invariant"
-    """The decision broke an invariant and was dropped."""
-    NO_NODES = "NoNodes"
-    """The cluster has no node."""
-    EXTENDER = "Extender"
-    """A service that plug-in extender asks says no, or cannot be asked."""
-    BIND_FAILED = "BindFailed"
-    """The API server refused the job's binds again and again; it is placed again after a pause."""
-    NOT_TRIED = "NotTried"
-    """The cycle ended, or the queue was passed over, before the job's turn."""
+__all__ = ["Cause", "Holder", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.crds import crd_manifests
-from unisono.api.defaulting.job import DEFAULT_QUEUE
 from unisono.api.defaulting.scheduling import ROOT_QUEUE
 from unisono.api.kinds import QUEUES
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.install.monitoring import monitors
 from unisono.install.options import InstallOptions, labels
 from unisono.install.policies import policies

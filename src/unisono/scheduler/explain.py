@@ -6,70 +6,57 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from unisono.api import verdict as wire
 from unisono.engine.verdict import Verdict
 from unisono.engine.verdicts.changes import Change
 
-_MAX_BYTES = 4096
 _MAX_TEXT = 1000
 _MAX_ENTRIES = 12
 _MAX_HOLDERS = 5
 _MAX_PODS = 16
 
 
-def render(verdict: Verdict) -> str:
-    """One verdict as compact JSON of at most 4 KB.
+def on_wire(verdict: Verdict) -> wire.Verdict:
+    """The verdict as clients see it: long texts and lists cut, each change with its class name as ``kind``."""
+    changes = [_change(change) for change in verdict.changes]
+    cut = len(verdict.would_run_after) > _MAX_PODS
+    return wire.Verdict(
+        job=verdict.job,
+        cause=verdict.cause.value,
+        message=_cut(verdict.message),
+        need=dict(verdict.need),
+        have=dict(verdict.have),
+        tasks_placeable=verdict.tasks_placeable,
+        tasks_needed=verdict.tasks_needed,
+        reasons=_largest(verdict.reasons),
+        nodes=verdict.nodes,
+        holders=tuple(
+            wire.Holder(holder.kind, holder.name, dict(holder.amounts)) for holder in verdict.holders[:_MAX_HOLDERS]
+        ),
+        suggestion=_cut(verdict.suggestion),
+        change=changes[0] if changes else {},
+        otherwise=tuple(changes[1:]),
+        would_run_after=verdict.would_run_after[:_MAX_PODS],
+        would_run_after_count=len(verdict.would_run_after) if cut else 0,
+        spared=_cut(verdict.spared),
+        plugins_off=verdict.plugins_off[:_MAX_ENTRIES],
+        task=verdict.task,
+        queue=verdict.queue,
+    )
 
-    Keys are those of `Verdict` in camelCase: ``job, cause, message, need, have, tasksPlaceable, tasksNeeded, reasons,
-    nodes, holders [{kind, name, amounts}], suggestion, change, otherwise, wouldRunAfter, spared, pluginsOff, task,
-    queue``; empty ones are left out. Amounts are in engine units (CPU in milli-cores, memory in bytes, other resources
-    in thousandths). ``change`` is one of `unisono.engine.verdicts.changes` with its name as ``kind``, ``otherwise`` a
-    list of further ones.
-    """
-    value = {
-        "job": verdict.job,
-        "cause": verdict.cause.value,
-        "message": _cut(verdict.message),
-        "need": dict(verdict.need),
-        "have": dict(verdict.have),
-        "tasksPlaceable": verdict.tasks_placeable,
-        "tasksNeeded": verdict.tasks_needed,
-        "reasons": _largest(verdict.reasons),
-        "nodes": verdict.nodes,
-        "holders": [
-            {"kind": holder.kind, "name": holder.name, "amounts": dict(holder.amounts)}
-            for holder in verdict.holders[:_MAX_HOLDERS]
-        ],
-        "suggestion": _cut(verdict.suggestion),
-        "change": _change(verdict.changes[0]) if verdict.changes else {},
-        "otherwise": [_change(change) for change in verdict.changes[1:]],
-        "wouldRunAfter": list(verdict.would_run_after[:_MAX_PODS]),
-        "wouldRunAfterCount": len(verdict.would_run_after) if len(verdict.would_run_after) > _MAX_PODS else "",
-        "spared": _cut(verdict.spared),
-        "pluginsOff": list(verdict.plugins_off[:_MAX_ENTRIES]),
-        "task": verdict.task,
-        "queue": verdict.queue,
-    }
-    value = {key: item for key, item in value.items() if item not in ("", {}, [])}
-    # The parts that can grow are given up one by one, the least needed first.
-    for expendable in ("otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need"):
-        if len(text := _encode(value)) <= _MAX_BYTES:
-            return text
-        value.pop(expendable, None)
-    return _encode(value)
+
+def render(verdict: Verdict) -> str:
+    """The annotation's text for one verdict; see `unisono.api.verdict.encode`."""
+    return wire.encode(on_wire(verdict))
 
 
 def material(text: str | None) -> tuple[Any, ...]:
-    """What of a published verdict counts as a change that must be shown at once; numbers may wobble."""
+    """What of a published verdict counts as a change that must be shown at once; numbers may change without it."""
     if not text:
         return ()
-    try:
-        value = msgspec.json.decode(text)
-        return (value.get("cause"), value.get("queue"), tuple(sorted(value.get("reasons") or ())))
-    except (msgspec.DecodeError, AttributeError, TypeError):
-        # Someone else wrote the annotation; ours replaces it.
-        return ("unreadable",)
+    found = wire.decode(text)
+    # An annotation with another text is replaced.
+    return ("unreadable",) if found is None else found.key
 
 
 class VerdictBook:
@@ -98,10 +85,6 @@ class VerdictBook:
     def __len__(self) -> int:
         """Number of jobs that wait."""
         return len(self._verdicts)
-
-
-def _encode(value: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from unisono import engine
 from unisono.api.base import Object
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import QUEUES, find
 from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.verdict import to_json
 from unisono.cluster.state import ClusterState
 from unisono.engine.config import SchedulerConfig, from_flags, load_config
 from unisono.engine.decisions import Decisions
-from unisono.scheduler.explain import render
+from unisono.scheduler.explain import on_wire
 
 
 @dataclass(slots=True)
@@ -131,7 +130,7 @@ def report(cluster: OfflineCluster, decisions: Decisions, seconds: Mapping[str, 
         ],
         "pipelined": {f"{one.namespace}/{one.pod}": one.node for one in decisions.pipelined},
         "podGroups": groups,
-        "verdicts": {key: msgspec.json.decode(render(verdict)) for key, verdict in decisions.verdicts.items()},
+        "verdicts": {key: to_json(on_wire(verdict)) for key, verdict in decisions.verdicts.items()},
         "queues": {update.name: dict(update.allocated) for update in decisions.queues},
         "violations": [{"subject": one.subject, "message": one.message} for one in decisions.violations],
         "objects": dict(cluster.counts),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
+from unisono.api.membership import queue_of
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.records import Job
 from unisono.cluster.resources import CPU, MEMORY
@@ -112,9 +113,7 @@ class VolcanoMetrics(Collector):
             yield from made.metrics
 
     def _pod_groups(self) -> Iterable[Metric]:
-        counts = Counter(
-            (group.spec.queue or "default", group.status.phase or "Pending") for group in _all(self.groups)
-        )
+        counts = Counter((queue_of(group), group.status.phase or "Pending") for group in _all(self.groups))
         names = sorted({queue.name for queue in self.figures.queues} | {queue for queue, _ in counts})
         for phase in _PHASES:
             metric = _gauge(f"queue_pod_group_{phase.lower()}_count", f"PodGroups of a queue in phase {phase}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unisono.api.verdict import Holder, Verdict
 from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.builders import Job
@@ -13,7 +14,6 @@ from unisono.sdk.joblogs import LogLine
 from unisono.sdk.launch import GangOptions
 from unisono.sdk.place import Place, Where
 from unisono.sdk.queues import QueueView
-from unisono.sdk.verdict import Holder, Verdict
 from unisono.sdk.views import JobView, PodEnd, TaskView
 
 __all__ = [

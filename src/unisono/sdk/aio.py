@@ -15,6 +15,7 @@ from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+from unisono.api.verdict import Verdict, verdict_in
 from unisono.errors import Conflict
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
@@ -28,7 +29,6 @@ from unisono.sdk.logstream import lines
 from unisono.sdk.observing import look, observation, observe, read_surroundings
 from unisono.sdk.place import Place, Where, find
 from unisono.sdk.queues import QueueView, queue_views
-from unisono.sdk.verdict import Verdict, parse
 from unisono.sdk.views import ENDED, JobView, end_text
 from unisono.sdk.work import Work, kind_of, mark_folder, objects, split
 
@@ -297,7 +297,7 @@ class AsyncClient:
         kind, namespace, name = self._key(job)
         live = await http.get(kind, name, namespace)
         groups = (await belongings(http, kind.resource, live)).groups
-        verdicts = (parse(group.metadata.annotations) for group in groups)
+        verdicts = (verdict_in(group.metadata.annotations) for group in groups)
         return next((verdict for verdict in verdicts if verdict is not None), None)
 
     async def queues(self) -> Queues:

@@ -11,6 +11,7 @@ from unisono.api.core import Pod
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.membership import pod_group_name
 from unisono.api.scheduling import PodGroup
 from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_CLUSTERS, RAY_JOBS, RAY_SERVICES, TRAIN_JOBS
 from unisono.api.workload_kinds import (
@@ -23,8 +24,6 @@ from unisono.api.workload_kinds import (
 )
 from unisono.errors import NotFound
 from unisono.kube.client import Client
-
-GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 BETWEEN: dict[str, tuple[Kind[Any], ...]] = {
     TRAIN_JOBS.resource: (JOB_SETS,),
@@ -159,7 +158,7 @@ def collect(
     mine = {pod.metadata.name: pod for _, owner in owners for pod in pods.of(owner)}
     found = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
     for pod in mine.values():
-        group = named(group_name(pod))
+        group = named(pod_group_name(pod.metadata.annotations))
         if group is not None:
             found[group.metadata.name] = group
     return Belongings([part for _, part in owners[1:]], _sorted(found), _sorted(mine))
@@ -183,12 +182,6 @@ async def belongings(client: Client, resource: str, owner: Object) -> Belongings
     pods = await _pods(client, namespace, [(name, each) for name, each in owners if name not in _NO_PODS])
     groups = await listed(client, POD_GROUPS, namespace, group_selector(resource, owner))
     return collect(owners, ByOwner(groups), {group.metadata.name: group for group in groups}.get, ByOwner(pods))
-
-
-def group_name(pod: Pod) -> str:
-    """Name of the pod's PodGroup; empty without one."""
-    annotations = pod.metadata.annotations or {}
-    return next((annotations[key] for key in GROUP_ANNOTATIONS if annotations.get(key)), "")
 
 
 async def _pods(client: Client, namespace: str | None, owners: Sequence[tuple[str, Object]]) -> list[Pod]:

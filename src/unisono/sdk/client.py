@@ -11,12 +11,12 @@ from typing import Any, Self, TypeVar
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
+from unisono.api.verdict import Verdict
 from unisono.sdk.aio import AsyncClient, JobRef, Queues, Views
 from unisono.sdk.handles import JobHandle
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.place import Place, Where
 from unisono.sdk.portal import Portal
-from unisono.sdk.verdict import Verdict
 from unisono.sdk.views import JobView
 from unisono.sdk.work import Work
 

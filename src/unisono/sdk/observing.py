@@ -11,6 +11,7 @@ from typing import Any
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.verdict import waiting_text
 from unisono.errors import NotFound
 from unisono.kube.client import Client, EventType
 from unisono.kube.informer import Informer
@@ -26,7 +27,6 @@ from unisono.sdk.belongings import (
     pod_selector,
 )
 from unisono.sdk.followed import workload_view
-from unisono.sdk.verdict import waiting_text
 from unisono.sdk.views import JobView, job_view
 
 

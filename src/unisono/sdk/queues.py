@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from unisono.api.membership import queue_of
 from unisono.api.scheduling import PodGroup, Queue
 
 PHASES = ("Inqueue", "Pending", "Running", "Unknown", "Completed")
@@ -40,7 +41,7 @@ def queue_views(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> list[Que
     """Views of queues, by name. PodGroups are counted: the counters in a queue's status are not written any more."""
     counts: dict[str, Counter[str]] = {}
     for group in groups:
-        counts.setdefault(group.spec.queue or "default", Counter())[group.status.phase or "Pending"] += 1
+        counts.setdefault(queue_of(group), Counter())[group.status.phase or "Pending"] += 1
     return [
         _view(queue, counts.get(queue.metadata.name, Counter()))
         for queue in sorted(queues, key=lambda queue: queue.metadata.name)

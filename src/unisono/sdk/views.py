@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unisono.api.membership import DEFAULT_QUEUE
+
 if TYPE_CHECKING:
     from unisono.api.batch import Job
     from unisono.api.core import Pod
@@ -135,7 +137,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         job.metadata.namespace or "default",
         "Job",
         phase,
-        job.spec.queue or "default",
+        job.spec.queue or DEFAULT_QUEUE,
         admitted=group_phase not in (None, "", "Pending"),
         gang=job.spec.min_available or sum(task.wanted for task in tasks),
         placed=len(placed),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from unisono.api.batch import Job, JobSpec, TaskSpec
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.topology import NetworkTopologySpec
 
-DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "volcano"
 DEFAULT_MAX_RETRY = 3
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from unisono.api.defaulting.job import DEFAULT_QUEUE, default_topology
+from unisono.api.defaulting.job import default_topology
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.scheduling import PodGroup, Queue
 
 ROOT_QUEUE = "root"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from unisono.api.defaulting.job import DEFAULT_QUEUE
 from unisono.api.defaulting.scheduling import ROOT_QUEUE
 from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.messages import TOPOLOGY_EXCLUSIVE, protected_queue
 from unisono.api.policies.job import exclusive_tier
 from unisono.api.policies.rule import Rule, entries, given, text

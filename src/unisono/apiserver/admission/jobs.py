@@ -5,11 +5,11 @@ from __future__ import annotations
 from unisono.api import field_error, messages
 from unisono.api.batch import Job
 from unisono.api.kinds import QUEUES
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import invalid
 
 ROOT = "root"
-DEFAULT = "default"
 
 
 def check_queue(request: Request, view: View) -> None:
@@ -22,7 +22,7 @@ def check_queue(request: Request, view: View) -> None:
     if request.operation != "CREATE":
         return
     job: Job = request.object
-    name = job.spec.queue or DEFAULT
+    name = job.spec.queue or DEFAULT_QUEUE
     why = _refusal(name, view)
     if why:
         raise invalid(request.kind, request.name, [field_error.invalid("spec.queue", name, why)])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from unisono.api import field_error, messages
 from unisono.api.kinds import NAMESPACES, QUEUES
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.scheduling import PodGroup
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import invalid
 
-DEFAULT = "default"
 _QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 
 
@@ -17,11 +17,11 @@ def queue_of_namespace(request: Request, view: View) -> None:
     if request.operation != "CREATE":
         return
     group: PodGroup = request.object
-    if (group.spec.queue or DEFAULT) != DEFAULT:
+    if (group.spec.queue or DEFAULT_QUEUE) != DEFAULT_QUEUE:
         return
     namespace = view.find(NAMESPACES, request.namespace or "")
     wanted = (namespace.metadata.annotations or {}).get(_QUEUE_NAME) if namespace else None
-    group.spec.queue = wanted or DEFAULT
+    group.spec.queue = wanted or DEFAULT_QUEUE
 
 
 def check_queue(request: Request, view: View) -> None:
@@ -34,7 +34,7 @@ def check_queue(request: Request, view: View) -> None:
     if request.operation != "CREATE":
         return
     group: PodGroup = request.object
-    name = group.spec.queue or DEFAULT
+    name = group.spec.queue or DEFAULT_QUEUE
     queue = view.find(QUEUES, name)
     if queue is None:
         why = messages.pod_group_queue_not_found(name)

@@ -6,6 +6,7 @@ from typing import Any
 
 from unisono.api import field_error, messages
 from unisono.api.kinds import QUEUES
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.resources import resource_list
 from unisono.api.scheduling import Queue
 from unisono.apiserver.admission.queue_family import family_errors
@@ -13,7 +14,6 @@ from unisono.apiserver.admission.request import Request, Settings, View
 from unisono.apiserver.failures import forbidden, invalid
 
 ROOT = "root"
-DEFAULT = "default"
 
 
 def protect(settings: Settings, request: Request, view: View) -> None:
@@ -36,7 +36,7 @@ def protect(settings: Settings, request: Request, view: View) -> None:
 
 def _keep(settings: Settings, queue: Queue, view: View) -> str:
     name = queue.metadata.name
-    if name in (DEFAULT, ROOT):
+    if name in (DEFAULT_QUEUE, ROOT):
         return messages.protected_queue(name)
     children = sorted(one.metadata.name for one in view.all(QUEUES) if one.spec.parent == name)
     if children:

@@ -8,8 +8,6 @@ import click
 
 from unisono.cli.options import Where, where_options
 
-HIDDEN_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "unisono.io/verdict")
-
 
 @click.command("describe")
 @click.argument("what", nargs=-1, required=True)
@@ -64,13 +62,16 @@ def describe_lines(item: dict[str, Any]) -> list[str]:
     """The object as people read it: metadata as a list, spec and status as YAML."""
     import yaml
 
+    from unisono.api.annotations import VERDICT
+    from unisono.cli.merge import LAST_APPLIED
+
     metadata = item["metadata"]
     lines = [f"Name:         {metadata['name']}"]
     if metadata.get("namespace"):
         lines.append(f"Namespace:    {metadata['namespace']}")
     lines.append(f"Kind:         {item['kind']} ({item['apiVersion']})")
     lines += _mapping("Labels:       ", metadata.get("labels") or {})
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in HIDDEN_ANNOTATIONS}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in (LAST_APPLIED, VERDICT)}
     lines += _mapping("Annotations:  ", annotations)
     lines.append(f"Created:      {metadata.get('creationTimestamp', '<unknown>')}")
     if metadata.get("deletionTimestamp"):

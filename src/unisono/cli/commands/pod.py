@@ -33,6 +33,7 @@ def list_(where: Where, job: str, queue: str, all_namespaces: bool, output: str)
 
 async def _list(where: Where, job: str, queue: str, everywhere: bool, output: str) -> None:
     from unisono.api.kinds import JOBS, PODS
+    from unisono.api.membership import DEFAULT_QUEUE
     from unisono.cli.commands.get import TABLE
     from unisono.cli.resources import request_json
     from unisono.cli.vcctl.listing import pod_lines
@@ -42,7 +43,7 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
     async with connected(where) as (client, namespace):
         scope = None if everywhere else namespace
         if job and queue and not everywhere:
-            actual = (await client.get(JOBS, job, namespace)).spec.queue or "default"
+            actual = (await client.get(JOBS, job, namespace)).spec.queue or DEFAULT_QUEUE
             if actual != queue:
                 raise UnisonoError(f"the input vcjob {job} does not match the queue {queue}: it is in {actual}.")
         if output != "text":

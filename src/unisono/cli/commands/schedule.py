@@ -118,6 +118,9 @@ def _ended(status: dict[str, Any]) -> bool:
 
 def lines(cluster: OfflineCluster, answer: dict[str, Any]) -> list[str]:
     """The answer for people: what starts where, who is evicted, and who waits for what."""
+    from msgspec import convert
+
+    from unisono.api.verdict import Verdict
     from unisono.cli.printing import columns
     from unisono.cli.verdicts import verdict_lines
 
@@ -134,7 +137,8 @@ def lines(cluster: OfflineCluster, answer: dict[str, Any]) -> list[str]:
         told += ["", "Would be evicted:", *(f"  {line}" for line in columns(("Pod", "Reason", "For"), rows))]
     if answer["verdicts"]:
         told += ["", "Would wait:"]
-        told += [f"  {line}" for verdict in answer["verdicts"].values() for line in verdict_lines(verdict)]
+        verdicts = convert(list(answer["verdicts"].values()), list[Verdict])
+        told += [f"  {line}" for verdict in verdicts for line in verdict_lines(verdict)]
     told += [f"Violation: {one['subject']}: {one['message']}" for one in answer["violations"]]
     seconds = answer["seconds"]
     told += ["", f"Decided in {seconds['decide'] * 1000:.1f} ms (objects read in {seconds['read'] * 1000:.1f} ms)."]

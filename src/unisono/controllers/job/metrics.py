@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from unisono.api.base import Object
 from unisono.api.batch import Job
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers.phase_metrics import PhaseCounts
 
@@ -47,4 +48,4 @@ class JobMetrics:
 
 
 def _labels(job: Job) -> tuple[str, str]:
-    return job.key, job.spec.queue or "default"
+    return job.key, job.spec.queue or DEFAULT_QUEUE

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from unisono.api.batch import Job, LifecyclePolicy, TaskSpec
 from unisono.api.core import PodTemplateSpec
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers.job import phases
 from unisono.controllers.job.defaults import with_defaults
 
 DEFAULT_MAX_RETRY = 3
-DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "volcano"
 
 

@@ -90,7 +90,7 @@ class MachinesController(Controller):
         if CLASS_OF_GROUP in (group.metadata.annotations or {}):
             # Somebody else makes its nodes.
             return []
-        if verdict.get("cause") not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
+        if verdict.cause not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
             return []
         pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
         pending = [pod for pod in pods if is_pending(pod)]
@@ -99,9 +99,9 @@ class MachinesController(Controller):
         if any(_is_choosy(pod) for pod in pending):
             return []
         missing = len(pending)
-        if "tasksNeeded" in verdict:
+        if verdict.tasks_needed:
             running = len(pods) - len(pending)
-            missing = min(missing, int(verdict["tasksNeeded"]) - running - int(verdict.get("tasksPlaceable", 0)))
+            missing = min(missing, verdict.tasks_needed - running - verdict.tasks_placeable)
         return [_demand(pod) for pod in pending[: max(missing, 0)]]
 
     async def _scale(self, deployment: MachineDeployment, replicas: int, now: float) -> None:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from unisono.api.annotations import VERDICT
 from unisono.api.core import Pod
+from unisono.api.membership import pod_group_of
 from unisono.api.scheduling import PodGroup
-from unisono.controllers import keys
+from unisono.api.verdict import Cause, Verdict, verdict_in
 
-CAUSES = frozenset({"NodesFull", "TooLarge", "Filters", "ClusterOvercommitted", "NoNodes"})
+CAUSES = frozenset({Cause.NODES_FULL, Cause.TOO_LARGE, Cause.FILTERS, Cause.CLUSTER_OVERCOMMITTED, Cause.NO_NODES})
 """Verdicts that more nodes can change; a queue's limits are not among them."""
 PATIENCE = 20.0
 """Seconds that a gang waits before nodes are made for it."""
 POD_INDEX = "pod-group-of-pod"
 
 
-def verdict_of(group: PodGroup) -> dict[str, Any]:
-    """The scheduler's latest verdict; empty without one that can be read."""
-    try:
-        found = json.loads((group.metadata.annotations or {}).get(VERDICT, "{}"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+def verdict_of(group: PodGroup) -> Verdict:
+    """The scheduler's latest verdict; one without a cause where there is none."""
+    return verdict_in(group.metadata.annotations) or Verdict()
 
 
 def groups_of(pod: Pod) -> list[str]:
-    """Index function: key of the pod's group."""
-    name = (pod.metadata.annotations or {}).get(keys.GROUP_NAME)
-    return [f"{pod.metadata.namespace}/{name}"] if name else []
+    """Index function: key of the pod's PodGroup."""
+    return [key] if (key := pod_group_of(pod)) else []
 
 
 def is_pending(pod: Pod) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
+from unisono.api.membership import DEFAULT_QUEUE, pod_group_of
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers import keys
@@ -26,7 +27,7 @@ def needs_group(pod: Pod, scheduler_names: Collection[str]) -> bool:
     """Whether the pod is ours to schedule, still to be scheduled, and in no pod group."""
     if pod.spec.scheduler_name not in scheduler_names or pod.metadata.deletion_timestamp:
         return False
-    return not (pod.metadata.annotations or {}).get(keys.GROUP_NAME)
+    return not pod_group_of(pod)
 
 
 def group_name(pod: Pod) -> str:
@@ -63,7 +64,7 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
         ),
         spec=PodGroupSpec(
             min_member=members,
-            queue=annotations.get(keys.POD_QUEUE) or namespace_queue or "default",
+            queue=annotations.get(keys.POD_QUEUE) or namespace_queue or DEFAULT_QUEUE,
             priority_class_name=pod.spec.priority_class_name,
             min_resources={**sum_usage([(pod.spec, members)])} or None,
             network_topology=topology(annotations),

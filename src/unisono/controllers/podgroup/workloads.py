@@ -14,6 +14,7 @@ from unisono.api.apps import ReplicaSet, StatefulSet
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
+from unisono.api.membership import pod_group_of
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import keys, owners
 from unisono.controllers.indexing import index
@@ -68,8 +69,7 @@ class WorkloadGroupController(Controller):
         return None
 
     def _is_ours(self, pod: Pod, group: PodGroup) -> bool:
-        named = (pod.metadata.annotations or {}).get(keys.GROUP_NAME)
-        return pod.spec.scheduler_name in self._scheduler_names and named == group.metadata.name
+        return pod.spec.scheduler_name in self._scheduler_names and pod_group_of(pod) == group.key
 
     def _queue(self, pod: Pod) -> str:
         namespace = self._namespaces.get(pod.metadata.namespace or "")

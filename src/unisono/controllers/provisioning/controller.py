@@ -54,7 +54,7 @@ class ProvisioningController(Controller):
         group = self._groups.get(key)
         if group is None or group.metadata.deletion_timestamp or not _class_of(group):
             return None
-        if verdict_of(group).get("cause") not in CAUSES or not group.metadata.creation_timestamp:
+        if verdict_of(group).cause not in CAUSES or not group.metadata.creation_timestamp:
             return None
         early = parse_time(group.metadata.creation_timestamp) + PATIENCE - self._clock.time()
         if early > 0:

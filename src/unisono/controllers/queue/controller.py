@@ -8,10 +8,11 @@ from unisono.api.base import ObjectMeta
 from unisono.api.bus import Command
 from unisono.api.commands import target_of
 from unisono.api.kinds import COMMANDS, POD_GROUPS, QUEUES
+from unisono.api.membership import DEFAULT_QUEUE, queue_of
 from unisono.api.scheduling import PodGroup, Queue, QueueSpec
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
-from unisono.controllers.queue.decide import DEFAULT, ROOT, QueuePlan, decide
+from unisono.controllers.queue.decide import ROOT, QueuePlan, decide
 from unisono.controllers.recorder import Recorder
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.client import EventType
@@ -29,7 +30,7 @@ class QueueController(Controller):
 
     name = "queue-controller"
 
-    def __init__(self, recorder: Recorder, default_queue: str = DEFAULT) -> None:
+    def __init__(self, recorder: Recorder, default_queue: str = DEFAULT_QUEUE) -> None:
         """``default_queue`` is the queue of jobs that name none."""
         self._recorder, self._default_queue = recorder, default_queue
         self._counted: dict[str, float] = {}
@@ -111,7 +112,7 @@ class QueueController(Controller):
 
 def queue_names(group: PodGroup) -> Iterable[str]:
     """Index function: the pod group's queue."""
-    return [group.spec.queue or DEFAULT]
+    return [queue_of(group)]
 
 
 def parent_names(queue: Queue) -> Iterable[str]:

@@ -23,7 +23,6 @@ from unisono.controllers.queue.states import (
 )
 
 ROOT = "root"
-DEFAULT = "default"
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from functools import cached_property
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
 from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.controllers import keys
 from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
 
-DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "volcano"
 
 CREATED, RUNNING, RESTARTING = "Created", "Running", "Restarting"

@@ -1,0 +1,35 @@
+"""Which PodGroup a pod belongs to, and which queue a PodGroup.
+
+Every room asks here, so that a pod is a member of the same gang for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from unisono.api.core import Pod
+from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
+from unisono.api.scheduling import PodGroup
+
+DEFAULT_QUEUE = "default"
+"""Queue of a PodGroup that names none, unless a component is configured with another."""
+
+
+def pod_group_name(annotations: Mapping[str, str] | None) -> str:
+    """Name of the PodGroup that a pod with these annotations belongs to; empty without one.
+
+    Volcano's two keys are equal; where both are set, Kubernetes' older one wins.
+    """
+    annotations = annotations or {}
+    return annotations.get(GROUP_NAME) or annotations.get(GROUP_NAME_OF_VOLCANO) or ""
+
+
+def pod_group_of(pod: Pod) -> str:
+    """``namespace/name`` of the pod's PodGroup; empty without one."""
+    name = pod_group_name(pod.metadata.annotations)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+def queue_of(group: PodGroup, default: str = DEFAULT_QUEUE) -> str:
+    """Name of the queue that the PodGroup is in."""
+    return group.spec.queue or default
