@@ -463,7 +463,7 @@ async def test_a_write_that_cannot_be_converted_stores_nothing(backend: Backend,
     converter.spoil = _answer(lambda response: response.update(result={"status": "Failure", "message": "no"}))
     with pytest.raises(ApiError, match=r"conversion webhook for example\.com/v1, Kind=Widget failed: no"):
         await service.create(v1, "default", small(), OPTIONS)
-    assert (await service.list(v2, None)).items == []
+    assert not (await service.list(v2, None)).items
 
 
 @pytest.mark.parametrize(

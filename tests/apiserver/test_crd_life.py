@@ -70,7 +70,7 @@ async def test_a_deleted_definition_takes_its_objects_along(backend):
         await service.list(kind, None)
     # A definition of the same name begins without the old objects.
     again = await define(service, crd())
-    assert (await service.list(again, None)).items == []
+    assert not (await service.list(again, None)).items
 
 
 async def test_objects_with_finalizers_hold_their_definition(backend):
@@ -293,4 +293,4 @@ async def test_user_defined_objects_follow_their_owners(backend):
     assert len((await service.list(kind, None)).items) == 2
     await service.delete(kind, "default", "owner", DELETE)
     await settle(backend)
-    assert (await service.list(kind, None)).items == []
+    assert not (await service.list(kind, None)).items

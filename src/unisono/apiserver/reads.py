@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -45,6 +45,36 @@ class _Snapshot:
     entries: Sequence[Entry]
     last: Place | None
     born: float
+
+
+class Shown(Sequence[bytes]):
+    """Entries as a version of their kind shows them, each when it is asked for.
+
+    Args:
+        entries: what is stored.
+        stored: the kind under its stored version.
+        kind: as it was asked for.
+
+    """
+
+    __slots__ = ("_asked", "_entries", "_stored")
+
+    def __init__(self, entries: Sequence[Entry], stored: Kind[Any], kind: Kind[Any]) -> None:
+        self._entries, self._stored, self._asked = entries, stored, kind
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(index, slice):
+            return Shown(self._entries[index], self._stored, self._asked)
+        return codec.as_version(self._entries[index].data, self._stored, self._asked)
 
 
 class Snapshots:
@@ -162,7 +192,8 @@ async def list_page(
         entries = await matching(context, stored, found, labels, fields)
     end = min(len(entries), start + limit) if limit > 0 else len(entries)
     await context.conversions.know(stored, data_of(entries[start:end]))
-    items = [codec.as_version(entry.data, stored, kind) for entry in entries[start:end]]
+    shown = entries if (start, end) == (0, len(entries)) else entries[start:end]
+    items = Shown(shown, stored, kind)
     if end < len(entries):
         following = "/".join(_place(entries[end]))
     elif 0 < limit == len(items) and _place(entries[end - 1]) != last:

@@ -276,7 +276,7 @@ class ObjectService:
         entries = await reads.matching(self.context, stored, found, label_selector, fields)
         await self.context.conversions.know(stored, data_of(entries))
         await deletes.delete_all(self.context, kind, entries, options)
-        return Page([codec.as_version(entry.data, stored, kind) for entry in entries], revision)
+        return Page(reads.Shown(entries, stored, kind), revision)
 
     async def bind(self, namespace: str, pod: str, binding: dict[str, Any], options: WriteOptions) -> Sequence[str]:
         """Assign a pod to ``binding.target.name``; its labels and annotations go to the pod. Answers warnings.

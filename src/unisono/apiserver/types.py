@@ -131,14 +131,14 @@ class Page:
     """One page of a list, sorted by namespace and name.
 
     Attributes:
-        items: encoded objects.
+        items: encoded objects, each made when it is asked for.
         resource_version: of the snapshot that all pages of this list show.
         continue_token: asks for the next page; empty on the last.
         remaining: objects after this page; None with selectors and on the last page.
 
     """
 
-    items: list[bytes]
+    items: Sequence[bytes]
     resource_version: int
     continue_token: str = ""
     remaining: int | None = None

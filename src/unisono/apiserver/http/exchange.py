@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Iterable
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import yaml
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from unisono.apiserver.access.user import User
@@ -24,6 +25,7 @@ from unisono.errors import ApiError
 
 JSON = "application/json"
 _GZIP_FROM = 128 * 1024
+_GZIPPED = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 _PIECE = 64 * 1024
 _WARNINGS_TOTAL = 4096
 _WARNING_LENGTH = 256
@@ -121,9 +123,9 @@ class Exchange:
         """Answer with encoded bytes."""
         self.code = status
         headers = [*self.headers(content_type, warnings), *extra]
-        if len(body) > _GZIP_FROM and accepts_gzip(self.request.headers.get("Accept-Encoding", "")):
+        if len(body) > _GZIP_FROM and self._gzip:
             body = await asyncio.to_thread(gzip.compress, body, 1)
-            headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+            headers += _GZIPPED
         if len(body) <= _PIECE:
             return web.Response(status=status, body=body, headers=_multi(headers))
         response = web.StreamResponse(status=status, headers=_multi(headers))
@@ -134,14 +136,61 @@ class Exchange:
             await self.write(response, view[start : start + _PIECE])
         return response
 
-    async def stream(self, content_type: str, length: int | None = None) -> web.StreamResponse:
+    async def send_pieces(self, pieces: AsyncIterator[bytes], content_type: str) -> web.StreamResponse:
+        """Answer with bytes that are made piece by piece, each when the client has taken the one before.
+
+        A short answer is sent as a whole. One that fails in the middle breaks the connection off, so that the client
+        does not take it for complete.
+        """
+        first, size = [], 0
+        async for piece in pieces:
+            first.append(piece)
+            size += len(piece)
+            if size > _GZIP_FROM:
+                break
+        else:
+            return await self.send(200, b"".join(first), content_type=content_type)
+        packer = zlib.compressobj(1, wbits=31) if self._gzip else None
+        response = await self.stream(content_type, extra=_GZIPPED if packer else ())
+        try:
+            for piece in first:
+                await self._send_piece(response, piece, packer)
+            first.clear()
+            async for piece in pieces:
+                await self._send_piece(response, piece, packer)
+            if packer is not None:
+                await self.write(response, packer.flush())
+        except Exception:
+            self._abort()
+            raise
+        return response
+
+    async def _send_piece(self, response: web.StreamResponse, piece: bytes, packer: Any) -> None:
+        if packer is not None:
+            piece = await asyncio.to_thread(packer.compress, piece)
+        view = memoryview(piece)
+        for start in range(0, len(piece), _PIECE):
+            await self.write(response, view[start : start + _PIECE])
+
+    @property
+    def _gzip(self) -> bool:
+        return accepts_gzip(self.request.headers.get("Accept-Encoding", ""))
+
+    def _abort(self) -> None:
+        transport = self.request.transport
+        if transport is not None:
+            transport.abort()
+
+    async def stream(
+        self, content_type: str, length: int | None = None, extra: Iterable[tuple[str, str]] = ()
+    ) -> web.StreamResponse:
         """Begin an answer that is sent in pieces, of unknown length or of ``length`` bytes."""
         self.code = 200
-        response = web.StreamResponse(status=200, headers=_multi(self.headers(content_type)))
-        if length is None:
-            response.enable_chunked_encoding()
-        else:
+        response = web.StreamResponse(status=200, headers=_multi([*self.headers(content_type), *extra]))
+        if length is not None:
             response.content_length = length
+        elif self.request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
         await response.prepare(self.request)
         self.streaming = response
         return response
@@ -175,9 +224,7 @@ class Exchange:
             async with asyncio.timeout(self.limits.write_seconds):
                 await sending
         except TimeoutError:
-            transport = self.request.transport
-            if transport is not None:
-                transport.abort()
+            self._abort()
             raise ConnectionResetError("the client is too slow") from None
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,10 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
-from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.http.accept import PROTOBUF
 from unisono.apiserver.http.body import Body, content_type, decode_json, decode_object, decode_yaml, patch_type
-from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.exchange import JSON, Exchange
+from unisono.apiserver.http.lists import list_pieces
 from unisono.apiserver.http.openapi import is_core
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import (
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
 Clock = Callable[[], float]
-# Lists up to this many objects are rendered on the event loop; longer ones in a thread, so that others are served.
-_RENDER_INLINE = 64
+_MEDIA_TYPES = {"json": JSON, "yaml": "application/yaml", "protobuf": PROTOBUF}
 
 
 class ObjectHandlers:
@@ -189,57 +188,8 @@ class ObjectHandlers:
         return await exchange.document(value, status, warnings)
 
     async def _page(self, exchange: Exchange, kind: Kind[Any], page: Page) -> web.StreamResponse:
-        form = exchange.form
-        if not form.transform and form.media == "json":
-            return await exchange.send(200, encode_list(kind, page))
-        include = include_object(exchange.query)
-
-        def render() -> Any:
-            values = [msgspec.json.decode(item) for item in page.items]
-            if not form.transform and is_core(kind):
-                for value in values:
-                    value.pop("apiVersion", None)
-                    value.pop("kind", None)
-            metadata = _list_metadata(page)
-            if form.transform == "Table":
-                return TableWriter(kind, form.version, include).table(values, metadata, self._clock())
-            if form.transform:
-                return {
-                    "kind": "PartialObjectMetadataList",
-                    "apiVersion": f"meta.k8s.io/{form.version}",
-                    "metadata": metadata,
-                    "items": [partial_metadata(value, form.version) for value in values],
-                }
-            header = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version}
-            return {**header, "metadata": metadata, "items": values}
-
-        value = await asyncio.to_thread(render) if len(page.items) > _RENDER_INLINE else render()
-        return await exchange.document(value)
-
-
-def encode_list(kind: Kind[Any], page: Page) -> bytes:
-    """A list of encoded objects, joined without decoding them."""
-    header = {
-        "kind": kind.list_kind if isinstance(kind, CustomKind) else f"{kind.kind}List",
-        "apiVersion": kind.api_version,
-        "metadata": _list_metadata(page),
-    }
-    items: Iterable[bytes] = page.items
-    if is_core(kind):
-        # The list says what its items are; they begin with it, as the encoder writes them.
-        said = f'"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
-        start = b"{" + said
-        items = (b"{" + item.removeprefix(start) if item.startswith(start) else item for item in items)
-    return b"".join((msgspec.json.encode(header)[:-1], b',"items":[', b",".join(items), b"]}\n"))
-
-
-def _list_metadata(page: Page) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"resourceVersion": str(page.resource_version)}
-    if page.continue_token:
-        metadata["continue"] = page.continue_token
-    if page.remaining:
-        metadata["remainingItemCount"] = page.remaining
-    return metadata
+        pieces = list_pieces(kind, page, exchange.form, include_object(exchange.query), self._clock)
+        return await exchange.send_pieces(pieces, _MEDIA_TYPES[exchange.form.media])
 
 
 def _refuse_duplicates(kind: Kind[Any], body: Body, options: WriteOptions) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -19,25 +19,29 @@ def encodable(api_version: str, kind: str) -> bool:
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """An object, a list or a ``Status`` with its envelope.
+    """An object or a ``Status`` with its envelope.
 
     Raises:
         ValueError: the kind has no protobuf form.
 
     """
     api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
-    item = kind.removesuffix("List")
     message = protocol().find(api_version, kind)
-    if message is not None:
-        raw = _message(value, message)
-    elif item != kind and encodable(api_version, item):
-        message = str(protocol().find(api_version, item))
-        raw = write_bytes(1, _message(value.get("metadata") or {}, "meta.ListMeta"))
-        raw += b"".join(write_bytes(2, _message(each, message)) for each in value.get("items") or ())
-    else:
+    if message is None:
         raise ValueError(f"{api_version} {kind} has no protobuf form")
     named = write_bytes(1, api_version.encode()) + write_bytes(2, kind.encode())
-    return MAGIC + write_bytes(1, named) + write_bytes(2, raw)
+    return MAGIC + write_bytes(1, named) + write_bytes(2, _message(value, message))
+
+
+def encode_items(api_version: str, kind: str, values: Iterable[Mapping[str, Any]]) -> bytes:
+    """The ``items`` of a list of ``kind``; their bytes go behind each other."""
+    message = str(protocol().find(api_version, kind))
+    return b"".join(write_bytes(2, _message(each, message)) for each in values)
+
+
+def list_metadata(value: Mapping[str, Any]) -> bytes:
+    """The ``metadata`` of a list, which goes before its items."""
+    return write_bytes(1, _message(value, "meta.ListMeta"))
 
 
 def _message(value: Mapping[str, Any], name: str) -> bytes:

@@ -87,6 +87,11 @@ def write_number(field: int, value: int) -> bytes:
     return write_varint(field << 3 | VARINT) + write_varint(value)
 
 
+def write_head(field: int, size: int) -> bytes:
+    """The beginning of a field whose ``size`` bytes follow."""
+    return write_varint(field << 3 | BYTES) + write_varint(size)
+
+
 def write_bytes(field: int, value: bytes) -> bytes:
     """A field that holds text, bytes or a message."""
-    return write_varint(field << 3 | BYTES) + write_varint(len(value)) + value
+    return write_head(field, len(value)) + value

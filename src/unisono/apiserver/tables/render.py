@@ -137,8 +137,12 @@ class TableWriter:
             "apiVersion": f"meta.k8s.io/{self._version}",
             "metadata": metadata,
             "columnDefinitions": columns,
-            "rows": [self._row(obj, now) for obj in objects],
+            "rows": self.rows(objects, now),
         }
+
+    def rows(self, objects: list[Row], now: float) -> list[Row]:
+        """Rows of ``objects``, of a table that is written in pieces."""
+        return [self._row(obj, now) for obj in objects]
 
     def _row(self, obj: Row, now: float) -> Row:
         row: Row = {"cells": self._layout.cells(obj, now)}
