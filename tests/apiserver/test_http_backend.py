@@ -19,7 +19,8 @@ from unisono.api.core import ConfigMap
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS, CONFIG_MAPS
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.storage.database import Database, DiskFullError
+from unisono.apiserver.storage.database import Database
+from unisono.apiserver.storage.errors import DiskFullError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load
 

@@ -17,7 +17,7 @@ from support.serving import serving
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.storage.backup import check_backup, restore_backup
-from unisono.apiserver.storage.database import StoreError
+from unisono.apiserver.storage.errors import StoreError
 from unisono.cli.commands.backup import command as backup_command
 from unisono.cli.commands.restore import command as restore_command
 from unisono.errors import Gone, UnisonoError
@@ -114,13 +114,13 @@ def broken(copy: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("foreign", "is not a backup of Unisono"),
-        ("text", "is not a backup of Unisono"),
+        ("foreign", "is not a Unisono data file: name a file that 'unisono backup' wrote"),
+        ("text", "is not a Unisono data file: name a file that 'unisono backup' wrote"),
         ("cut", "damaged"),
         ("missing", "does not exist"),
         ("newer", "has schema version 99"),
-        ("object", "holds a broken object, namespaces"),
-        ("renamed", "holds a broken object, namespaces other"),
+        ("object", "Namespace default: its row has values of wrong types; revision 1 of it is in the history"),
+        ("renamed", "Namespace other: its checksum does not match"),
     ],
 )
 async def test_bad_backups_change_nothing(tmp_path: Path, how: str, message: str) -> None:

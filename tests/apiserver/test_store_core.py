@@ -11,7 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from support.backends import drop, put
-from unisono.apiserver.storage.database import Database, DiskFullError
+from unisono.apiserver.storage.database import Database
+from unisono.apiserver.storage.errors import DiskFullError
 from unisono.apiserver.storage.store import StaleWriteError, Store
 from unisono.errors import Unavailable
 

@@ -23,9 +23,12 @@ _WRITER = """
 import asyncio, os, sys
 from unisono.apiserver.storage.store import Change, Store
 
+def one(name, index):
+    body = '{"metadata":{"name":"%s"},"data":"%s"}' % (name, "d" * (index * 97 % 9000))
+    return Change(("things", "ns", name), 0, lambda revision: body.encode())
+
 def pair(index):
-    body = b'{"metadata":{"name":"x"},"data":"' + b"d" * (index * 97 % 9000) + b'"}'
-    return [Change(("things", "ns", f"{side}-{index:04}"), 0, lambda revision: body) for side in "ab"]
+    return [one(f"{side}-{index:04}", index) for side in "ab"]
 
 async def main():
     store = await Store.open(sys.argv[1])
@@ -64,9 +67,12 @@ def free():
     else:
         os.unlink(filler)
 
+def one(name):
+    body = '{"metadata":{"name":"%s"},"data":"%s"}' % (name, "d" * 3000)
+    return Change(("things", "ns", name), 0, lambda revision: body.encode())
+
 def pair(index):
-    body = b'{"metadata":{"name":"x"},"data":"' + b"d" * 3000 + b'"}'
-    return [Change(("things", "ns", f"{side}-{index:04}"), 0, lambda revision: body) for side in "ab"]
+    return [one(f"{side}-{index:04}") for side in "ab"]
 
 async def main():
     store = await Store.open(path)

@@ -10,9 +10,11 @@ import threading
 import pytest
 
 from support.backends import drop, put
-from unisono.apiserver.storage.database import APPLICATION_ID, Database, StoreError
+from unisono.apiserver.storage.database import Database
 from unisono.apiserver.storage.entry import Entry, Event
+from unisono.apiserver.storage.errors import StoreError
 from unisono.apiserver.storage.history import Retention
+from unisono.apiserver.storage.schema import APPLICATION_ID
 from unisono.apiserver.storage.store import Store
 
 
@@ -107,7 +109,7 @@ def newer(path):
     [
         (foreign_text, "is not a Unisono data file: choose another data directory"),
         (foreign_database, "is not a Unisono data file: choose another data directory"),
-        (newer, "has schema version 9, this Unisono reads version 1: use the Unisono that wrote it"),
+        (newer, "has schema version 9, this Unisono reads versions up to 2: use the Unisono that wrote it"),
     ],
 )
 async def test_a_file_that_is_not_ours_is_left_alone(path, make, message):
@@ -124,7 +126,7 @@ async def test_a_torn_file_is_reported(path):
     assert len(data) > 40_000
     data[8192:20480] = b"\xff" * 12288
     path.write_bytes(data)
-    with pytest.raises(StoreError, match=r"is damaged \(.*\): move it away, or put back a copy that is whole"):
+    with pytest.raises(StoreError, match=r"is damaged; every object can be read, nothing was changed:\n  file: "):
         await Store.open(path)
 
 
@@ -141,9 +143,9 @@ async def test_a_torn_last_page_of_the_log_loses_only_what_was_not_complete(path
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA locking_mode = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    insert = "INSERT INTO objects VALUES ('things', 'ns', ?, ?, ?)"
     for i in range(2):
-        connection.execute(insert, (f"w{i}", 10 + i, b'{"metadata":{}}'))
+        entry = Entry("things", "ns", f"w{i}", 4 + i, f'{{"metadata":{{"name":"w{i}"}}}}'.encode())
+        Database._write(connection, [Event("ADDED", entry, None, 0.0)], 0)
         connection.commit()
     log = path.with_name(path.name + "-wal").read_bytes()
     copy = path.with_name("copy.db")

@@ -8,40 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from unisono.apiserver.storage import losses, schema
 from unisono.apiserver.storage.entry import Entry, Event
-from unisono.errors import UnisonoError
+from unisono.apiserver.storage.errors import DamagedStore, DiskFullError, StoreError, StoreInUse
+from unisono.apiserver.storage.files import beside, finish_swaps, sync
+from unisono.apiserver.storage.inspection import inspect, readable
+from unisono.apiserver.storage.judgement import Judgement
+from unisono.apiserver.storage.marker import Marker, read_mark
+from unisono.apiserver.storage.rows import entry_of, event_rows, object_sum
 
 MEMORY = ":memory:"
-APPLICATION_ID = 0x554E4953
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE objects (
-    resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    revision INTEGER NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (resource, namespace, name)
-);
-CREATE TABLE events (
-    revision INTEGER PRIMARY KEY, at REAL NOT NULL, type TEXT NOT NULL,
-    resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL
-);
-CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
-INSERT INTO meta VALUES ('revision', 0), ('compacted', 0);
-"""
-_PUT = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)"
+OTHERWISE = "choose another data directory"
 _DELETE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
-_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)"
-
-
-class StoreError(UnisonoError):
-    """The data file cannot be used; the message names it and says what to do."""
-
-
-class DiskFullError(StoreError):
-    """There is no room for a change; nothing of it was stored, and the file is as it was."""
 
 
 @dataclass(slots=True)
@@ -61,32 +43,33 @@ class Database:
         self.path = str(path)
         self._connection: sqlite3.Connection | None = None
         self._revision = 0
+        self._judged: Judgement | None = None
+        self._marker: Marker | None = None
 
     def open(self) -> None:
-        """Open or create the file and check that it is whole.
+        """Open or create the file; one that is there is read to its end before anything is changed.
 
         Raises:
-            StoreError: the file is foreign, damaged, newer than this version, in use, or cannot be opened.
+            DamagedStore: the file is damaged; it is as it was.
+            LostWrites: it lacks changes that were acknowledged.
+            StoreError: it is foreign, newer than this version, in use, or cannot be opened.
 
         """
         try:
+            if self.path != MEMORY:
+                self._inspect(Path(self.path))
             self._connection = self._connect()
+            if self.path != MEMORY:
+                self._begin(self._connection)
         except sqlite3.Error as error:
             raise StoreError(self._explain(error)) from error
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened ({error.strerror}): check its directory") from error
 
     def load(self) -> Loaded:
-        """Read everything.
-
-        Raises:
-            StoreError: the file is damaged.
-
-        """
-        try:
-            loaded = self._load(self._opened())
-        except sqlite3.Error as error:
-            raise StoreError(self._explain(error)) from error
+        """What ``open`` has read; once."""
+        loaded = Loaded() if self._judged is None else _loaded(self._judged)
+        self._judged = None
         self._revision = loaded.revision
         return loaded
 
@@ -114,6 +97,8 @@ class Database:
                 raise DiskFullError(f"no room is left on the disk of {self.path}") from error
             raise
         self._revision = events[-1].entry.revision
+        if self._marker is not None:
+            self._marker.note(self._revision)
 
     def backup(self, path: Path) -> None:
         """Write a copy of everything to ``path``.
@@ -131,18 +116,44 @@ class Database:
         """Close the file; the write-ahead log is folded into it."""
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):
+                if self._marker is not None:
+                    # Durable before the log goes.
+                    self._marker.sync()
+                    self._connection.execute("UPDATE meta SET value = 0 WHERE key = 'running'")
+            self._disconnect()
+        if self._marker is not None:
+            self._marker.close()
+            self._marker = None
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
 
+    def _inspect(self, path: Path) -> None:
+        """Read what is there; nothing has been changed when this fails."""
+        readable(path, OTHERWISE)
+        finish_swaps(path)
+        mark, log = read_mark(path), beside(path, "-wal").exists()
+        if not path.exists() or path.stat().st_size == 0:
+            losses.check_empty(path, mark, log=log)
+            # Secrets will be inside; SQLite gives its log the mode of the file.
+            path.touch(mode=0o600)
+            return
+        _, judged = inspect(path, OTHERWISE)
+        if judged.findings:
+            raise DamagedStore(path, judged.findings, len(judged.objects))
+        losses.check(path, judged, mark, log=log)
+        self._judged = judged
+
     def _connect(self) -> sqlite3.Connection:
-        if self.path != MEMORY:
-            # Secrets are inside; SQLite gives its log the mode of the file.
-            Path(self.path).touch(mode=0o600, exist_ok=True)
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=1.0, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            # Identity first: changing the journal mode would already write to somebody else's file.
-            self._prepare(connection)
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+                # One transaction: a crash here leaves an empty file, which is created again.
+                schema.create(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -150,53 +161,38 @@ class Database:
             raise
         return connection
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        found = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if found == (0, 0) and empty:
-            # One script is one transaction: a crash here leaves an empty file, which is created again.
-            connection.executescript(
-                f"BEGIN EXCLUSIVE;{_SCHEMA}PRAGMA application_id = {APPLICATION_ID};"
-                f"PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
-            )
-            return
-        if found[0] != APPLICATION_ID:
-            raise StoreError(f"{self.path} is not a Unisono data file: choose another data directory")
-        if found[1] != SCHEMA_VERSION:
-            raise StoreError(
-                f"{self.path} has schema version {found[1]}, this Unisono reads version {SCHEMA_VERSION}: "
-                "use the Unisono that wrote it, or choose another data directory"
-            )
-        problems = [row[0] for row in connection.execute("PRAGMA quick_check(3)") if row[0] != "ok"]
-        if problems:
-            raise StoreError(self._damaged("; ".join(" ".join(problem.split()) for problem in problems)))
-
-    def _load(self, connection: sqlite3.Connection) -> Loaded:
-        meta = dict(connection.execute("SELECT key, value FROM meta"))
-        loaded = Loaded(revision=meta["revision"], compacted=meta["compacted"])
-        query = "SELECT resource, namespace, name, revision, data FROM objects ORDER BY resource, namespace, name"
-        loaded.objects = [Entry(*row) for row in connection.execute(query)]
-        current = {entry.key: entry for entry in loaded.objects}
-        earlier: dict[tuple[str, str, str], Entry] = {}
-        query = "SELECT revision, at, type, resource, namespace, name, data FROM events ORDER BY revision"
-        for revision, at, kind, resource, namespace, name, data in connection.execute(query):
-            entry = Entry(resource, namespace, name, revision, data)
-            newest = current.get(entry.key)
-            if newest is not None and newest.revision == revision:
-                entry = newest  # one copy of the bytes in memory
-            previous = earlier.get(entry.key) if kind != "ADDED" else None
-            loaded.events.append(Event(kind, entry, previous, at, kind == "ADDED" or previous is not None))
-            earlier[entry.key] = entry
-        return loaded
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Migrate, and note in the file itself that it is incomplete without its log from now on."""
+        path = Path(self.path)
+        try:
+            if connection.execute("PRAGMA user_version").fetchone()[0] < schema.SCHEMA_VERSION:
+                # For who goes back to the version that wrote it.
+                self.backup(beside(path, ".schema-1"))
+                schema.migrate(connection)
+            meta = dict(connection.execute("SELECT key, value FROM meta"))
+            if self._judged is not None and meta["revision"] != self._judged.revision:
+                raise StoreInUse(f"{path} was changed while it was read: {OTHERWISE}")
+            self._marker = Marker(path, meta["store"])
+            self._marker.note(meta["revision"])
+            self._marker.sync()
+            if not meta["running"]:
+                connection.execute("UPDATE meta SET value = 1 WHERE key = 'running'")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            sync(path.parent)
+        except BaseException as error:
+            self.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise StoreError(f"{path} cannot be opened (no room is left on its disk): free disk space") from error
+            raise
 
     @staticmethod
     def _write(connection: sqlite3.Connection, events: Sequence[Event], compact_to: int) -> None:
-        connection.executemany(_EVENT, _event_rows(events))
+        connection.executemany(schema.PUT_EVENT, event_rows(events))
         last = {event.entry.key: event for event in events}
         connection.executemany(_DELETE, [key for key, event in last.items() if event.type == "DELETED"])
         connection.executemany(
-            _PUT,
-            [(*key, e.entry.revision, e.entry.data) for key, e in last.items() if e.type != "DELETED"],
+            schema.PUT_OBJECT,
+            [_row(event.entry) for event in last.values() if event.type != "DELETED"],
         )
         connection.execute("UPDATE meta SET value = ? WHERE key = 'revision'", (events[-1].entry.revision,))
         if compact_to:
@@ -210,7 +206,7 @@ class Database:
         except sqlite3.Error:
             # A connection that cannot roll back is of no use; a fresh one recovers from the log.
             if self.path != MEMORY:
-                self.close()
+                self._disconnect()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -226,20 +222,24 @@ class Database:
     def _explain(self, error: sqlite3.Error) -> str:
         text = str(error)
         if "locked" in text or "busy" in text:
-            return f"{self.path} is in use by another Unisono: stop that one, or choose another data directory"
-        if "not a database" in text or "encrypted" in text:
-            return f"{self.path} is not a Unisono data file: choose another data directory"
-        if isinstance(error, sqlite3.OperationalError) and "malformed" not in text:
-            return f"{self.path} cannot be opened ({text}): check that its directory exists and is writable"
-        return self._damaged(text)
-
-    def _damaged(self, why: str) -> str:
-        return f"{self.path} is damaged ({why}): move it away, or put back a copy that is whole"
+            return f"{self.path} is in use by another Unisono: stop that one, or {OTHERWISE}"
+        return f"{self.path} cannot be opened ({text}): check that its directory exists and is writable"
 
 
-def _event_rows(events: Iterable[Event]) -> list[tuple[int, float, str, str, str, str, bytes]]:
-    return [(e.entry.revision, e.at, e.type, *e.entry.key, e.entry.data) for e in events]
+def _loaded(judged: Judgement) -> Loaded:
+    loaded = Loaded(revision=judged.revision, compacted=judged.compacted)
+    loaded.objects = sorted((entry_of(row) for row in judged.objects.values()), key=lambda entry: entry.key)
+    current = {entry.key: entry for entry in loaded.objects}
+    earlier: dict[tuple[str, str, str], Entry] = {}
+    for row in judged.events:
+        newest = current.get(row.key)
+        # One copy of the bytes in memory.
+        entry = newest if newest is not None and newest.revision == row.revision else entry_of(row)
+        previous = earlier.get(entry.key) if row.type != "ADDED" else None
+        loaded.events.append(Event(row.type, entry, previous, row.at, row.type == "ADDED" or previous is not None))
+        earlier[entry.key] = entry
+    return loaded
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+def _row(entry: Entry) -> tuple[str, str, str, int, bytes, int]:
+    return (*entry.key, entry.revision, entry.data, object_sum(*entry.key, entry.revision, entry.data))

@@ -24,8 +24,9 @@ import structlog
 
 from unisono.apiserver import failures
 from unisono.apiserver.storage.collection import Collection
-from unisono.apiserver.storage.database import MEMORY, Database, DiskFullError, Loaded
+from unisono.apiserver.storage.database import MEMORY, Database, Loaded
 from unisono.apiserver.storage.entry import Entry, Event, Key
+from unisono.apiserver.storage.errors import DiskFullError
 from unisono.apiserver.storage.history import History, Retention
 from unisono.apiserver.storage.writer import Commit, Disk, Writer
 from unisono.errors import Unavailable, UnisonoError
