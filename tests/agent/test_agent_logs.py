@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.virtual_clock import VirtualClock
 from unisono.agent.layout import Layout, RunDir
@@ -137,6 +141,73 @@ async def test_unfinished_and_endless_lines(tmp_path: Path, run: RunDir) -> None
     log.feed("stdout", b"b\n" + b"x" * 40_000)
     log.finish()
     assert await read(tmp_path) == "warn\nab\n" + "x" * 40_000 + "\n"
+
+
+async def chunks(root: Path, **options: Any) -> list[bytes]:
+    stream = FileLogSource(root, VirtualClock()).open("default", "p", "u", "main", LogOptions(**options))
+    return [chunk async for chunk in stream]
+
+
+async def test_an_endless_line_comes_in_bounded_pieces(tmp_path: Path, run: RunDir) -> None:
+    log = Log(str(run.log), max_bytes=1 << 30, max_files=2)
+    log.feed("stdout", b"first\n")
+    log.feed("stdout", b"x" * 3_000_000)
+    log.finish()
+    for options in ({}, {"tail_lines": 1}, {"follow": True}):
+        found = await chunks(tmp_path, **options)
+        assert max(map(len, found)) < 128 * 1024
+        assert b"".join(found).endswith(b"x" * 3_000_000 + b"\n")
+
+
+async def test_a_line_has_one_timestamp(tmp_path: Path, run: RunDir) -> None:
+    write(run, "P long ", "P longer ", "F line", "F four")
+    assert await read(tmp_path, timestamps=True) == f"{STAMP.format(0)} long longer line\n{STAMP.format(3)} four\n"
+
+
+async def test_a_carriage_return_ends_no_line(tmp_path: Path, run: RunDir) -> None:
+    write(run, "F 10 %\r20 %\r", "F done")
+    assert await read(tmp_path) == "10 %\r20 %\r\ndone\n"
+    assert await read(tmp_path, tail_lines=2) == "10 %\r20 %\r\ndone\n"
+
+
+async def test_the_tail_is_read_from_the_end(tmp_path: Path, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    with run.log.open("ab") as file:
+        for number in range(5000):
+            file.write(f"{STAMP.format(0)} stdout F {number} {'x' * 1000}\n".encode())
+    seen = 0
+
+    def counting(fd: int, size: int) -> bytes:
+        nonlocal seen
+        data = os_read(fd, size)
+        seen += len(data)
+        return data
+
+    os_read = os.read
+    monkeypatch.setattr("unisono.agent.log_files.os.read", counting)
+    assert (await read(tmp_path, tail_lines=3)).split()[::2] == ["4997", "4998", "4999"]
+    assert seen < 10_000
+
+
+@given(
+    records=st.lists(st.lists(st.sampled_from(["P", "F"]), max_size=6), min_size=1, max_size=4),
+    wanted=st.integers(0, 12),
+)
+def test_any_tail_over_any_renaming(records: list[list[str]], wanted: int) -> None:
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        run = spawned(root)
+        text, number = "", 0
+        for age, part in zip(range(len(records) - 1, -1, -1), records, strict=True):
+            path = run.log if age == 0 else run.log.with_name(f"log.{age}")
+            with path.open("w") as file:
+                for kind in part:
+                    file.write(f"{STAMP.format(0)} stdout {kind} {number};\n")
+                    text += f"{number};" + ("\n" if kind == "F" else "")
+                    number += 1
+        lines = text.splitlines(keepends=True)
+        expected = "".join(lines[-wanted:]) if wanted else ""
+        assert asyncio.run(read(root, tail_lines=wanted)) == expected
+        assert asyncio.run(read(root)) == text
 
 
 def test_the_end_of_a_log(run: RunDir) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 from unisono.agent.layout import Layout, PodDir, RunDir
+from unisono.agent.log_files import GrowingFile, Tail, blocks_of, last_bytes, renamed_files
 from unisono.api.log_options import LogOptions
 from unisono.api.times import parse_time
 from unisono.errors import AgentError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
-_CHUNK = 1 << 16
+# Holds more lines than the end of a log has, however short they are.
+_END_BYTES = 1 << 16
 _POLL_SECONDS = 0.1
 _ALL = LogOptions()
 
@@ -40,17 +42,21 @@ class FileLogSource:
         """
         run = self._find(namespace, pod, uid, container, options.previous)
         age = options.since_seconds
-        since = None if age is None else self._clock.time() - age
+        text_of = _Text(None if age is None else self._clock.time() - age, options.timestamps)
         left = options.limit_bytes
-        async for record in self._records(run, options.follow and not options.previous, options.tail_lines):
-            text = _shown(record, since, options.timestamps)
-            if left is not None:
-                text = text[:left]
-                left -= len(text)
-            if text:
-                yield text
-            if left is not None and left <= 0:
-                return
+        blocks = self._blocks(run, options.follow and not options.previous, options.tail_lines)
+        async with aclosing(blocks):
+            async for block in blocks:
+                text = text_of.block(block)
+                if left is not None:
+                    text = text[:left]
+                    left -= len(text)
+                if text:
+                    yield text
+                if left is not None and left <= 0:
+                    return
+                # A long log must not keep others from being served.
+                await asyncio.sleep(0)
 
     def keeps(self, namespace: str, pod: str, uid: str, container: str) -> bool:
         """Whether the log of a pod that is gone from the API can still be read."""
@@ -73,114 +79,86 @@ class FileLogSource:
             raise AgentError(f'container "{container}" in pod "{namespace}/{pod}" has no log on this node yet')
         return runs[-1]
 
-    async def _records(self, run: RunDir, follow: bool, tail_lines: int | None) -> AsyncIterator[bytes]:
+    async def _blocks(self, run: RunDir, follow: bool, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
         """Blocks of whole records: what is there, then, when following, what comes."""
-        reader = _Reader(run.log)
-        written: Iterator[bytes] = _history(run.log, reader)
-        if tail_lines is not None:
-            written = _tail(written, tail_lines)
-        for block in written:
-            yield block
-        while follow:
-            # Read once more after the end was seen: the last lines come before the exit file.
-            ended = run.exit() is not None or not run.is_held()
+        reader = GrowingFile(run.log)
+        try:
+            files, offset = renamed_files(run.log, reader), 0
+            if tail_lines is not None:
+                files, offset = await _tail(files, reader, tail_lines)
+            for path in files:
+                for block in blocks_of(path, offset):
+                    yield block
+                offset = 0
+            reader.skip_to(offset)
             for block in reader.blocks():
                 yield block
-            if ended:
-                break
-            await self._clock.sleep(_POLL_SECONDS)
-        reader.close()
+            while follow:
+                # Read once more after the end was seen: the last lines come before the exit file.
+                ended = run.exit() is not None or not run.is_held()
+                for block in reader.blocks():
+                    yield block
+                if ended:
+                    break
+                await self._clock.sleep(_POLL_SECONDS)
+        finally:
+            reader.close()
 
 
-class _Reader:
-    """Reads a growing log file, over its renaming when it is full."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._rest = path, b""
-        self._file = self._open()
-
-    def _open(self) -> int | None:
+async def _tail(files: list[Path], reader: GrowingFile, lines: int) -> tuple[list[Path], int]:
+    """The renamed files that hold the last lines, and where those begin in the first of them, or in the present one."""
+    tail = Tail(lines)
+    offset = 0 if reader.fd is None else await _search(tail, reader.fd)
+    needed: list[Path] = []
+    for path in reversed(files):
+        if offset:
+            break
         try:
-            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            with path.open("rb") as file:
+                offset = await _search(tail, file.fileno())
         except FileNotFoundError:
-            return None
-
-    def blocks(self) -> Iterator[bytes]:
-        """Whole records written since the last call."""
-        while True:
-            yield from self._drain()
-            if not self._renamed():
-                return
-            # The shim may have written between our last read and its renaming.
-            yield from self._drain()
-            self.close()
-            self._file = self._open()
-
-    def _drain(self) -> Iterator[bytes]:
-        if self._file is None:
-            self._file = self._open()
-        while self._file is not None and (data := os.read(self._file, _CHUNK)):
-            whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
-            if newline:
-                yield whole + newline
-
-    def _renamed(self) -> bool:
-        if self._file is None:
-            return False
-        try:
-            return self._path.stat().st_ino != os.fstat(self._file).st_ino
-        except FileNotFoundError:
-            return False
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            break
+        needed.insert(0, path)
+    return needed, offset
 
 
-def _history(log: Path, reader: _Reader) -> Iterator[bytes]:
-    """Blocks of the renamed files, oldest first, then of the present one."""
-    renamed = sorted(
-        (path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit()),
-        key=lambda path: -int(path.suffix[1:]),
-    )
-    for path in renamed:
-        with path.open("rb") as file:
-            while lines := file.readlines(_CHUNK):
-                yield b"".join(lines)
-    yield from reader.blocks()
+async def _search(tail: Tail, fd: int) -> int:
+    found = 0
+    for place in tail.search(fd):
+        if place is None:
+            await asyncio.sleep(0)
+        else:
+            found = place
+    return found
 
 
-def _tail(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """The last ``count`` lines; a line is all its partial records and the one that ends it."""
-    kept: deque[bytes] = deque(maxlen=max(count, 0))
-    line = b""
-    for block in blocks:
-        for record in block.splitlines(keepends=True):
-            line += record
-            if _is_full(record):
-                kept.append(line)
-                line = b""
-    if line and count > 0:
-        kept.append(line)
-    if kept:
-        yield b"".join(kept)
+class _Text:
+    """What records say.
 
+    Args:
+        since: Unix seconds; records before it are left out.
+        timestamps: put the time of its first record in front of each line.
 
-def _is_full(record: bytes) -> bool:
-    return record.split(b" ", 3)[2:3] == [b"F"]
+    """
 
+    def __init__(self, since: float | None, timestamps: bool) -> None:
+        self._since, self._timestamps = since, timestamps
+        self._begun = False
 
-def _shown(block: bytes, since: float | None, timestamps: bool) -> bytes:
-    out = []
-    for record in block.splitlines():
-        parts = record.split(b" ", 3)
-        if len(parts) < 4 or (since is not None and _time(parts[0]) < since):
-            continue
-        text = parts[0] + b" " + parts[3] if timestamps else parts[3]
-        out.append(text + b"\n" if parts[2] == b"F" else text)
-    return b"".join(out)
+    def block(self, block: bytes) -> bytes:
+        """The text of whole records."""
+        out = []
+        for record in block.split(b"\n"):
+            parts = record.split(b" ", 3)
+            if len(parts) < 4 or (self._since is not None and _time(parts[0]) < self._since):
+                continue
+            if self._timestamps and not self._begun:
+                out.append(parts[0] + b" ")
+            out.append(parts[3])
+            self._begun = parts[2] != b"F"
+            if not self._begun:
+                out.append(b"\n")
+        return b"".join(out)
 
 
 def _time(stamp: bytes) -> float:
@@ -194,9 +172,7 @@ def _time(stamp: bytes) -> float:
 
 def last_lines(run: RunDir, max_lines: int = 80, max_bytes: int = 2048) -> str:
     """The end of a run's log, for ``terminationMessagePolicy: FallbackToLogsOnError``."""
-    reader = _Reader(run.log)
-    try:
-        block = b"".join(_tail(reader.blocks(), max_lines))
-    finally:
-        reader.close()
-    return _shown(block, None, False)[-max_bytes:].decode("utf-8", "replace")
+    text = _Text(None, False).block(last_bytes(run.log, _END_BYTES))[-max_bytes:]
+    lines = text.decode("utf-8", "replace").split("\n")
+    ended = lines[-1] == ""
+    return "\n".join(lines[-max_lines - ended :])

@@ -31,7 +31,7 @@ class LogLine:
     Attributes:
         pod: name of the pod.
         task: its task.
-        text: the line without its end.
+        text: the line without its end; a line of more than 256 Ki characters comes as several.
 
     """
 
@@ -125,7 +125,7 @@ async def follow(
         NotFound: there is no such object.
 
     """
-    queue: asyncio.Queue[LogLine | BaseException | None] = asyncio.Queue(maxsize=1000)
+    queue: asyncio.Queue[LogLine | BaseException | None] = asyncio.Queue(maxsize=100)
     conductor = asyncio.create_task(_conduct(client, _pods(client, kind, namespace, name), wanted, queue))
     try:
         while (item := await queue.get()) is not None:

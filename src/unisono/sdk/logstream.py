@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import codecs
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from unisono.errors import ApiError, NotFound
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 JOB_LABEL = "volcano.sh/job-name"
 RETRY_SECONDS = 0.2
+LONGEST = 256 * 1024
+"""Characters of a line that are kept until its end comes."""
 
 
 def short_name(pod: str, job: str | None) -> str:
@@ -30,7 +34,7 @@ def containers(pod: dict[str, Any]) -> list[str]:
 async def lines(
     client: HttpClient, namespace: str, pod: str, params: dict[str, str], *, patient: bool = False
 ) -> AsyncGenerator[str, None]:
-    """Lines of one container's log.
+    """Lines of one container's log without their ends; one longer than ``LONGEST`` characters comes as several.
 
     Args:
         client: the server.
@@ -43,16 +47,26 @@ async def lines(
         ApiError: the server refuses, or the pod does not exist (unless ``patient``).
 
     """
+    splitter = LineSplitter()
+    async with aclosing(texts(client, namespace, pod, params, patient=patient)) as source:
+        async for text in source:
+            for line in splitter.feed(text):
+                yield line
+    if rest := splitter.rest():
+        yield rest
+
+
+async def texts(
+    client: HttpClient, namespace: str, pod: str, params: dict[str, str], *, patient: bool = False
+) -> AsyncGenerator[str, None]:
+    """The same log as text in pieces as they come, without regard to lines."""
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
     while True:
-        buffer = b""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             async for chunk in client.stream(path, params):
-                *complete, buffer = (buffer + chunk).split(b"\n")
-                for line in complete:
-                    yield line.decode(errors="replace")
-            if buffer:
-                yield buffer.decode(errors="replace")
+                yield decoder.decode(chunk)
+            yield decoder.decode(b"", final=True)
         except NotFound:
             if not patient:
                 raise
@@ -62,3 +76,32 @@ async def lines(
             await asyncio.sleep(RETRY_SECONDS)
             continue
         return
+
+
+class LineSplitter:
+    """Makes lines of text that comes in pieces, in time that grows with the text and memory that doesn't."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size = 0
+
+    def feed(self, text: str) -> Iterator[str]:
+        """Lines that are complete, and what is too long to wait for its end."""
+        *ended, begun = text.split("\n")
+        for line in ended:
+            self._keep(line)
+            yield self.rest()
+        self._keep(begun)
+        if self._size >= LONGEST:
+            yield self.rest()
+
+    def rest(self) -> str:
+        """What has no end yet; it is forgotten here."""
+        line = "".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return line
+
+    def _keep(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            self._size += len(text)

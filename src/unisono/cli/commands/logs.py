@@ -56,7 +56,7 @@ def command(
 
 async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.logstream import lines
+    from unisono.cli.logstream import texts
     from unisono.cli.resources import discover
     from unisono.cli.targets import one
 
@@ -72,8 +72,11 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
                 if "container" in params
                 else {**params, "container": await _first(client, namespace, target.name)}
             )
-            async for line in lines(client, namespace, target.name, query):
-                click.echo(line)
+            ends = True
+            async for text in texts(client, namespace, target.name, query):
+                click.echo(text, nl=False)
+                ends = text.endswith("\n") if text else ends
+            click.echo("", nl=not ends)
             return
         container = params.pop("container", "")
         title = f"{resources.typed(target.resource)}/{target.name}"
