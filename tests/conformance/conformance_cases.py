@@ -1,7 +1,7 @@
 """Reads conformance files, runs one cycle per case and says how the outcome differs.
 
-Two forms share this module: *recorded* cases (``volcano-scheduler.jsonl``: one expected outcome) and *differential*
-cases (``volcano-differential.jsonl``: all outcomes per job that eight runs showed).
+Two forms share this module: *recorded* cases (one expected outcome) and *differential* cases (all outcomes per job
+that eight runs showed); see ``cases/README.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from unisono.engine.plugins.registry import plugin_names
 from unisono.engine.verdict import Cause
 
 VARIABLE = "UNISONO_CONFORMANCE_CASES"
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
+FOLDER = Path(__file__).resolve().parent / "cases"
 NOW = 1_767_312_000.0  # 2026-01-02T00:00:00Z, when the differential clusters were made
 
 
@@ -67,17 +67,15 @@ KNOWN_DIFFERENCES: dict[str, str] = {
 """Case id to reason; docs/differences-from-volcano.md names each of them."""
 
 
-def read_cases(file_name: str) -> tuple[list[dict[str, Any]], str]:
-    """Cases of a default file, or of the file that the variable names; and why there are none."""
+def read_cases(form: str) -> list[dict[str, Any]]:
+    """Cases of a form (``recorded`` or ``differential``), or those of the form in the file that the variable names."""
     named = os.environ.get(VARIABLE)
-    path = Path(named) if named else FOLDER / file_name
-    if not path.exists():
-        if named:
-            raise FileNotFoundError(f"{VARIABLE} names {named}, which does not exist")
-        return [], f"no conformance cases at ../shared/conformance/{file_name}"
-    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    wants_seen = "differential" in file_name
-    return [case for case in cases if ("seen" in case) == wants_seen], f"{path.name} has no case of this form"
+    if named and not Path(named).exists():
+        raise FileNotFoundError(f"{VARIABLE} names {named}, which does not exist")
+    paths = [Path(named)] if named else sorted((FOLDER / form).glob("*.jsonl"))
+    lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    cases = [json.loads(line) for line in lines]
+    return [case for case in cases if ("seen" in case) == (form == "differential")]
 
 
 def missing_of(case: dict[str, Any]) -> list[str]:

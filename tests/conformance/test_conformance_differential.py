@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from conformance_cases import KNOWN_DIFFERENCES, compare_differential, missing_of, read_cases, run_case
 
-CASES, WHY_NONE = read_cases("volcano-differential.jsonl")
+CASES = read_cases("differential")
 
 
-@pytest.mark.skipif(not CASES, reason=WHY_NONE)
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_differential_case(case: dict[str, Any], record_property: Any) -> None:
     record_property("conformance_form", "differential")

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.plane import REPOSITORY, RunningPlane, unisono
-
-MISSION = REPOSITORY.parent / "shared" / "mission" / "examples"
+from support.plane import MANIFESTS, RunningPlane, unisono
 
 
 @pytest.fixture
@@ -34,8 +32,6 @@ def start_plane(tmp_path: Path) -> Iterator[Callable[..., RunningPlane]]:
 
 
 @pytest.fixture
-def mission() -> Path:
-    """The folder of the mission's manifests."""
-    if not MISSION.exists():
-        pytest.skip("the mission's manifests are not beside this checkout")
-    return MISSION
+def manifests() -> Path:
+    """The folder of manifests that users of Volcano and Kubeflow write."""
+    return MANIFESTS

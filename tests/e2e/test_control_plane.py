@@ -32,9 +32,9 @@ def phase_of(plane: RunningPlane, job: str) -> str:
     return done.stdout
 
 
-def test_hello_runs_and_its_log_is_read(start_plane: Start, mission: Path) -> None:
+def test_hello_runs_and_its_log_is_read(start_plane: Start, manifests: Path) -> None:
     plane = start_plane()
-    assert "job.batch.volcano.sh/hello-volcano-job created" in plane.apply(mission / "05-hello.yaml")
+    assert "job.batch.volcano.sh/hello-volcano-job created" in plane.apply(manifests / "05-hello.yaml")
     plane.kubectl("wait", "vcjob/hello-volcano-job", "--for=jsonpath={.status.state.phase}=Running", "--timeout=300s")
     wait_until("the log is there", lambda: "Hello Volcano!" in plane.kubectl("logs", "hello-volcano-job-mytask-0"))
     assert "Hello Volcano!" in plane.unisono("logs", "job/hello-volcano-job").stdout
@@ -43,10 +43,10 @@ def test_hello_runs_and_its_log_is_read(start_plane: Start, mission: Path) -> No
     wait_until("the pods are gone", lambda: not plane.pods())
 
 
-def test_a_gang_that_does_not_fit_starts_nothing_and_says_what_is_missing(start_plane: Start, mission: Path) -> None:
+def test_a_gang_that_does_not_fit_starts_nothing_and_says_what_is_missing(start_plane: Start, manifests: Path) -> None:
     """Mission example 07: 20 pods of 4 CPUs on a cluster of 32."""
     plane = start_plane("--no-agent", nodes="- {name: node, count: 4, capacity: {cpu: 8, memory: 32Gi}}")
-    plane.apply(QUEUES.format(a=1, b=2), mission / "07-gang-20.yaml")
+    plane.apply(QUEUES.format(a=1, b=2), manifests / "07-gang-20.yaml")
     explained = wait_until(
         "the verdict is there",
         lambda: (
@@ -69,10 +69,10 @@ def test_a_gang_that_does_not_fit_starts_nothing_and_says_what_is_missing(start_
     assert len(plane.pods("Running")) <= 8
 
 
-def test_two_queues_share_by_weight_while_both_have_a_backlog(start_plane: Start, mission: Path) -> None:
+def test_two_queues_share_by_weight_while_both_have_a_backlog(start_plane: Start, manifests: Path) -> None:
     """Mission example 06: weights 1 and 2, six jobs of half a CPU each, room for six."""
     plane = start_plane("--no-agent", nodes="- {name: node, count: 3, capacity: {cpu: 1, memory: 4Gi}}")
-    example = (mission / "06-two-queues.yaml").read_text()
+    example = (manifests / "06-two-queues.yaml").read_text()
     queues, job = example.rsplit("---", 1)
     jobs = [
         job.replace("job-a-1", f"job-{name}-{number}").replace("queue-a", f"queue-{name}")
@@ -94,11 +94,11 @@ def test_two_queues_share_by_weight_while_both_have_a_backlog(start_plane: Start
     assert shares() == (2, 4)
 
 
-def test_both_spellings_of_the_job_version_are_accepted(start_plane: Start, mission: Path) -> None:
+def test_both_spellings_of_the_job_version_are_accepted(start_plane: Start, manifests: Path) -> None:
     plane = start_plane(
         "--no-agent", nodes="- {name: gpu, count: 2, capacity: {cpu: 64, memory: 256Gi, nvidia.com/gpu: 8}}"
     )
-    plane.apply(mission / "03-queues.yaml", mission / "04-pytorch-gang.yaml")
+    plane.apply(manifests / "03-queues.yaml", manifests / "04-pytorch-gang.yaml")
     wait_until("all nine run", lambda: len(plane.pods("Running")) == 9)
     assert phase_of(plane, "pytorch-distributed-gang") == "Running"
     beta = plane.kubectl("get", "jobs.v1beta1.batch.volcano.sh", "pytorch-distributed-gang", "-o", "yaml")

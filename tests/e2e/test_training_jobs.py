@@ -54,11 +54,11 @@ def test_jobs_run_as_processes_of_this_machine(start_plane: Start) -> None:
     wait_until("the pods are gone", lambda: not plane.pods())
 
 
-def test_the_articles_pytorch_jobs_are_placed_scaled_and_suspended(start_plane: Start, mission: Path) -> None:
+def test_the_articles_pytorch_jobs_are_placed_scaled_and_suspended(start_plane: Start, manifests: Path) -> None:
     nodes = "- {name: gpu, count: 6, capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}}"
     plane = start_plane("--no-agent", nodes=nodes)
     plane.kubectl("create", "namespace", "kubeflow")
-    plane.apply(mission / "18-pytorchjob-resnet.yaml")
+    plane.apply(manifests / "18-pytorchjob-resnet.yaml")
     chosen = "training.kubeflow.org/job-name=resnet-training"
 
     def running() -> list[str]:

@@ -13,7 +13,7 @@ from unisono.engine.config import PluginConfig, load_config
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
 from unisono.engine.session import Session
 
-EXAMPLE = Path(__file__).resolve().parents[2].parent / "shared" / "mission" / "examples" / "11-gpu-aware.conf"
+EXAMPLE = Path(__file__).resolve().parents[1] / "manifests" / "11-gpu-aware.conf"
 LABELS: dict[str, dict[str, str]] = {
     "t4": {"gpu.product": "Tesla-T4", "gpu.memory": "15360", "gpu.compute.major": "7", "gpu.compute.minor": "5"},
     "a100": {
@@ -94,7 +94,6 @@ def test_the_better_node_is_taken(arguments: dict[str, float], gpus: int, node: 
     assert [bind.node for bind in decisions.binds] == [node]
 
 
-@pytest.mark.skipif(not EXAMPLE.exists(), reason="no example at ../shared/mission/examples")
 def test_the_example_loads_and_decides() -> None:
     settings = load_config(EXAMPLE.read_text(encoding="utf-8"))
     decisions = build.schedule(fleet(build.gang("j", 2, gpu=4)), settings)

@@ -11,44 +11,10 @@ import pytest
 import yaml
 from framework_jobs import SCRIPTS, Jobs, in_workspace, need
 
-from support.plane import REPOSITORY
+from support.plane import MANIFESTS
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.processes, pytest.mark.xdist_group("processes")]
-MISSION = REPOSITORY.parent / "shared" / "mission" / "examples" / "17-ray.yaml"
-# Ray's own example of a job for Volcano, without what a machine of two processors does not have.
-RAY = """
-apiVersion: batch.volcano.sh/v1alpha1
-kind: Job
-metadata: {name: ray-distributed-compute}
-spec:
-  minAvailable: 3
-  schedulerName: volcano
-  plugins: {ray: [], svc: []}
-  policies: [{event: PodEvicted, action: RestartJob}]
-  queue: default
-  tasks:
-    - replicas: 1
-      name: head
-      template:
-        spec:
-          containers:
-            - name: head
-              image: rayproject/ray:2.9.0-py311-cpu
-              command: ["bash", "-c"]
-              args: ["ray start --head --port=6379 && python3 /workspace/distributed_compute.py"]
-          restartPolicy: OnFailure
-    - replicas: 2
-      name: worker
-      template:
-        spec:
-          containers:
-            - name: worker
-              image: rayproject/ray:2.9.0-py311-cpu
-              command: ["bash", "-c"]
-              args: ["ray start --address=${RAY_HEAD_IP}:6379"]
-              env: [{name: RAY_HEAD_IP, value: ray-distributed-compute-head-svc}]
-          restartPolicy: OnFailure
-"""
+MANIFEST = MANIFESTS / "17-ray.yaml"
 
 
 def get(url: str) -> str:
@@ -60,7 +26,7 @@ def get(url: str) -> str:
 def test_a_head_and_two_workers_compute_and_the_dashboard_answers(jobs: Jobs, tmp_path: Path) -> None:
     need("ray")
     shutil.copy(SCRIPTS / "distributed_compute.py", tmp_path)
-    job = yaml.safe_load(MISSION.read_text() if MISSION.exists() else RAY)
+    job = yaml.safe_load(MANIFEST.read_text())
     for task in job["spec"]["tasks"]:
         in_workspace(task["template"], tmp_path)
         quiet = {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+MANIFESTS = REPOSITORY / "tests" / "manifests"
 # Of a busy machine; whoever has an answer has it at once.
 PATIENCE = 600.0
 

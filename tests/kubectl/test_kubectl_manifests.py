@@ -1,4 +1,4 @@
-"""The mission's manifests under kubectl: accepted in every way, or refused because the kind is somebody else's."""
+"""Manifests that users of Volcano and Kubeflow write, under kubectl: accepted, or refused as an unknown kind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from support.kubectl import Plane
+from support.plane import MANIFESTS
 
 pytestmark = pytest.mark.kubectl
 
-EXAMPLES = Path(__file__).parents[3] / "shared" / "mission" / "examples"
-FILES = sorted(EXAMPLES.glob("*.yaml"))
+FILES = sorted(MANIFESTS.glob("*.yaml"))
 # Kinds of fleet managers, serving and autoscaling, whose definitions their own projects install.
 FOREIGN = ("kurator.dev", "knative.dev", "keda.sh")
 WAYS = (
@@ -26,9 +26,6 @@ STORED_FIRST = ("06-two-queues", "09-queue-podgroup-job")
 # As on every cluster, a quota on requests refuses a pod that says nothing of them; it comes last in its file.
 QUOTA = "13-quota-priority-taints"
 
-if not FILES:
-    pytest.skip("the mission's manifests are not beside this checkout", allow_module_level=True)
-
 
 async def prepared(plane: Plane, file: Path) -> list[dict]:
     """The file's objects, on a server that has the namespaces and queues which they name."""
@@ -41,7 +38,7 @@ async def prepared(plane: Plane, file: Path) -> list[dict]:
     named |= {
         (one.get("metadata", {}).get("annotations") or {}).get("scheduling.volcano.sh/queue-name") for one in objects
     }
-    await plane.ok("apply", "-f", str(EXAMPLES / "03-queues.yaml"))
+    await plane.ok("apply", "-f", str(MANIFESTS / "03-queues.yaml"))
     for name in sorted(filter(None, named - own - {"default"})):
         if (await plane.run("get", "queue", name)).code:
             await plane.apply(
@@ -51,7 +48,7 @@ async def prepared(plane: Plane, file: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-async def test_a_manifest_of_the_mission(plane: Plane, file: Path) -> None:
+async def test_a_manifest(plane: Plane, file: Path) -> None:
     objects = await prepared(plane, file)
     if file.name == "03-queues.yaml":
         await plane.ok("delete", "-f", str(file))
