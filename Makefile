@@ -75,8 +75,8 @@ COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --n
 
 lock:
 	$(COMPILE) --group build -o requirements/run.lock
-	$(COMPILE) --group dev --extra cel -o requirements/dev.lock
-	$(COMPILE) --group frameworks --extra cel --group dev -o requirements/frameworks.lock
+	$(COMPILE) --group dev -o requirements/dev.lock
+	$(COMPILE) --group frameworks --group dev -o requirements/frameworks.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -12,7 +12,6 @@ from support.backends import opened
 from support.hooks import Document, Hooks, configure, patched, refused, webhook
 from unisono.api.kinds import NAMESPACES, PODS, find
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.custom import cel
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import ApiError, Conflict, NotFound
 
@@ -233,7 +232,6 @@ async def test_a_scale_is_written_over_what_others_write_meanwhile(backend: Back
     assert (found["spec"]["replicas"], found["metadata"]["labels"]) == (3, {"by": "others"})
 
 
-@pytest.mark.skipif(not cel.available(), reason="the extra cel is not installed")
 @pytest.mark.parametrize(("node", "asked"), [("n1", True), ("n2", False)])
 async def test_conditions_see_a_binding(backend: Backend, hooks: Hooks, node: str, asked: bool) -> None:
     expression = f"request.subResource == 'binding' && object.target.name == '{node}'"

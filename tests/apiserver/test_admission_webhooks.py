@@ -18,7 +18,6 @@ from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICES
 from unisono.api.validation import validate
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.custom import cel
 from unisono.apiserver.hooks.calling import CallError, HttpCaller
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
@@ -205,7 +204,6 @@ async def test_rules_and_selectors_say_who_is_asked(
     assert bool(hooks.asked) is asked
 
 
-@pytest.mark.skipif(not cel.available(), reason="the extra cel is not installed")
 @pytest.mark.parametrize(
     ("expression", "outcome"),
     [

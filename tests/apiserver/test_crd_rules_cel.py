@@ -1,11 +1,12 @@
-"""CEL rules of user-defined kinds: checked with an engine, told to be unchecked without one."""
+"""CEL rules of user-defined kinds: compiled and estimated with the definition, counted when they run."""
 
 from __future__ import annotations
 
 import pytest
 
-from support.backends import OPTIONS, opened, value
+from support.backends import OPTIONS, opened
 from support.definitions import CRDS, crd, define, obj_schema, version, widget
+from unisono.api.cel import Budget
 from unisono.api.structural import compile_schema
 from unisono.api.structural.node import ABSENT
 from unisono.apiserver.custom import cel
@@ -19,25 +20,15 @@ def ruled(rule, **more):
     return {"x-kubernetes-validations": [{"rule": rule, **more}]}
 
 
-async def test_without_an_engine_definitions_are_accepted_with_a_warning(monkeypatch):
-    monkeypatch.setattr(cel, "_engine", lambda: None)
-    async with opened() as backend:
-        definition = crd(
-            "widgets", version(schema={**obj_schema(spec=obj_schema(a=NUMBER)), **ruled("self.spec.a > 1")})
-        )
-        written = await backend.service.create(CRDS, None, definition, OPTIONS)
-        assert len(written.warnings) == 1
-        assert "these rules are not checked" in written.warnings[0]
-        kind = backend.service.context.custom.find("example.com/v1", "Widget")
-        made = await backend.service.create(kind, "default", widget(spec={"a": 0}), OPTIONS)
-        assert value(made.object)["spec"] == {"a": 0}
+LIST = obj_schema(l={"type": "array", "items": NUMBER})
+PAIRS = "self.l.all(a, self.l.all(b, a + b >= 0))"
 
 
-class TestWithAnEngine:
-    @pytest.fixture(autouse=True)
-    def engine(self):
-        pytest.importorskip("cel", reason="the extra cel is not installed")
+def specified(schema):
+    return crd("widgets", version(schema=obj_schema(spec=schema)))
 
+
+class TestRules:
     @pytest.mark.parametrize(
         ("schema", "good", "bad", "message"),
         [
@@ -159,7 +150,7 @@ class TestWithAnEngine:
     async def test_rules_hold_for_writes(self):
         async with opened() as backend:
             spec = obj_schema(a=NUMBER, b=NUMBER) | ruled("self.a <= self.b", message="a must not exceed b")
-            kind = await define(backend.service, crd("widgets", version(schema=obj_schema(spec=spec))))
+            kind = await define(backend.service, specified(spec))
             with pytest.raises(Invalid, match="spec: Invalid value: a must not exceed b"):
                 await backend.service.create(kind, "default", widget(spec={"a": 2, "b": 1}), OPTIONS)
             with pytest.raises(Invalid, match="some validation rules were not checked because the object was invalid"):
@@ -174,12 +165,62 @@ class TestWithAnEngine:
             path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[a]"
             assert caught.value.details["causes"][0]["field"] == f"{path}.x-kubernetes-validations[0].rule"
 
-    async def test_rules_that_the_engine_lacks_are_told(self):
+    @pytest.mark.parametrize("rule", ["self.?a.orValue(1) == 1", "!has(self.a) || self.a in [1]"])
+    async def test_absent_fields(self, rule):
         async with opened() as backend:
-            spec = obj_schema(a=NUMBER) | ruled("self.?a.orValue(1) == 1")
-            definition = crd("widgets", version(schema=obj_schema(spec=spec)))
-            written = await backend.service.create(CRDS, None, definition, OPTIONS)
-            assert written.warnings == [
-                "x-kubernetes-validations: this rule is not checked, because the CEL engine has no optional field "
-                "access: self.?a.orValue(1) == 1"
-            ]
+            kind = await define(backend.service, specified(obj_schema(a=NUMBER) | ruled(rule)))
+            await backend.service.create(kind, "default", widget("a", spec={}), OPTIONS)
+            with pytest.raises(Invalid, match="failed rule"):
+                await backend.service.create(kind, "default", widget("b", spec={"a": 2}), OPTIONS)
+
+    @pytest.mark.parametrize(
+        ("schema", "why"),
+        [
+            (
+                obj_schema(l={"type": "array", "items": NUMBER})
+                | ruled("self.l.all(a, self.l.all(b, a != b || a == b))"),
+                "100x",
+            ),
+            (obj_schema(l={"type": "array", "items": TEXT | ruled("self.matches('^a+$')")}), "100x"),
+            (obj_schema(s=TEXT, t=TEXT) | ruled("self.s.contains(self.t)"), "100x"),
+            (obj_schema(a=NUMBER) | ruled("self.a > nothing"), "undeclared reference to 'nothing'"),
+            (obj_schema(a=NUMBER) | ruled("(" * 70 + "self.a" + ")" * 70 + " > 0"), "more than 64 levels deep"),
+            (obj_schema(a=NUMBER) | ruled(" && ".join(["self.a > 0"] * 1000)), "more than 10240 characters"),
+        ],
+    )
+    async def test_rules_that_are_too_expensive_are_errors_of_the_definition(self, schema, why):
+        async with opened() as backend:
+            with pytest.raises(Invalid, match=why):
+                await backend.service.create(CRDS, None, specified(schema), OPTIONS)
+
+    async def test_bounds_make_rules_affordable(self):
+        spec = obj_schema(
+            l={"type": "array", "maxItems": 100, "items": TEXT | {"maxLength": 50} | ruled("self.matches('^a+$')")}
+        )
+        async with opened() as backend:
+            await backend.service.create(CRDS, None, specified(spec), OPTIONS)
+
+    def test_a_rule_is_cut_off_where_it_costs_too_much(self):
+        node = compile_schema(LIST | ruled(PAIRS))
+        assert cel.check_rules(node, {"l": [1] * 50}) == []
+        errors = cel.check_rules(node, {"l": [1] * 2000})
+        assert [error.message() for error in errors] == [
+            '<nil>: Invalid value: "object": operation cancelled: actual cost limit exceeded'
+        ]
+
+    def test_all_rules_of_an_object_have_one_budget(self):
+        node = compile_schema(obj_schema(l={"type": "array", "items": NUMBER | ruled("self > 0")}))
+        left = Budget(100)
+        errors = cel.check_rules(node, {"l": [1] * 1000}, left=left)
+        assert "running out of cost budget, no further rules will be run" in errors[-1].message()
+        assert left.left == 0
+
+    def test_rules_end_when_their_time_is_up(self):
+        node = compile_schema(LIST | ruled(PAIRS))
+        ticks = iter(range(100))
+        errors = cel.check_rules(node, {"l": [1] * 200}, left=Budget(clock=lambda: float(next(ticks)), seconds=1.5))
+        assert "time exceeding the limit" in errors[-1].message()
+
+    def test_a_stored_rule_that_cannot_be_compiled_refuses(self):
+        node = compile_schema(obj_schema(a=NUMBER) | ruled("self.a > "))
+        assert "rule compile error" in cel.check_rules(node, {"a": 1})[0].message()

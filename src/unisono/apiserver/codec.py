@@ -14,7 +14,7 @@ from unisono.api.decode import Decoded, decode, encode
 from unisono.api.kind import Kind
 from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
 from unisono.apiserver.custom.objects import CustomObject
-from unisono.apiserver.custom.reading import decode_definition, notes
+from unisono.apiserver.custom.reading import decode_definition
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
 from unisono.apiserver.views import view_of
@@ -94,8 +94,8 @@ def accept(
     obj = decoded.obj
     obj.api_version, obj.kind = stored.api_version, stored.kind
     if options.field_validation == "Ignore":
-        return obj, notes(obj)
-    return obj, [*(f'unknown field "{path}"' for path in decoded.unknown_fields), *notes(obj)]
+        return obj, []
+    return obj, [f'unknown field "{path}"' for path in decoded.unknown_fields]
 
 
 def accept_configuration(

@@ -41,6 +41,7 @@ class Node:
         default: value of an absent field, or ``ABSENT``.
         additional: schema of fields that ``properties`` does not name.
         open: ``additionalProperties`` is ``true`` (any value) or ``false`` (none); None when it says neither.
+        has_rules: a CEL rule stands here or in a structural schema below.
         bounds: value rules by their names in JSON schema (minimum, pattern, maxItems, enum, ...).
 
     """
@@ -67,6 +68,7 @@ class Node:
     list_map_keys: tuple[str, ...] = ()
     map_type: str = ""
     rules: tuple[Rule, ...] = ()
+    has_rules: bool = False
 
     def child(self, name: str) -> Node | None:
         """The schema of a field of an object."""
@@ -79,11 +81,6 @@ class Node:
         for below in (*self.properties.values(), self.additional, self.items):
             if below is not None:
                 yield from below.walk()
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether a CEL rule stands anywhere in the schema."""
-        return any(node.rules for node in self.walk())
 
 
 _BOUNDS = (
@@ -110,7 +107,7 @@ def compile_schema(schema: Any) -> Node:
     additional = raw.get("additionalProperties")
     int_or_string = raw.get("x-kubernetes-int-or-string") is True
     kind = _string(raw.get("type"))
-    return Node(
+    node = Node(
         type=kind,
         types=("integer", "string") if int_or_string else ((kind,) if kind else ()),
         format=_string(raw.get("format")),
@@ -135,6 +132,9 @@ def compile_schema(schema: Any) -> Node:
         map_type=_string(raw.get("x-kubernetes-map-type")),
         rules=tuple(_rule(each) for each in _list(raw.get("x-kubernetes-validations")) if isinstance(each, dict)),
     )
+    below = (*node.properties.values(), node.additional, node.items)
+    node.has_rules = bool(node.rules) or any(each.has_rules for each in below if each is not None)
+    return node
 
 
 def _rule(raw: dict[str, Any]) -> Rule:

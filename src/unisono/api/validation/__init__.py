@@ -68,6 +68,7 @@ _RULES: dict[type[Object], Rules] = {
     kinds.STORAGE_CLASSES.struct: storage.validate_storage_class,
     kinds.RESOURCE_CLAIMS.struct: devices.validate_resource_claim,
     kinds.RESOURCE_CLAIM_TEMPLATES.struct: devices.validate_resource_claim_template,
+    kinds.DEVICE_CLASSES.struct: devices.validate_device_class,
     kinds.RESOURCE_SLICES.struct: devices.validate_resource_slice,
     kinds.RESOURCE_QUOTAS.struct: policy.validate_quota,
     kinds.POD_DISRUPTION_BUDGETS.struct: policy.validate_budget,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from unisono.api.cel import CompileError, compile_expression
+from unisono.api.cel.syntax import LONGEST
 from unisono.api.core.devices import (
+    DeviceClass,
+    DeviceSelector,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
@@ -12,8 +16,11 @@ from unisono.api.core.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from unisono.api.field_error import FieldError, invalid, required
+from unisono.api.field_error import FieldError, invalid, required, too_long
 from unisono.api.validation.meta import at_least, one_of
+
+_MOST_SELECTORS = 32
+_VARIABLES = frozenset(("device",))
 
 
 def validate_resource_claim(claim: ResourceClaim, old: ResourceClaim | None) -> Iterator[FieldError]:
@@ -52,11 +59,40 @@ def _requests(spec: ResourceClaimSpec, where: str) -> Iterator[FieldError]:
 def _request(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[FieldError]:
     if not request.device_class_name:
         yield required(f"{path}.deviceClassName")
+    yield from _selectors(request.selectors, f"{path}.selectors")
     yield from one_of(f"{path}.allocationMode", request.allocation_mode, ("All", "ExactCount"))
     if request.allocation_mode == "ExactCount":
         yield from at_least(f"{path}.count", request.count, 1)
     elif request.count:
         yield invalid(f"{path}.count", request.count, "must not be specified when allocationMode is 'All'")
+
+
+def validate_device_class(device_class: DeviceClass, old: DeviceClass | None) -> Iterator[FieldError]:
+    """Its selectors can be compiled."""
+    del old
+    yield from _selectors(device_class.spec.selectors, "spec.selectors")
+
+
+def _selectors(selectors: Sequence[DeviceSelector] | None, path: str) -> Iterator[FieldError]:
+    given = selectors or ()
+    if len(given) > _MOST_SELECTORS:
+        yield FieldError(path, "FieldValueTooMany", len(given), f"must have at most {_MOST_SELECTORS} items")
+        return
+    for index, selector in enumerate(given):
+        at = f"{path}[{index}].cel"
+        if selector.cel is None:
+            yield required(at)
+            continue
+        text = selector.cel.expression
+        if not text:
+            yield required(f"{at}.expression")
+        elif len(text) > LONGEST:
+            yield too_long(f"{at}.expression", "", LONGEST)
+        else:
+            try:
+                compile_expression(text, _VARIABLES)
+            except CompileError as error:
+                yield invalid(f"{at}.expression", text, f"compilation failed: {error}")
 
 
 def validate_resource_slice(resource_slice: ResourceSlice, old: ResourceSlice | None) -> Iterator[FieldError]:

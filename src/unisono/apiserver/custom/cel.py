@@ -1,99 +1,56 @@
-"""CEL rules of schemas (``x-kubernetes-validations``); checked where the extra ``cel`` is installed.
-
-The engine is the package common-expression-language. It does not check types before it runs, and it knows neither
-optional field access (``self.?a``) nor all functions of Kubernetes; rules that need more than there is are not checked,
-and whoever writes the definition is told so.
-"""
+"""CEL rules of schemas (``x-kubernetes-validations``): which ones run for a write, and what they say."""
 
 from __future__ import annotations
 
-import importlib
-import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from unisono.api.cel import Budget, CompileError, CostError, EvaluationError, Optional, compile_expression
+from unisono.api.cel.syntax import references
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, required
 from unisono.api.structural import Node
 from unisono.api.structural.lists import identity, map_key
 from unisono.api.structural.node import ABSENT, Rule
 from unisono.api.structural.paths import PathError, field_path
-from unisono.apiserver.custom.cel_functions import FUNCTIONS, KNOWN
 from unisono.apiserver.custom.cel_values import to_cel
 
-_STRINGS = re.compile(r"""[rR]?("([^"\\\n]|\\.)*"|'([^'\\\n]|\\.)*')""")
-_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_OPTIONAL = re.compile(r"\.\?|\[\?|\{\?")
+RULE_VARIABLES = frozenset(("self", "oldSelf"))
+CONDITION_VARIABLES = frozenset(("object", "oldObject", "request"))
 _LONGEST_MESSAGE = 5 * 1024
+_MOST_SECONDS = 5.0
+Clock = Callable[[], float]
 
 
-class RuleError(ValueError):
-    """The expression cannot be read."""
-
-
-def available() -> bool:
-    """Whether an engine is installed."""
-    return _engine() is not None
-
-
-@cache
-def _engine() -> Any:
+def check_expression(expression: str, variables: frozenset[str] = RULE_VARIABLES) -> str:
+    """Why an expression cannot be compiled; empty when it can."""
     try:
-        return importlib.import_module("cel")
-    except ImportError:
-        return None
-
-
-def unsupported(expression: str) -> str:
-    """What the engine lacks for an expression; empty when it has everything."""
-    text = _STRINGS.sub("''", expression)
-    if _OPTIONAL.search(text):
-        return "optional field access"
-    missing = sorted({name for name in _CALL.findall(text) if name not in KNOWN and name not in FUNCTIONS})
-    return f"function {missing[0]}" if missing else ""
-
-
-@lru_cache(maxsize=4096)
-def _program(expression: str) -> Any:
-    try:
-        return _engine().compile(expression)
-    except Exception as error:
-        raise RuleError(str(error)) from None
-
-
-def check_expression(expression: str) -> str:
-    """Why an expression cannot be compiled; empty when it can, or when no engine can tell."""
-    if not available() or unsupported(expression):
-        return ""
-    try:
-        _program(expression)
-    except RuleError as error:
+        compile_expression(expression.strip(), variables)
+    except CompileError as error:
         return f"compilation failed: {error}"
     return ""
 
 
-def holds(expression: str, variables: dict[str, Any]) -> bool:
-    """Whether an expression is true of plain JSON values; True where no engine is installed.
+def holds(expression: str, variables: dict[str, Any], budget: Budget) -> bool:
+    """Whether an expression over ``object``, ``oldObject`` and ``request`` is true.
 
     Raises:
-        RuleError: it cannot be read, or needs more than the engine has.
-        Exception: whatever the engine raises while it evaluates.
+        CompileError: it cannot be read.
+        EvaluationError: it has no value.
+        CostError: it costs more than it may.
 
     """
-    if not available():
-        return True
-    missing = unsupported(expression)
-    if missing:
-        raise RuleError(f"{missing} is not there")
-    context = _engine().Context()
-    for name, function in FUNCTIONS.items():
-        context.add_function(name, function)
-    for name, value in variables.items():
-        context.add_variable(name, value)
-    return _program(expression).execute(context) is True
+    return compile_expression(expression.strip(), CONDITION_VARIABLES).evaluate(variables, budget) is True
 
 
-def check_rules(node: Node, value: Any, old: Any = ABSENT, path: str = "") -> list[FieldError]:
+def budget(clock: Clock = time.monotonic) -> Budget:
+    """What the expressions of one request may cost, and how long they may take."""
+    return Budget(clock=clock, seconds=_MOST_SECONDS)
+
+
+def check_rules(
+    node: Node, value: Any, old: Any = ABSENT, path: str = "", *, left: Budget | None = None
+) -> list[FieldError]:
     """What the rules of a schema say about a value that the schema allows otherwise.
 
     Args:
@@ -101,80 +58,90 @@ def check_rules(node: Node, value: Any, old: Any = ABSENT, path: str = "") -> li
         value: decoded JSON.
         old: the value before an update; ``ABSENT`` for a new one.
         path: of the value, for the errors.
+        left: what the rules may cost together; Kubernetes' limits when None.
 
     """
-    return [*_walk(node, value, old, path)] if available() else []
-
-
-def _walk(node: Node, value: Any, old: Any, path: str) -> Iterator[FieldError]:
-    if value is None or not node.has_rules:
-        return
-    for rule in node.rules:
-        yield from _rule(rule, node, value, old, path)
-    if isinstance(value, dict):
-        before = old if isinstance(old, dict) and node.map_type != "atomic" else {}
-        for name, each in value.items():
-            below = node.properties.get(name)
-            if below is not None:
-                yield from _walk(below, each, before.get(name, ABSENT), f"{path}.{name}" if path else name)
-            elif node.additional is not None:
-                yield from _walk(node.additional, each, before.get(name, ABSENT), f"{path}[{name}]")
-    elif isinstance(value, list) and node.items is not None:
-        known = {}
-        if node.list_type == "map" and isinstance(old, list):
-            known = {identity(map_key(node, each)): each for each in old}
-        for index, each in enumerate(value):
-            before = known.get(identity(map_key(node, each)), ABSENT) if known else ABSENT
-            yield from _walk(node.items, each, before, f"{path}[{index}]")
-
-
-def _rule(rule: Rule, node: Node, value: Any, old: Any, path: str) -> Iterator[FieldError]:
-    if unsupported(rule.rule):
-        return
-    transition = re.search(r"\boldSelf\b", _STRINGS.sub("''", rule.rule)) is not None
-    if transition and old is ABSENT and not rule.optional_old_self:
-        return
-    if not transition and old is not ABSENT and identity(old) == identity(value):
-        return
-    context = _context(rule, node, value, old)
-    at = path or "<nil>"
+    checker = _Checker(left or budget())
+    found: list[FieldError] = []
     try:
-        result = _program(rule.rule).execute(context)
-    except RuleError:
-        return
-    except Exception as error:
-        shown = node.type or "object"
-        yield invalid(at, shown, f"{_reason(error)} evaluating rule: {_text(rule)}")
-        return
-    if result is not True:
-        yield _error(rule, node, value, path, _message(rule, context))
+        found.extend(checker.walk(node, value, old, path))
+    except CostError as error:
+        found.append(invalid(path or "<nil>", node.type or "object", str(error)))
+    return found
 
 
-def _context(rule: Rule, node: Node, value: Any, old: Any) -> Any:
-    engine = _engine()
-    context = engine.Context()
-    for name, function in FUNCTIONS.items():
-        context.add_function(name, function)
-    context.add_variable("self", to_cel(node, value))
-    before = None if old is ABSENT else to_cel(node, old)
-    if rule.optional_old_self:
-        optional = engine.OptionalValue
-        context.add_variable("oldSelf", optional.none() if old is ABSENT else optional.of(before))
-    elif old is not ABSENT:
-        context.add_variable("oldSelf", before)
-    return context
+class _Checker:
+    """One walk over a value, with one budget."""
 
+    def __init__(self, left: Budget) -> None:
+        self._budget = left
 
-def _message(rule: Rule, context: Any) -> str:
-    if rule.message_expression and not unsupported(rule.message_expression):
+    def walk(self, node: Node, value: Any, old: Any, path: str) -> Iterator[FieldError]:
+        """Every rule of the value and of what is below it."""
+        if value is None or not node.has_rules:
+            return
+        for rule in node.rules:
+            yield from self._rule(rule, node, value, old, path)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) and node.map_type != "atomic" else {}
+            for name, each in value.items():
+                below = node.properties.get(name)
+                if below is not None:
+                    yield from self.walk(below, each, before.get(name, ABSENT), f"{path}.{name}" if path else name)
+                elif node.additional is not None:
+                    yield from self.walk(node.additional, each, before.get(name, ABSENT), f"{path}[{name}]")
+        elif isinstance(value, list) and node.items is not None:
+            known = {}
+            if node.list_type == "map" and isinstance(old, list):
+                known = {identity(map_key(node, each)): each for each in old}
+            for index, each in enumerate(value):
+                before = known.get(identity(map_key(node, each)), ABSENT) if known else ABSENT
+                yield from self.walk(node.items, each, before, f"{path}[{index}]")
+
+    def _rule(self, rule: Rule, node: Node, value: Any, old: Any, path: str) -> Iterator[FieldError]:
+        at, shown = path or "<nil>", node.type or "object"
         try:
-            found = _program(rule.message_expression).execute(context)
-        except Exception:
-            # The rule is broken whatever its message says; the plain message serves then.
-            found = None
+            program = compile_expression(rule.rule.strip(), RULE_VARIABLES)
+        except CompileError as error:
+            # Written before rules were checked: what a rule may forbid is not let through unseen.
+            yield invalid(at, shown, f"rule compile error: {error}: {_text(rule)}")
+            return
+        transition = "oldSelf" in references(program.tree)
+        if transition and old is ABSENT and not rule.optional_old_self:
+            return
+        if not transition and old is not ABSENT and identity(old) == identity(value):
+            return
+        variables = _variables(rule, node, value, old)
+        try:
+            result = program.evaluate(variables, self._budget)
+        except EvaluationError as error:
+            yield invalid(at, shown, f"{error} evaluating rule: {_text(rule)}")
+            return
+        if result is not True:
+            yield _error(rule, node, value, path, self._message(rule, variables))
+
+    def _message(self, rule: Rule, variables: dict[str, Any]) -> str:
+        found: Any = None
+        if rule.message_expression:
+            try:
+                found = compile_expression(rule.message_expression.strip(), RULE_VARIABLES).evaluate(
+                    variables, self._budget
+                )
+            except (CompileError, EvaluationError):
+                found = None  # The rule is broken whatever its message says; the plain message serves then.
         if isinstance(found, str) and found.strip() and "\n" not in found and len(found) <= _LONGEST_MESSAGE:
             return found.strip()
-    return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
+        return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
+
+
+def _variables(rule: Rule, node: Node, value: Any, old: Any) -> dict[str, Any]:
+    variables = {"self": to_cel(node, value)}
+    before = None if old is ABSENT else to_cel(node, old)
+    if rule.optional_old_self:
+        variables["oldSelf"] = Optional() if old is ABSENT else Optional(before, present=True)
+    elif old is not ABSENT:
+        variables["oldSelf"] = before
+    return variables
 
 
 def _error(rule: Rule, node: Node, value: Any, path: str, text: str) -> FieldError:
@@ -196,16 +163,6 @@ def _error(rule: Rule, node: Node, value: Any, path: str, text: str) -> FieldErr
             return duplicate(at, told)
         case _:
             return invalid(at, told, text)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"no such key: {error.args[0] if error.args else ''}"
-    if isinstance(error, IndexError):
-        return str(error)
-    if isinstance(error, ZeroDivisionError):
-        return "division by zero"
-    return " ".join(str(error).split())
 
 
 def _text(rule: Rule) -> str:

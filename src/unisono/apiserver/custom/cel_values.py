@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+from unisono.api.cel.timestamps import parse_duration
 from unisono.api.structural import Node
 
 _KEYWORDS = frozenset(
@@ -36,8 +37,6 @@ _KEYWORDS = frozenset(
 )
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ESCAPED = re.compile("__|[./-]")
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?)(h|ms|us|µs|ns|m|s)")
 
 
 def escape(name: str) -> str:
@@ -75,17 +74,10 @@ def _text(form: str, value: str) -> Any:
             case "date":
                 return datetime.fromisoformat(value).replace(tzinfo=UTC)
             case "duration":
-                return _duration(value)
+                found = parse_duration(value)
+                return value if found is None else found
             case "byte":
                 return base64.b64decode(value)
     except ValueError:
         return value
     return value
-
-
-def _duration(text: str) -> Any:
-    parts = _DURATION.findall(text)
-    if not parts or "".join(f"{number}{unit}" for number, unit in parts) != text.lstrip("+-"):
-        return text
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    return timedelta(seconds=-seconds if text.startswith("-") else seconds)

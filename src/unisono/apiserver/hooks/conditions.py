@@ -1,4 +1,4 @@
-"""CEL conditions of webhooks; looked at where the extra ``cel`` is installed, and taken as met where it is not."""
+"""CEL conditions of webhooks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from unisono.api.admission_registration import MatchCondition
+from unisono.api.cel import CompileError, CostError, EvaluationError
 from unisono.apiserver.custom import cel
 
 
@@ -24,12 +25,13 @@ def met(conditions: Iterable[MatchCondition] | None, variables: dict[str, Any]) 
         ConditionError: one cannot be evaluated, and none is false.
 
     """
+    left = cel.budget()
     trouble = ""
     for condition in conditions or ():
         try:
-            if not cel.holds(condition.expression, variables):
+            if not cel.holds(condition.expression, variables, left):
                 return False
-        except Exception as error:
+        except (CompileError, EvaluationError, CostError) as error:
             trouble = trouble or f"{condition.name}: {error}"
     if trouble:
         raise ConditionError(trouble)

@@ -17,8 +17,8 @@ from unisono.api.core import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from unisono.engine.claims.cel import DeviceFacts, compile_selector
 from unisono.engine.claims.inventory import Unit, attribute
+from unisono.engine.claims.selectors import Selector, SelectorError, compile_selector
 
 MOST_DEVICES = 32
 """Devices of one claim."""
@@ -98,12 +98,12 @@ def _want(
 def _matcher(
     name: str, selectors: Sequence[DeviceSelector], tolerations: Sequence[DeviceToleration]
 ) -> Callable[[Unit], bool]:
-    tests: list[Callable[[DeviceFacts], bool]] = []
+    tests: list[Selector] = []
     for selector in selectors:
         if selector.cel is not None:
             try:
                 tests.append(compile_selector(selector.cel.expression))
-            except ValueError as error:
+            except SelectorError as error:
                 raise ClaimError(f"request {name}: {error}") from error
     known: dict[int, bool] = {}
 
@@ -111,10 +111,17 @@ def _matcher(
         found = known.get(unit.kind)
         if found is None:
             untolerated = any(not any(_tolerates(t, taint) for t in tolerations) for taint in unit.taints)
-            found = known[unit.kind] = not untolerated and all(test(unit.facts) for test in tests)
+            found = known[unit.kind] = not untolerated and _selected(name, tests, unit)
         return found
 
     return matches
+
+
+def _selected(name: str, tests: Sequence[Selector], unit: Unit) -> bool:
+    try:
+        return all(test.selects(unit.facts) for test in tests)
+    except SelectorError as error:
+        raise ClaimError(f"request {name}: device {'/'.join(unit.name)}: {error}") from error
 
 
 def _tolerates(toleration: DeviceToleration, taint: object) -> bool:
@@ -241,6 +248,9 @@ def allocate(
         units: all devices of the node, in order.
         free: those that nobody has, in the same order.
         incomplete: some pool of the node is not complete, so nobody knows what "all" are.
+
+    Raises:
+        ClaimError: a selector has no answer for a device.
 
     """
     search = _Search(units, free, incomplete)

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from unisono.api.cel import EvaluationError, Quantity, Semver
 from unisono.api.core import Device, DeviceTaint, NodeSelector, ResourceClaim, ResourceSlice
 from unisono.api.quantity import parse_quantity
 from unisono.engine.answers import BoolArray
-from unisono.engine.claims.cel import DeviceFacts
+from unisono.engine.claims.selectors import DeviceFacts
 from unisono.engine.plugins.node_selectors import match_selector
 from unisono.engine.view import NodeView
 
@@ -115,24 +116,31 @@ class Inventory:
         key = msgspec.msgpack.encode((one.spec.driver, device.attributes, device.capacity, taints))
         kind = self._kinds.setdefault(key, len(self._kinds))
         name = (one.spec.driver, one.spec.pool.name, device.name)
-        return Unit(name, facts_of(one.spec.driver, device), kind, taints, scope)
+        return Unit(name, facts_of(one.spec.driver, device, key), kind, taints, scope)
 
     def free(self, column: int) -> list[Unit]:
         """Devices of a node that nobody has."""
         return [unit for unit in self.by_node[column] if unit.name not in self.taken]
 
 
-def facts_of(driver: str, device: Device) -> DeviceFacts:
-    """Attributes and capacity by domain; names without one belong to the driver's."""
+def facts_of(driver: str, device: Device, key: bytes) -> DeviceFacts:
+    """Attributes and capacity by domain; names without one belong to the driver's.
+
+    Args:
+        driver: of the device.
+        device: as its slice has it.
+        key: equal for devices that selectors cannot tell apart.
+
+    """
     attributes: dict[str, dict[str, Any]] = {}
     for name, value in (device.attributes or {}).items():
         domain, short = _qualified(name, driver)
         attributes.setdefault(domain, {})[short] = _value(value)
-    capacity: dict[str, dict[str, Fraction]] = {}
+    capacity: dict[str, dict[str, Quantity]] = {}
     for name, amount in (device.capacity or {}).items():
         domain, short = _qualified(name, driver)
-        capacity.setdefault(domain, {})[short] = Fraction(parse_quantity(amount.value))
-    return DeviceFacts(driver, attributes, capacity)
+        capacity.setdefault(domain, {})[short] = Quantity(Fraction(parse_quantity(amount.value)))
+    return DeviceFacts(key, driver, attributes, capacity)
 
 
 def _qualified(name: str, driver: str) -> tuple[str, str]:
@@ -142,10 +150,17 @@ def _qualified(name: str, driver: str) -> tuple[str, str]:
 
 def _value(value: Any) -> Any:
     if value.int_value is not None:
-        return Fraction(value.int_value)
+        return value.int_value
     if value.bool_value is not None:
         return value.bool_value
-    return value.string_value if value.string_value is not None else value.version_value
+    return value.string_value if value.string_value is not None else _version(value.version_value)
+
+
+def _version(text: str | None) -> Any:
+    try:
+        return Semver.parse(text or "")
+    except EvaluationError:
+        return text
 
 
 def attribute(unit: Unit, name: str) -> Any:

@@ -106,7 +106,12 @@ class ClaimLedger:
         return found
 
     def serve(self, plans: Sequence[ClaimPlan], column: int) -> Given | None:
-        """Devices of one node for all claims, or None."""
+        """Devices of one node for all claims, or None.
+
+        Raises:
+            ClaimError: a selector has no answer for a device of the node.
+
+        """
         inventory = self.inventory
         incomplete = bool(inventory.incomplete[column])
         return allocate(plans, inventory.by_node[column], inventory.free(column), incomplete=incomplete)
@@ -255,7 +260,10 @@ class ClaimFilter:
         plans = self.ledger.plans(self.pod_class)
         if not plans:
             return [Veto(away, NOT_HERE)]
-        lacking = np.array([not self._serves(plans, column) for column in range(size)], dtype=np.bool_)
+        try:
+            lacking = np.array([not self._serves(plans, column) for column in range(size)], dtype=np.bool_)
+        except ClaimError as error:
+            return [Veto(np.ones(size, dtype=np.bool_), Reason(str(error), unresolvable=True))]
         return [Veto(away, NOT_HERE), Veto(lacking & ~away, NO_DEVICES)]
 
     def _broken(self) -> Reason | None:

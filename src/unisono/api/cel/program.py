@@ -1,0 +1,318 @@
+"""Runs expressions: a tree becomes functions that call each other and count what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any
+
+from unisono.api.cel import functions, macros
+from unisono.api.cel.budget import Budget, CostError, Meter
+from unisono.api.cel.errors import CompileError, EvaluationError, MissingError, no_overload
+from unisono.api.cel.syntax import Call, Expression, Ident, ListOf, Literal, MapOf, Select, parse
+from unisono.api.cel.values import Optional, Type
+
+Run = Callable[[Meter], Any]
+_TYPE_NAMES = ("bool", "bytes", "double", "int", "list", "map", "null_type", "optional_type", "string", "type", "uint")
+TYPES = {name: Type(name) for name in _TYPE_NAMES}
+_ABSENT = object()
+
+
+class Program:
+    """An expression that can be run.
+
+    Attributes:
+        tree: the expression.
+
+    """
+
+    __slots__ = ("_run", "tree")
+
+    def __init__(self, tree: Expression, run: Run) -> None:
+        self.tree = tree
+        self._run = run
+
+    def evaluate(self, variables: Mapping[str, Any], budget: Budget) -> Any:
+        """The expression's value.
+
+        Args:
+            variables: JSON values and those of this package.
+            budget: what the evaluation is counted against.
+
+        Raises:
+            EvaluationError: there is none.
+            CostError: it would cost more than it may.
+
+        """
+        meter = Meter(budget, variables)
+        try:
+            return self._run(meter)
+        except RecursionError:
+            raise CostError("the values are nested too deeply") from None
+        finally:
+            meter.finish()
+
+
+@lru_cache(maxsize=2048)
+def compile_expression(text: str, variables: frozenset[str]) -> Program:
+    """Read an expression.
+
+    Args:
+        text: the expression.
+        variables: names that it may use.
+
+    Raises:
+        CompileError: it is no CEL, is too long or too deep, or uses what does not exist.
+
+    """
+    tree = parse(text)
+    return Program(tree, _Compiler(variables).run(tree))
+
+
+class _Compiler:
+    """Makes functions of trees; knows which names are bound where."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = set(names)
+
+    def run(self, tree: Expression) -> Run:
+        """The function that answers a tree's value."""
+        match tree:
+            case Literal(value):
+                return lambda meter: value
+            case Ident(name):
+                return self._ident(name)
+            case Select():
+                return self._select(tree)
+            case Call():
+                return self._call(tree)
+            case ListOf():
+                return self._list(tree)
+            case MapOf():
+                return self._map(tree)
+
+    def bound(self, names: tuple[str, ...], tree: Expression) -> Run:
+        """The function of a tree inside of which more names are bound."""
+        before = self._names
+        self._names = before | set(names)
+        try:
+            return self.run(tree)
+        finally:
+            self._names = before
+
+    def _ident(self, name: str) -> Run:
+        if name in self._names:
+
+            def read(meter: Meter) -> Any:
+                meter.left -= 1
+                try:
+                    return meter.variables[name]
+                except KeyError:
+                    raise EvaluationError(f"no such attribute: {name}") from None
+
+            return read
+        if name in TYPES:
+            kind = TYPES[name]
+            return lambda meter: kind
+        raise CompileError(f"undeclared reference to '{name}' (in container '')")
+
+    def _select(self, tree: Select) -> Run:
+        operand, name = self.run(tree.operand), tree.name
+        if tree.optional:
+            return lambda meter: optional_item(operand(meter), name, meter)
+
+        def read(meter: Meter) -> Any:
+            owner = operand(meter)
+            meter.left -= 1
+            if isinstance(owner, dict) and name in owner:
+                return owner[name]
+            if isinstance(owner, Optional):
+                return optional_item(owner, name, meter)
+            return item(owner, name)
+
+        return read
+
+    def _call(self, tree: Call) -> Run:
+        name, arguments = tree.name, tree.arguments
+        macro = macros.find(tree)
+        if macro is not None:
+            return macro(self, tree)
+        if name in ("_&&_", "_||_"):
+            return _logical([self.run(each) for each in arguments], absorbing=name == "_||_")
+        if name == "_?_:_":
+            return self._conditional(*arguments)
+        if name == "_[?_]":
+            owner, key = (self.run(each) for each in arguments)
+            return lambda meter: optional_item(owner(meter), key(meter), meter)
+        if name == "_[_]":
+            return self._index(*arguments)
+        # Functions of a namespace look like methods: sets.contains(a, b), optional.of(x).
+        if isinstance(tree.target, Ident) and tree.target.name not in self._names:
+            qualified = functions.QUALIFIED.get(f"{tree.target.name}.{name}")
+            if qualified is not None:
+                return self._applied(qualified, name, None, arguments)
+        table = functions.METHODS if tree.target is not None else functions.GLOBAL
+        function = table.get(name)
+        if function is None:
+            raise CompileError(f"undeclared reference to '{name}' (in container '')")
+        return self._applied(function, name, tree.target, arguments)
+
+    def _applied(
+        self, function: functions.Function, name: str, target: Expression | None, arguments: tuple[Expression, ...]
+    ) -> Run:
+        given = arguments if target is None else (target, *arguments)
+        if not function.fewest <= len(given) <= function.most:
+            raise CompileError(f"found no matching overload for '{name}' applied to {len(arguments)} arguments")
+        parts = [self.run(each) for each in given]
+        call, cost = function.call, function.cost
+        if len(parts) == 2:
+            left, right = parts
+
+            def apply_two(meter: Meter) -> Any:
+                first, second = left(meter), right(meter)
+                meter.left -= 1
+                if cost is not None:
+                    meter.left -= cost(first, second)
+                if meter.left < meter.floor:
+                    meter.look()
+                return call(first, second)
+
+            return _guarded(apply_two, name)
+
+        def apply(meter: Meter) -> Any:
+            values = [part(meter) for part in parts]
+            meter.spend(1 if cost is None else cost(*values))
+            return call(*values)
+
+        return _guarded(apply, name)
+
+    def _conditional(self, condition: Expression, then: Expression, otherwise: Expression) -> Run:
+        decide, first, second = self.run(condition), self.run(then), self.run(otherwise)
+
+        def choose(meter: Meter) -> Any:
+            chosen = decide(meter)
+            if not isinstance(chosen, bool):
+                raise no_overload("_?_:_")
+            return first(meter) if chosen else second(meter)
+
+        return choose
+
+    def _index(self, owner: Expression, key: Expression) -> Run:
+        whole, at = self.run(owner), self.run(key)
+
+        def read(meter: Meter) -> Any:
+            value, wanted = whole(meter), at(meter)
+            meter.left -= 1
+            if isinstance(value, Optional):
+                return optional_item(value, wanted, meter)
+            return item(value, wanted)
+
+        return read
+
+    def _list(self, tree: ListOf) -> Run:
+        entries = [(self.run(each), index in tree.optional) for index, each in enumerate(tree.entries)]
+
+        def build(meter: Meter) -> list[Any]:
+            meter.spend(10)
+            found = []
+            for entry, optional in entries:
+                value = entry(meter)
+                if not optional:
+                    found.append(value)
+                elif isinstance(value, Optional) and value.present:
+                    found.append(value.value)
+            return found
+
+        return build
+
+    def _map(self, tree: MapOf) -> Run:
+        entries = [(self.run(key), self.run(each), at in tree.optional) for at, (key, each) in enumerate(tree.entries)]
+
+        def build(meter: Meter) -> dict[Any, Any]:
+            meter.spend(30)
+            found: dict[Any, Any] = {}
+            for read_key, entry, optional in entries:
+                key, value = read_key(meter), entry(meter)
+                if not isinstance(key, str | int):
+                    raise EvaluationError("unsupported key type")
+                if optional and isinstance(value, Optional):
+                    if not value.present:
+                        continue
+                    value = value.value
+                if key in found:
+                    raise EvaluationError(f"Failed with repeated key: {key}")
+                found[key] = value
+            return found
+
+        return build
+
+
+def item(owner: Any, key: Any) -> Any:
+    """``owner[key]`` and ``owner.key``.
+
+    Raises:
+        EvaluationError: it has none.
+
+    """
+    if isinstance(owner, dict):
+        if isinstance(key, float) and key.is_integer():
+            key = int(key)
+        try:
+            return owner[key]
+        except (KeyError, TypeError):
+            raise MissingError(f"no such key: {functions.shown(key)}") from None
+    if isinstance(owner, list) and isinstance(key, int | float) and not isinstance(key, bool):
+        if key == int(key) and 0 <= key < len(owner):
+            return owner[int(key)]
+        raise MissingError(f"index out of bounds: {functions.shown(key)}")
+    raise no_overload("_[_]")
+
+
+def optional_item(owner: Any, key: Any, meter: Meter) -> Optional:
+    """``owner[?key]`` and ``owner.?key``."""
+    meter.spend(1)
+    if isinstance(owner, Optional):
+        if not owner.present:
+            return owner
+        owner = owner.value
+    if isinstance(owner, dict):
+        found = owner.get(key, _ABSENT)
+        return Optional() if found is _ABSENT else Optional(found, present=True)
+    if isinstance(owner, list) and isinstance(key, int) and not isinstance(key, bool):
+        return Optional(owner[key], present=True) if 0 <= key < len(owner) else Optional()
+    raise no_overload("_[?_]")
+
+
+def _guarded(run: Run, name: str) -> Run:
+    def call(meter: Meter) -> Any:
+        try:
+            return run(meter)
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            raise EvaluationError(functions.reason(error, name)) from None
+
+    return call
+
+
+def _logical(parts: list[Run], *, absorbing: bool) -> Run:
+    """``||`` and ``&&``: an operand that decides alone decides even where another one fails."""
+
+    def decide(meter: Meter) -> bool:
+        failure: EvaluationError | None = None
+        value: Any
+        outer = meter.variables
+        for part in parts:
+            try:
+                value = part(meter)
+            except EvaluationError as error:
+                failure = failure or error
+                meter.variables = outer  # a macro that failed has left its own
+                continue
+            if value is absorbing:
+                return bool(absorbing)
+            if not isinstance(value, bool):
+                failure = failure or no_overload("_||_" if absorbing else "_&&_")
+        if failure is not None:
+            raise failure
+        return not absorbing
+
+    return decide

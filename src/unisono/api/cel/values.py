@@ -1,0 +1,191 @@
+"""Values of CEL that JSON does not have, and how values compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import total_ordering
+from typing import Any
+
+from unisono.api.cel.errors import EvaluationError, no_overload
+from unisono.api.quantity import QuantityError, parse_quantity
+
+_NUMBERS = (int, float)
+
+
+class UInt(int):
+    """An unsigned number of 64 bits."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a value, as ``type(x)`` answers it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value that may be absent."""
+
+    value: Any = None
+    present: bool = False
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An amount such as ``1Gi``."""
+
+    amount: Fraction
+
+    @classmethod
+    def parse(cls, text: str) -> Quantity:
+        """The amount that a text names.
+
+        Raises:
+            EvaluationError: none.
+
+        """
+        try:
+            return cls(Fraction(parse_quantity(text)))
+        except QuantityError as error:
+            raise EvaluationError(str(error)) from None
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.amount < other.amount
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Semver:
+    """A version of semver.org."""
+
+    numbers: tuple[int, int, int]
+    pre: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Semver:
+        """The version that a text names.
+
+        Raises:
+            EvaluationError: none.
+
+        """
+        core, _, _ = text.partition("+")
+        core, dash, pre = core.partition("-")
+        parts = core.split(".")
+        sound = len(text) <= 256 and len(parts) == 3 and all(_is_number(part) for part in parts)
+        if not sound or (dash and not all(pre.split("."))):
+            raise EvaluationError(f"invalid semantic version: {text[:64]}")
+        return cls((int(parts[0]), int(parts[1]), int(parts[2])), tuple(pre.split(".")) if dash else ())
+
+    def _key(self) -> tuple[Any, ...]:
+        # A release comes after its previews; numbers come before words.
+        pre = tuple((0, int(each), "") if each.isdecimal() else (1, 0, each) for each in self.pre)
+        return (self.numbers, not self.pre, pre)
+
+    def __lt__(self, other: Semver) -> bool:
+        return bool(self._key() < other._key())
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20 and (text == "0" or text[0] != "0")
+
+
+def type_name(value: Any) -> str:
+    """Name of a value's type in CEL."""
+    match value:
+        case None:
+            return "null_type"
+        case bool():
+            return "bool"
+        case UInt():
+            return "uint"
+        case int():
+            return "int"
+        case float():
+            return "double"
+        case str():
+            return "string"
+        case bytes():
+            return "bytes"
+        case list():
+            return "list"
+        case dict():
+            return "map"
+        case datetime():
+            return "google.protobuf.Timestamp"
+        case timedelta():
+            return "google.protobuf.Duration"
+        case Optional():
+            return "optional_type"
+        case Type():
+            return "type"
+        case _:
+            return type(value).__name__
+
+
+def size_of(value: Any) -> int:
+    """How much there is to look at when a value is compared or copied."""
+    return len(value) if isinstance(value, str | bytes | list | dict) else 1
+
+
+def equal(left: Any, right: Any) -> bool:
+    """``==``: values of different types differ, numbers are compared by value."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(each, right[key]) for key, each in left.items())
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return left == right
+    return type(left) is type(right) and bool(left == right)
+
+
+def weight(value: Any) -> int:
+    """Number of values and characters inside of a value, for the cost of comparing it."""
+    match value:
+        case list():
+            return 1 + sum(map(weight, value))
+        case dict():
+            return 1 + sum(weight(each) + len(str(key)) // 10 for key, each in value.items())
+        case str() | bytes():
+            return 1 + len(value) // 10
+        case _:
+            return 1
+
+
+def less(left: Any, right: Any, name: str) -> bool:
+    """``<`` between values that have an order.
+
+    Raises:
+        EvaluationError: they have none.
+
+    """
+    numbers = isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)
+    if isinstance(left, bool) != isinstance(right, bool):
+        raise no_overload(name)
+    ordered = isinstance(left, str | bytes | datetime | timedelta | Quantity | Semver)
+    if numbers or (ordered and type(left) is type(right)):
+        try:
+            return bool(left < right)
+        except TypeError:
+            raise no_overload(name) from None
+    raise no_overload(name)
+
+
+def checked_int(value: int) -> int:
+    """An int that fits 64 bits.
+
+    Raises:
+        EvaluationError: it does not.
+
+    """
+    if not -(2**63) <= value < 2**63:
+        raise EvaluationError("integer overflow")
+    return value
