@@ -196,7 +196,7 @@ def test_every_policy_is_bound_and_looks_at_all_versions_of_its_kind() -> None:
 
 
 def test_every_expression_can_be_read() -> None:
-    variables = frozenset(("object", "oldObject", "request", "variables"))
+    variables = frozenset(("object", "oldObject", "request", "variables", "authorizer"))
     for policy in POLICIES:
         for rule in policy.rules:
             assert not cel.check_expression(rule.expression(), variables), rule.expression()

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from unisono.api.cel import conversions, networks, texts, timestamps
+from unisono.api.cel import authorization, conversions, networks, texts, timestamps
 from unisono.api.cel.errors import EvaluationError, no_overload
 from unisono.api.cel.values import (
     Optional,
@@ -389,6 +389,8 @@ METHODS: dict[str, Function] = {
     **{name: Function(call, 1, 2) for name, call in timestamps.METHODS.items()},
     **{name: Function(call, cost=_by_size) for name, call in networks.METHODS.items()},
     **{name: Function(call, 2, 2, _by_size) for name, call in networks.TWO.items()},
+    **{name: Function(call, 2, 2) for name, call in authorization.STEPS.items()},
+    **{name: Function(call, cost=lambda _: authorization.COST) for name, call in authorization.ANSWERS.items()},
 }
 QUALIFIED: dict[str, Function] = {
     "optional.of": Function(lambda value: Optional(value, present=True)),
