@@ -92,30 +92,30 @@ class Node:
     def config_map(self, name: str, data: dict[str, str]) -> None:
         self.client.put(CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data))
 
-    def pod(self, name: str) -> Pod | None:
-        return self.client.find(PODS, f"default/{name}")
+    def pod(self, name: str, namespace: str = "default") -> Pod | None:
+        return self.client.find(PODS, f"{namespace}/{name}")
 
-    async def until(self, name: str, check: Callable[[Pod], Any]) -> Pod:
+    async def until(self, name: str, check: Callable[[Pod], Any], namespace: str = "default") -> Pod:
         def answer() -> Any:
-            pod = self.pod(name)
+            pod = self.pod(name, namespace)
             return pod is not None and check(pod)
 
-        found = self.pod(name)
+        found = self.pod(name, namespace)
         try:
             await eventually(answer)
         except AssertionError:
-            found = self.pod(name)
+            found = self.pod(name, namespace)
             status = msgspec.to_builtins(found.status) if found else "gone"
             raise AssertionError(f"pod {name} stays at {status}") from None
-        found = self.pod(name)
+        found = self.pod(name, namespace)
         assert found is not None
         return found
 
     async def phase(self, name: str, *phases: str) -> Pod:
         return await self.until(name, lambda pod: pod.status.phase in phases)
 
-    async def log(self, name: str, container: str = "main", **options: Any) -> str:
-        pod = self.pod(name)
+    async def log(self, name: str, container: str = "main", namespace: str = "default", **options: Any) -> str:
+        pod = self.pod(name, namespace)
         assert pod is not None
-        stream = self.logs.open("default", name, pod.metadata.uid or "", container, LogOptions(**options))
+        stream = self.logs.open(namespace, name, pod.metadata.uid or "", container, LogOptions(**options))
         return b"".join([chunk async for chunk in stream]).decode()

@@ -59,8 +59,9 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def run(folder: Path, **changes: Any) -> tuple[dict[str, str], str]:
     spec = {
         "dir": str(folder), "log": str(folder / "log"), "log_bytes": 1 << 20, "log_files": 2,
-        "argv": ["true"], "env": {"PATH": "/usr/bin:/bin"}, "cwd": "/", "mounts": [], "hostname": "job-0",
+        "argv": ["true"], "env": {"PATH": "/usr/bin:/bin"}, "cwd": ["/"], "mounts": [], "hostname": "job-0",
         "isolation": "user", "cgroup": "", "uid": None, "gid": None, "groups": None, "read_only_root": False,
+        "covers": [], "own_user": False, "no_new_privileges": False,
     }  # fmt: skip
     (folder / "spec").write_bytes(marshal.dumps(spec | changes, 4))
     (folder / "spec").chmod(0o644)
@@ -83,9 +84,9 @@ def _allowed(folder: Path) -> None:
 
 def test_an_ordinary_user_gets_names_mounts_and_processes_of_its_own(folder: Path) -> None:
     mounts = [
-        (str(folder / "hosts"), "/etc/hosts", False),
-        (str(folder / "vol"), "/etc/volcano", True),
-        (str(folder / "vol"), "/data/deep/x", False),
+        (str(folder / "hosts"), "/etc/hosts", False, "", False),
+        (str(folder / "vol"), "/etc/volcano", True, "", False),
+        (str(folder / "vol"), "/data/deep/x", False, "", False),
     ]
     script = "hostname; cat /etc/hosts /etc/volcano/f /data/deep/x/f; id -u; echo $$; touch /etc/volcano/no"
     end, log = run(folder, mounts=mounts, argv=["sh", "-c", script + " || echo read-only"])
@@ -96,7 +97,7 @@ def test_an_ordinary_user_gets_names_mounts_and_processes_of_its_own(folder: Pat
 
 
 def test_a_setup_that_fails_is_told(folder: Path) -> None:
-    end, _ = run(folder, mounts=[(str(folder / "gone"), "/data", False)])
+    end, _ = run(folder, mounts=[(str(folder / "gone"), "/data", False, "", False)])
     assert (end["exit_code"], end["reason"]) == ("128", "StartError")
     assert "No such file or directory" in end["message"]
     assert str(folder / "gone") in end["message"]
@@ -106,7 +107,7 @@ def test_a_setup_that_fails_is_told(folder: Path) -> None:
     ("changes", "message"),
     [
         ({"cgroup": "/no/such/cgroup"}, "the container cannot be set up: No such file or directory (/no/such/cgroup"),
-        ({"cwd": "/no/such/folder"}, "the working directory /no/such/folder cannot be entered"),
+        ({"cwd": ["/no/such/folder"]}, "the working directory /no/such/folder cannot be entered"),
         ({"argv": ["/etc/passwd"]}, 'exec: "/etc/passwd": permission denied'),
         ({"uid": 0}, "the process cannot become user 0"),
     ],

@@ -118,6 +118,8 @@ spec:
 
 def test_running_processes_outlive_a_crash_and_are_found_again(start_plane: Start, tmp_path: Path) -> None:
     plane = start_plane()
+    # Below a directory of the tests, which other users may not enter.
+    plane.kubectl("label", "namespace", "default", "pod-security.kubernetes.io/enforce=privileged")
     flag = tmp_path / "flag"
     plane.apply(LONG.replace("FLAG", str(flag)))
     wait_until("both run", lambda: len(plane.pods("Running")) == 2)

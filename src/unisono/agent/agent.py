@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,10 +25,11 @@ from unisono.agent.pod_worker import PodWorker
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource, references
 from unisono.agent.spawner.client import Spawner
+from unisono.agent.users import PodUsers, UserBook, hidden, interpreter_paths
 from unisono.agent.volumes_provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
-from unisono.api.core import Node, Pod
-from unisono.api.kinds import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from unisono.api.core import Namespace, Node, Pod
+from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICES
 from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 from unisono.kube.backoff import Backoff
@@ -61,6 +63,7 @@ class Agent:
         isolation: the most that is tried to keep pods apart: "none" forgoes namespaces.
         machine: what there is; None looks.
         spawner: starts processes; None makes one for this agent alone.
+        own_users: pods of a namespace run as a user of its own, where this process is root.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Agent:
         isolation: Level = "root",
         machine: Machine | None = None,
         spawner: Spawner | None = None,
+        own_users: bool = False,
     ) -> None:
         self._client, self._clock = client, clock
         self._layout = Layout(data_dir.absolute())
@@ -85,6 +89,7 @@ class Agent:
         self._cpus, self._memory, self._labels = cpus, memory, dict(labels or {})
         self._working_dir, self._allowed = working_dir or Path.cwd(), isolation
         self._spawner, self._shares_spawner = spawner or Spawner(), spawner is not None
+        self._own_users = own_users
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._last_words = LastWords(self._layout, self._clock)
@@ -141,6 +146,7 @@ class Agent:
         services = Informer(self._client, SERVICES, clock=self._clock)
         config_maps = Informer(self._client, CONFIG_MAPS, clock=self._clock)
         secrets = Informer(self._client, SECRETS, clock=self._clock)
+        namespaces = Informer(self._client, NAMESPACES, clock=self._clock)
         self._host = Host(
             client=self._client,
             clock=self._clock,
@@ -157,11 +163,12 @@ class Agent:
             devices=Devices(self._machine),
             ports=PortBook(self._clock, own_ports=isolation.own_ports),
             spawner=self._spawner,
+            users=self._pod_users(isolation, namespaces),
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
         group.create_task(self._last_words.run())
-        for informer in (services, config_maps, secrets):
+        for informer in (services, config_maps, secrets, namespaces):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)
         secrets.on_change(self._content_changed)
@@ -171,12 +178,21 @@ class Agent:
         group.create_task(self._registration.run())
         group.create_task(self._serve_claims(self._host.recorder))
         await services.synced.wait()
+        await namespaces.synced.wait()
         pods.on_change(self._pod_changed)
         group.create_task(pods.run())
         await pods.synced.wait()
         await self._forget_strangers()
         self._cleared.set()
         self.ready.set()
+
+    def _pod_users(self, isolation: Isolation, namespaces: Informer[Namespace]) -> PodUsers:
+        """Users of their own need mounts: what belongs to a pod lies in folders that they cannot reach by a path."""
+        euid = os.geteuid()
+        if not self._own_users or isolation.level != "root":
+            return PodUsers(euid)
+        book = UserBook(self._layout.users, lambda name: namespaces.get(name) is not None)
+        return PodUsers(euid, book, namespaces.get, hidden(interpreter_paths()))
 
     async def _register(self, registration: NodeRegistration) -> None:
         backoff, failures = Backoff(base=0.2, cap=5.0), 0

@@ -9,12 +9,21 @@ from typing import Any
 import msgspec
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file under a temporary name and rename it: a reader sees the old or the new one."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    """Write a file under a temporary name and rename it: a reader sees the old or the new one.
+
+    Args:
+        path: the file.
+        data: its content.
+        mode: its permissions.
+        owner: user and group that get it; None keeps the writer's.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
+    if owner is not None:
+        os.chown(temporary, *owner)
     temporary.chmod(mode)
     temporary.rename(path)
 

@@ -21,6 +21,7 @@ from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource
 from unisono.agent.spawner.client import Spawner
+from unisono.agent.users import PodUsers
 from unisono.api.core import Pod, Service
 from unisono.api.resources import resource_list
 from unisono.kube.client import Client
@@ -42,6 +43,7 @@ class Host:
         working_dir: where containers start that name no directory.
         python_folder: where containers find ``python``.
         spawner: starts processes.
+        users: as whom containers run.
         ledger: what the pods that the node accepted hold.
     """
 
@@ -60,6 +62,7 @@ class Host:
     devices: Devices
     ports: PortBook
     spawner: Spawner
+    users: PodUsers
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:

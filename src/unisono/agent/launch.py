@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,23 @@ _INHERITED = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE", "XDG_CACHE_HOME", "HF_HOME",
 )  # fmt: skip
+# Of these, what another user cannot use.
+_PERSONAL = ("HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """User and groups of a process; None keeps the agent's."""
+    """User and groups of a process; None keeps the agent's.
+
+    Attributes:
+        own: the process must not reach what is the agent's: it gets no new privileges, and paths that its manifest
+            names are opened with its own rights.
+    """
 
     uid: int | None = None
     gid: int | None = None
     groups: list[int] | None = None
+    own: bool = False
 
 
 def python_folder(data_dir: Path, interpreter: Path) -> Path:
@@ -53,7 +61,9 @@ def python_folder(data_dir: Path, interpreter: Path) -> Path:
     return folder
 
 
-def base_environment(agent: Mapping[str, str], hostname: str, python: Path | None = None) -> dict[str, str]:
+def base_environment(
+    agent: Mapping[str, str], hostname: str, python: Path | None = None, home: tuple[str, Path] | None = None
+) -> dict[str, str]:
     """What a container has before its manifest's variables: a few of the agent's own.
 
     The folder of the Python interpreter that runs Unisono comes first in PATH, so that ``python`` in a manifest has
@@ -63,8 +73,11 @@ def base_environment(agent: Mapping[str, str], hostname: str, python: Path | Non
         agent: the agent's environment.
         hostname: the pod's host name.
         python: that folder (``python_folder``); None takes the interpreter's.
+        home: name and home directory of a user other than the agent's.
     """
-    found = {name: agent[name] for name in _INHERITED if name in agent}
+    found = {name: agent[name] for name in _INHERITED if name in agent and (home is None or name not in _PERSONAL)}
+    if home is not None:
+        found |= {"USER": home[0], "LOGNAME": home[0], "HOME": str(home[1])}
     found |= {name: value for name, value in agent.items() if name.startswith("LC_")}
     folders = [str(python or Path(sys.executable).parent), *agent.get("PATH", os.defpath).split(":")]
     found["PATH"] = ":".join(dict.fromkeys(folder for folder in folders if folder))
@@ -72,14 +85,24 @@ def base_environment(agent: Mapping[str, str], hostname: str, python: Path | Non
     return found
 
 
-def working_directory(pod: Pod, container: Container, default: Path) -> str:
-    """``workingDir``, else the folder of the manifest (an annotation of ``unisono run``), else the agent's default."""
-    annotated = (pod.metadata.annotations or {}).get(WORKING_DIRECTORY)
-    return container.working_dir or annotated or str(default)
+def working_directories(pod: Pod, container: Container, *defaults: Path) -> list[str]:
+    """``workingDir``, else the folder of the manifest (an annotation of ``unisono run``), else defaults.
+
+    Returns:
+        Directories of which the container gets the first that it may enter.
+    """
+    asked = container.working_dir or (pod.metadata.annotations or {}).get(WORKING_DIRECTORY)
+    return [asked] if asked else [str(each) for each in defaults]
 
 
-def identity(pod: Pod, container: Container, euid: int) -> Identity:
+def identity(pod: Pod, container: Container, euid: int, default: int | None = None) -> Identity:
     """Whom the security contexts ask to run as.
+
+    Args:
+        pod: the pod.
+        container: one of its containers.
+        euid: the agent's user.
+        default: as whom it runs where nothing is asked for; None is the agent's user.
 
     Raises:
         AgentError: the agent may not become that user, or root is asked for and forbidden at once.
@@ -88,7 +111,8 @@ def identity(pod: Pod, container: Container, euid: int) -> Identity:
     uid = _first(own.run_as_user if own else None, for_pod.run_as_user if for_pod else None)
     gid = _first(own.run_as_group if own else None, for_pod.run_as_group if for_pod else None)
     non_root = _first(own.run_as_non_root if own else None, for_pod.run_as_non_root if for_pod else None)
-    if non_root and (euid if uid is None else uid) == 0:
+    fallback = euid if default is None else default
+    if non_root and (fallback if uid is None else uid) == 0:
         raise AgentError(
             f"Container {container.name} has runAsNonRoot and would run as root: set runAsUser to a user other than 0."
         )
@@ -111,16 +135,18 @@ def shim_spec(
     run: RunDir,
     argv: Sequence[str],
     environment: Mapping[str, str],
-    cwd: str,
+    cwd: Sequence[str],
     mounts: Sequence[Mount],
     hostname: str,
     isolation: str,
     cgroup: Path | None,
     who: Identity,
+    covers: Sequence[tuple[str, list[str]]],
     read_only_root: bool,
     container: Container,
 ) -> dict[str, Any]:
     """The shim's spec: only values that ``marshal`` knows."""
+    security = container.security_context
     return {
         "dir": str(run.path),
         "log": str(run.log),
@@ -128,14 +154,17 @@ def shim_spec(
         "log_files": LOG_FILES,
         "argv": list(argv),
         "env": dict(environment),
-        "cwd": cwd,
-        "mounts": [(m.source, m.target, m.read_only) for m in mounts],
+        "cwd": list(cwd),
+        "mounts": [(m.source, m.target, m.read_only, m.sub_path, m.by_user and who.own) for m in mounts],
+        "covers": list(covers),
         "hostname": hostname,
         "isolation": isolation,
         "cgroup": str(cgroup) if cgroup else "",
         "uid": who.uid,
         "gid": who.gid,
         "groups": who.groups,
+        "own_user": who.own,
+        "no_new_privileges": who.own or bool(security and security.allow_privilege_escalation is False),
         "read_only_root": read_only_root,
         "stdin": bool(container.stdin),
         "stdin_once": bool(container.stdin_once),
@@ -151,7 +180,7 @@ def without_mounts(
     Raises:
         AgentError: a volume is mounted where neither the machine has it nor the command names it.
     """
-    replaced = [m for m in mounts if m.source != m.target]
+    replaced = [m for m in (_with_sub_path(m) for m in mounts) if m.source != m.target]
     texts = [*argv, *(v.value or "" for v in container.env or ())]
     for mount in replaced:
         # Files that the agent writes (ConfigMaps, Secrets) are a convenience that most programs do not read.
@@ -162,6 +191,16 @@ def without_mounts(
             )
     ordered = sorted(replaced, key=lambda m: -len(m.target))
     return [_real(text, ordered) for text in argv], {k: _real(v, ordered) for k, v in environment.items()}
+
+
+def _with_sub_path(mount: Mount) -> Mount:
+    """A mount of the directory itself, made if need be: there is nothing that a shim could bind."""
+    if not mount.sub_path:
+        return mount
+    source = Path(mount.source) / mount.sub_path
+    if not source.exists():
+        source.mkdir(parents=True)
+    return replace(mount, source=str(source), sub_path="")
 
 
 def _real(text: str, mounts: Sequence[Mount]) -> str:

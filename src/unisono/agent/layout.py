@@ -3,11 +3,12 @@
 ::
 
     DATA/addresses.json            pod uid to address
+    DATA/users.json                namespace to user id
     DATA/claims/NAMESPACE/NAME/    folders of claims that have no PersistentVolume, kept when pods go
     DATA/volumes/NAME/             PersistentVolumes that were made for claims
     DATA/pods/UID/pod.json         names, start time and devices of the pod
     DATA/pods/UID/hosts            the pod's /etc/hosts
-    DATA/pods/UID/volumes/NAME/
+    DATA/pods/UID/volumes/NAME/    also .home: the home directory of a pod with a user of its own
     DATA/pods/UID/runs/CONTAINER/N/    run N (from 0): spec, lock, log, started, exit, termination
     DATA/gone/UID/                 the same of a pod that was removed just now, without its volumes
 """
@@ -127,6 +128,11 @@ class PodDir:
         """Directory of a volume that the agent makes."""
         return self.path / "volumes" / name
 
+    @property
+    def home(self) -> Path:
+        """Home directory of the pod's own user; no volume can have that name."""
+        return self.volume(".home")
+
     def record(self) -> PodRecord | None:
         """What is known of the pod; None when the directory is not a pod's."""
         value = read_json(self.path / "pod.json", None)
@@ -192,6 +198,11 @@ class Layout:
     def addresses(self) -> Path:
         """File of the address book."""
         return self.root / "addresses.json"
+
+    @property
+    def users(self) -> Path:
+        """File of the users of namespaces."""
+        return self.root / "users.json"
 
     def claim(self, namespace: str, name: str) -> Path:
         """Directory of a PersistentVolumeClaim without a PersistentVolume."""

@@ -18,13 +18,13 @@ from unisono.agent.host import Host
 from unisono.agent.launch import (
     TERMINATION_PATH,
     base_environment,
-    identity,
     shim_spec,
     without_mounts,
-    working_directory,
+    working_directories,
 )
 from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.names import hostname_of, peer_of, replace_names
+from unisono.agent.users import HOME, NAME, PYTHON, own_places
 from unisono.agent.volumes import Mount, PodFacts
 from unisono.agent.volumes_claims import claim_folders
 from unisono.api.core import Container, Pod
@@ -60,14 +60,18 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     sources = await host.sources.gather(pod)
     claims = await claim_folders(host, pod)
     facts = PodFacts(address, host.machine.address, host.allocatable)
-    places = volumes.prepare(pod, directory, claims, sources, facts)
+    who = host.users.identity(pod, container)
+    places = volumes.prepare(pod, directory, claims, sources, facts, host.users.owner(pod))
     own = env.container_environment(
         pod, container, sources, pod_ip=address, host_ip=facts.host_ip, allocatable=host.allocatable
     )
     hostname = hostname_of(pod)
     devices = [*host.devices.allocate(pod).get(container.name, []), *await _claimed(host, pod, container, directory)]
+    # The folder that the agent makes is its own alone.
+    ours = host.python_folder.is_relative_to(host.layout.root)
+    python = PYTHON.parent if who.own and ours else host.python_folder
     variables = {
-        **base_environment(os.environ, hostname, host.python_folder),
+        **base_environment(os.environ, hostname, python, (NAME, HOME) if who.own else None),
         **network_variables(host.isolation.own_ports),
         **visible_devices(devices, bool(host.machine.gpus)),
         **own,
@@ -79,13 +83,16 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     mounts = volumes.mounts_of(container, by_name, places, own, alone=alone and isolated)
     hosts = host.names.write(uid)
     if isolated:
-        run.termination.touch(mode=0o666)
+        run.termination.touch()
+        run.termination.chmod(0o666)
+        euid = os.geteuid() if who.uid is None else who.uid
         mounts += [
             Mount(str(hosts), "/etc/hosts"),
             Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
-            *sshd_mounts(argv, run, os.geteuid()),
+            *sshd_mounts(argv, run, euid),
             *ray_mounts(argv, mounts, run),
-            *ssh_client_mounts(argv, mounts, peer_of(pod, address), run, os.geteuid()),
+            *ssh_client_mounts(argv, mounts, peer_of(pod, address), run, euid),
+            *(own_places(who, host.users.owner(pod), directory, run) if who.own else ()),
         ]
     else:
         argv, variables = without_mounts(container, mounts, argv, variables)
@@ -96,12 +103,13 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         run=run,
         argv=argv,
         environment=variables,
-        cwd=working_directory(pod, container, host.working_dir),
+        cwd=working_directories(pod, container, host.working_dir, *([HOME] if who.own else [])),
         mounts=mounts,
         hostname=hostname,
         isolation=host.isolation.level,
         cgroup=cgroup,
-        who=identity(pod, container, os.geteuid()),
+        who=who,
+        covers=host.users.covers if who.own else [],
         read_only_root=bool(security and security.read_only_root_filesystem),
         container=container,
     )
@@ -115,7 +123,7 @@ async def refresh_volumes(host: Host, pod: Pod, directory: PodDir, address: str)
     sources = await host.sources.gather(pod)
     facts = PodFacts(address, host.machine.address, host.allocatable)
     for volume in written:
-        volumes.write_files(pod, volume, directory, sources, facts)
+        volumes.write_files(pod, volume, directory, sources, facts, host.users.owner(pod))
 
 
 async def _claimed(host: Host, pod: Pod, container: Container, directory: PodDir) -> list[str]:

@@ -161,5 +161,8 @@ def read_spec(run: RunDir) -> dict[str, Any]:
     except (OSError, ValueError, EOFError, TypeError):
         value = None
     if not isinstance(value, dict):
-        return {"isolation": "none", "cgroup": "", "cwd": "/", "env": {}, "uid": None, "gid": None, "groups": None}
+        return {
+            "isolation": "none", "cgroup": "", "cwd": ["/"], "env": {},
+            "uid": None, "gid": None, "groups": None, "own_user": False, "no_new_privileges": True,
+        }  # fmt: skip
     return value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,15 +21,26 @@ from unisono.errors import AgentError
 
 _DEFAULT_MODE = 0o644
 TMPFS = "tmpfs:"
+_MADE_BY = {
+    "DirectoryOrCreate": ["/bin/mkdir", "-p", "-m", "755", "--"],
+    "FileOrCreate": ["/usr/bin/touch", "--"],
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or directory of this machine (or ``tmpfs:OPTIONS``) and where the container sees it."""
+    """A file or directory of this machine (or ``tmpfs:OPTIONS``) and where the container sees it.
+
+    Attributes:
+        sub_path: what of the source is meant, found without leaving it; a missing directory is made.
+        by_user: the container's user, not the agent's, must be able to reach the source.
+    """
 
     source: str
     target: str
     read_only: bool = False
+    sub_path: str = ""
+    by_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,12 @@ def is_written(volume: Volume) -> bool:
 
 
 def prepare(
-    pod: Pod, directory: PodDir, claims: Mapping[str, Path], sources: Sources, facts: PodFacts
+    pod: Pod,
+    directory: PodDir,
+    claims: Mapping[str, Path],
+    sources: Sources,
+    facts: PodFacts,
+    owner: tuple[int, int] | None = None,
 ) -> dict[str, Path]:
     """Make every volume of a pod.
 
@@ -63,6 +81,7 @@ def prepare(
         claims: directories of the claims that exist, by claim name.
         sources: ConfigMaps and Secrets.
         facts: values for downward API files.
+        owner: user and group of the pod, where that is not the agent's.
 
     Returns:
         The directory (or file, for a hostPath) of each volume by its name.
@@ -74,16 +93,15 @@ def prepare(
     places: dict[str, Path] = {}
     for volume in pod.spec.volumes or ():
         if is_written(volume):
-            places[volume.name] = write_files(pod, volume, directory, sources, facts)
+            places[volume.name] = write_files(pod, volume, directory, sources, facts, owner)
         elif (claim := claim_name(pod.metadata.name, volume)) is not None:
             if claim not in claims:
                 raise MissingSource(f'persistentvolumeclaim "{claim}" not found')
             places[volume.name] = claims[claim]
         elif volume.host_path is not None:
-            places[volume.name] = host_path(volume.name, volume.host_path)
+            places[volume.name] = host_path(volume.name, volume.host_path, owner)
         elif _is_empty_dir(volume):
-            places[volume.name] = directory.volume(volume.name)
-            places[volume.name].mkdir(parents=True, exist_ok=True)
+            places[volume.name] = empty_dir(directory.volume(volume.name), pod)
         else:
             raise AgentError(
                 f"Volume {volume.name} is of a type that this runtime does not have: "
@@ -92,11 +110,29 @@ def prepare(
     return places
 
 
-def write_files(pod: Pod, volume: Volume, directory: PodDir, sources: Sources, facts: PodFacts) -> Path:
+def empty_dir(place: Path, pod: Pod) -> Path:
+    """A directory that every user of the pod may write, of the pod's ``fsGroup`` where it has one."""
+    if not place.exists():
+        place.mkdir(parents=True)
+        group = pod.spec.security_context.fs_group if pod.spec.security_context else None
+        if group is not None and os.geteuid() == 0:
+            os.chown(place, -1, group)
+        place.chmod(0o777 if group is None else 0o2777)
+    return place
+
+
+def write_files(
+    pod: Pod,
+    volume: Volume,
+    directory: PodDir,
+    sources: Sources,
+    facts: PodFacts,
+    owner: tuple[int, int] | None = None,
+) -> Path:
     """Write, or bring up to date, the files of a configMap, secret, downwardAPI or projected volume."""
     place = directory.volume(volume.name)
     place.mkdir(parents=True, exist_ok=True)
-    _sync(place, volume_files(pod, volume, sources, facts))
+    _sync(place, volume_files(pod, volume, sources, facts), owner)
     return place
 
 
@@ -160,12 +196,9 @@ def mounts_of(container: Container, volumes: Mapping[str, Volume], places: Mappi
         if (options := _memory_options(volume)) is not None and alone and not sub_path:
             mounts.append(Mount(TMPFS + options, target, read_only))
             continue
-        source = places[mount.name]
-        if sub_path:
-            source = source / _inside(sub_path)
-            if not source.exists():
-                source.mkdir(parents=True)
-        mounts.append(Mount(str(source), target, read_only))
+        inside = str(PurePosixPath(_inside(sub_path))) if sub_path else ""
+        source, by_user = str(places[mount.name]), volume.host_path is not None
+        mounts.append(Mount(source, target, read_only, inside, by_user))
     return mounts
 
 
@@ -185,14 +218,21 @@ def _is_empty_dir(volume: Volume) -> bool:
     return all(source is None for source in sources)
 
 
-def host_path(name: str, source: HostPathVolumeSource) -> Path:
+def host_path(name: str, source: HostPathVolumeSource, owner: tuple[int, int] | None = None) -> Path:
     """The path of the machine that a hostPath names, made where its type asks for that.
+
+    Args:
+        name: name of the volume.
+        source: the hostPath.
+        owner: user and group with whose rights it is made; None takes the agent's.
 
     Raises:
         AgentError: it does not exist, or is something else than its type says.
     """
     path, kind = Path(source.path), source.type or ""
-    if kind == "DirectoryOrCreate":
+    if owner is not None and kind in _MADE_BY and not path.exists():
+        _make_as(name, [*_MADE_BY[kind], str(path)], owner)
+    elif kind == "DirectoryOrCreate":
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     elif kind == "FileOrCreate":
         path.touch(mode=0o644, exist_ok=True)
@@ -207,6 +247,16 @@ def host_path(name: str, source: HostPathVolumeSource) -> Path:
     if wanted is not None and not wanted():
         raise AgentError(f"Volume {name}: hostPath type check failed: {path} is not a {kind.removesuffix('OrCreate')}.")
     return path
+
+
+def _make_as(name: str, command: list[str], owner: tuple[int, int]) -> None:
+    """Make a path as another user: what that user may not make must not come about either."""
+    uid, gid = owner
+    done = subprocess.run(
+        command, user=uid, group=gid, extra_groups=[], env={}, capture_output=True, text=True, check=False, cwd="/"
+    )
+    if done.returncode:
+        raise AgentError(f"Volume {name}: user {uid} of the pod cannot make the path: {done.stderr.strip()[-300:]}.")
 
 
 def _keys(data: Mapping[str, bytes] | None, kind: str, name: str | None, items: list[KeyToPath] | None,
@@ -249,7 +299,7 @@ def _inside(path: str) -> str:
     return path
 
 
-def _sync(place: Path, files: Mapping[str, FileContent]) -> None:
+def _sync(place: Path, files: Mapping[str, FileContent], owner: tuple[int, int] | None) -> None:
     """Let a directory hold exactly these files, replacing only those that differ."""
     for found in sorted(place.rglob("*"), reverse=True):
         name = str(found.relative_to(place))
@@ -264,7 +314,7 @@ def _sync(place: Path, files: Mapping[str, FileContent]) -> None:
         if path.is_dir():
             shutil.rmtree(path)
         if not _same(path, content):
-            write_whole(path, content.data, content.mode)
+            write_whole(path, content.data, content.mode, owner)
 
 
 def _same(path: Path, content: FileContent) -> bool:

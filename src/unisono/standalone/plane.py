@@ -56,6 +56,7 @@ class PlaneOptions:
         port: of the API; 0 takes the last one again where it is free, else any.
         host: address of the API; any but a loopback address lets other machines in.
         local_node: offer this machine as a node.
+        own_users: where this process is root, pods of a namespace run as a user of its own.
         simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
         apart: scheduler, controllers and simulated nodes run in a process of their own, so that the API answers while
@@ -68,6 +69,7 @@ class PlaneOptions:
     port: int = 0
     host: str = "127.0.0.1"
     local_node: bool = True
+    own_users: bool = False
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
     apart: bool = False
@@ -165,7 +167,8 @@ class Plane:
             from unisono.agent.agent import Agent
 
             client = backend.client(field_manager="unisono-agent")
-            self._agent = Agent(client, None, self._data.agent, spawner=self._spawner)
+            own_users = self._options.own_users
+            self._agent = Agent(client, None, self._data.agent, spawner=self._spawner, own_users=own_users)
             self._keep("agent", self._agent.run)
 
     async def _serve(self, backend: Backend) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # ``signal`` costs 8 ms: it makes enums
 import os
+import stat
 
 from unisono.agent.shim.kernel import (
     CLONE_NEWNS,
     CLONE_NEWUTS,
+    PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     START_ERROR,
     describe,
@@ -74,7 +76,8 @@ def prepare(spec: Spec) -> None:
     unshare(CLONE_NEWNS | CLONE_NEWUTS)
     from unisono.agent.shim.mounts import set_up
 
-    set_up(spec["mounts"], spec["dir"] + "/root", read_only=spec["read_only_root"])
+    who = None if spec["uid"] is None else (spec["uid"], spec["gid"], spec["groups"] or [])
+    set_up(spec["mounts"], spec["dir"] + "/root", read_only=spec["read_only_root"], user=who, covers=spec["covers"])
     name = spec["hostname"].encode()
     libc().sethostname(name, len(name))
 
@@ -93,13 +96,9 @@ def run_command(spec: Spec, stdio: tuple[int, int, int], failed_fd: int) -> NoRe
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(spec["oom_score"])
     try:
-        os.chdir(spec["cwd"])
+        take_identity(spec)
     except OSError as error:
-        fail(failed_fd, f"the working directory {spec['cwd']} cannot be entered: {error.strerror}")
-    try:
-        become(spec)
-    except OSError as error:
-        fail(failed_fd, f"the process cannot become user {spec['uid']}, group {spec['gid']}: {error.strerror}")
+        fail(failed_fd, str(error.strerror))
     execute(spec["argv"], spec["env"], failed_fd)
 
 
@@ -111,14 +110,53 @@ def take_terminal() -> None:
     fcntl.ioctl(0, tiocsctty, 0)
 
 
+def take_identity(spec: Spec) -> None:
+    """Become the user of the command, in its working directory.
+
+    A user of its own enters the directory with its own rights; for others the machine's administrator decides what
+    they may see, and a folder of his may be their working directory.
+    """
+    if spec["own_user"]:
+        become(spec)
+        enter_directory(spec["cwd"])
+    else:
+        enter_directory(spec["cwd"])
+        become(spec)
+
+
+def enter_directory(directories: list[str]) -> None:
+    """Enter the first of some directories that may be entered."""
+    for last, directory in enumerate(directories, 1):
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            if last == len(directories):
+                raise OSError(
+                    error.errno, f"the working directory {directory} cannot be entered: {error.strerror}"
+                ) from None
+        else:
+            return
+
+
 def become(spec: Spec) -> None:
     """Take the user and groups that the security context names."""
-    if spec["groups"] is not None:
-        os.setgroups(spec["groups"])
-    if spec["gid"] is not None:
-        os.setgid(spec["gid"])
-    if spec["uid"] is not None:
-        os.setuid(spec["uid"])
+    try:
+        if spec["uid"] is not None:
+            for fd in range(3):
+                # A program may open /dev/stdout anew, as a file of the user that it runs as.
+                if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                    os.fchown(fd, spec["uid"], -1)
+        if spec["groups"] is not None:
+            os.setgroups(spec["groups"])
+        if spec["gid"] is not None:
+            os.setgid(spec["gid"])
+        if spec["uid"] is not None:
+            os.setuid(spec["uid"])
+    except OSError as error:
+        who = f"user {spec['uid']}, group {spec['gid']}"
+        raise OSError(error.errno, f"the process cannot become {who}: {error.strerror}") from None
+    if spec["no_new_privileges"]:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def execute(argv: list[str], env: dict[str, str], failed_fd: int) -> NoReturn:

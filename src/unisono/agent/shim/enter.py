@@ -13,7 +13,7 @@ import _signal as signal  # type: ignore[import-not-found]  # ``signal`` costs 8
 import os
 import select
 
-from unisono.agent.shim.command import become, execute, take_terminal
+from unisono.agent.shim.command import execute, take_identity, take_terminal
 from unisono.agent.shim.kernel import (
     CLONE_NEWNS,
     CLONE_NEWPID,
@@ -95,8 +95,7 @@ def run_entered(spec: Spec, failed_fd: int) -> NoReturn:
             take_terminal()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        os.chdir(spec["cwd"])
-        become(spec)
+        take_identity(spec)
     except OSError as error:
         write_all(failed_fd, describe(error))
         os._exit(1)
@@ -136,7 +135,7 @@ def probe(directory: str) -> None:
         if child == 0:
             try:
                 unshare(CLONE_NEWNS | CLONE_NEWUTS)
-                set_up([(directory, "/unisono-probe", False)], directory + "/root", read_only=False)
+                set_up([(directory, "/unisono-probe", False, "", False)], directory + "/root", read_only=False)
             except OSError as error:
                 write_all(writer, f"none {error.strerror} ({error.filename})".encode())
             os._exit(0)

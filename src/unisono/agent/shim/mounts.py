@@ -11,34 +11,53 @@ entry of the original is bound again, and there the missing directory is created
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
+import struct
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 MNT_DETACH = 2
 TMPFS = "tmpfs:"
+# The number is the same on every architecture.
+_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_BENEATH = 2, 8
 _KEPT = {os.ST_NOSUID: MS_NOSUID, os.ST_NODEV: MS_NODEV, os.ST_NOEXEC: MS_NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def set_up(mounts: list[tuple[str, str, bool]], root: str, read_only: bool) -> None:
+def set_up(
+    mounts: list[tuple[str, str, bool, str, bool]],
+    root: str,
+    read_only: bool,
+    user: tuple[int, int | None, list[int]] | None = None,
+    covers: list[tuple[str, list[str]]] | None = None,
+) -> None:
     """Build the view.
 
     Args:
-        mounts: ``(source, target, read_only)``: files or directories of the machine and where they appear.
+        mounts: ``(source, target, read_only, sub_path, by_user)``: files or directories of the machine and where they
+            appear (see ``volumes.Mount``).
         root: an empty or missing directory on which a new root may be mounted.
         read_only: everything but the given mounts becomes read-only.
+        user: user, group and further groups of the container; None is the caller's.
+        covers: folders that the user may not enter, and the paths below them that are shown, read-only, all the same.
     """
     mount(None, "/", None, MS_SLAVE | MS_REC)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     view = View()
-    if any(nearest(target) == "/" for _, target, _ in mounts):
+    if any(nearest(target) == "/" for _, target, *_ in mounts):
         os.makedirs(root, exist_ok=True)
         view.new_root(root)
     # Sources are held open from here on: one mount may cover the source of the next.
-    held = [(hold(source), source, target, ro) for source, target, ro in mounts]
+    held = [
+        (hold(source, sub_path, user if by_user else None), source, target, ro)
+        for source, target, ro, sub_path, by_user in mounts
+    ]
+    for directory, shown in covers or ():
+        view.cover(directory, shown)
     if read_only:
         freeze("/")
     for fd, source, target, ro in sorted(held, key=lambda item: item[2].count("/")):
@@ -54,9 +73,86 @@ def set_up(mounts: list[tuple[str, str, bool]], root: str, read_only: bool) -> N
             remount_read_only(place)
 
 
-def hold(source: str) -> int | None:
-    """Keep a source reachable; a memory volume (``tmpfs:OPTIONS``) has none."""
-    return None if source.startswith(TMPFS) else os.open(source, os.O_PATH | os.O_CLOEXEC)
+def hold(source: str, sub_path: str, user: tuple[int, int | None, list[int]] | None) -> int | None:
+    """Keep a source reachable; a memory volume (``tmpfs:OPTIONS``) has none.
+
+    Args:
+        source: path of the machine.
+        sub_path: what is meant below it. Other pods may write there at this moment: links must not lead out of it.
+        user: with whose rights the path is walked; None takes the caller's.
+    """
+    if source.startswith(TMPFS):
+        return None
+    if user is None:
+        return descend(os.open(source, os.O_PATH | os.O_CLOEXEC), sub_path)
+    groups = os.getgroups()
+    uid, gid, others = user
+    os.setgroups(others)
+    os.setegid(os.getgid() if gid is None else gid)
+    os.seteuid(uid)
+    try:
+        return descend(os.open(source, os.O_PATH | os.O_CLOEXEC), sub_path)
+    finally:
+        os.seteuid(os.getuid())
+        os.setegid(os.getgid())
+        os.setgroups(groups)
+
+
+def descend(fd: int, sub_path: str) -> int:
+    """What is at a path below an open directory; missing directories are made with the mode of the one above.
+
+    Symbolic links are followed as long as they stay below the directory (``openat2`` with ``RESOLVE_BENEATH``).
+    """
+    if not sub_path:
+        return fd
+    try:
+        found = open_beneath(fd, sub_path)
+    except FileNotFoundError:
+        make_beneath(fd, sub_path)
+        found = open_beneath(fd, sub_path)
+    os.close(fd)
+    return found
+
+
+def make_beneath(fd: int, sub_path: str) -> None:
+    """Make the directories of a path below an open directory."""
+    above = os.dup(fd)
+    done = ""
+    for name in sub_path.split("/"):
+        done = f"{done}/{name}" if done else name
+        try:
+            here = open_beneath(fd, done)
+        except FileNotFoundError:
+            there = os.stat(f"/proc/self/fd/{above}")
+            os.mkdir(name, dir_fd=above)
+            here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            if os.geteuid() == 0:
+                os.fchown(here, there.st_uid, there.st_gid)
+            os.fchmod(here, stat.S_IMODE(there.st_mode))
+        os.close(above)
+        above = here
+    os.close(above)
+
+
+def open_beneath(fd: int, path: str) -> int:
+    """Open a path below a directory, which it must not leave."""
+    flags = os.O_PATH | os.O_CLOEXEC
+    how = struct.pack("QQQ", flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    found = int(_libc.syscall(ctypes.c_long(_OPENAT2), fd, os.fsencode(path), how, ctypes.c_size_t(len(how))))
+    if found < 0 and ctypes.get_errno() == errno.ENOSYS:
+        # Before Linux 5.6: without any links.
+        found = os.dup(fd)
+        for name in path.split("/"):
+            above, found = found, os.open(name, flags | os.O_NOFOLLOW, dir_fd=found)
+            os.close(above)
+            if stat.S_ISLNK(os.fstat(found).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        return found
+    if found < 0:
+        code = ctypes.get_errno()
+        text = "the sub-path leads out of its volume" if code == errno.EXDEV else os.strerror(code)
+        raise OSError(code, text, path)
+    return found
 
 
 def bind_held(fd: int, source: str, place: str) -> None:
@@ -103,6 +199,20 @@ class View:
         mount("tmpfs", directory, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode:o}")
         self.fill(here, directory)
         os.close(here)
+        self.mimicked.add(directory)
+
+    def cover(self, directory: str, shown: list[str]) -> None:
+        """Cover a directory by a tmpfs that shows some paths of it, and nothing else."""
+        held = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown]
+        mount("tmpfs", directory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        for path, fd in held:
+            is_dir = os.path.isdir(f"/proc/self/fd/{fd}")
+            os.makedirs(path if is_dir else os.path.dirname(path), exist_ok=True)
+            if not is_dir:
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+            bind_held(fd, path, path)
+            os.close(fd)
+            remount_read_only(path)
         self.mimicked.add(directory)
 
     def new_root(self, root: str) -> None:

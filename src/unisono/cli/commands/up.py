@@ -110,6 +110,7 @@ def command(
         port=port,
         simulated_nodes=nodes,
         local_node=not no_agent,
+        own_users=True,
         scheduler_config=scheduler_config,
         apart=True,
         limits=limits,

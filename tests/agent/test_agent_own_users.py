@@ -1,0 +1,314 @@
+"""Pods that run as users of their own, and what they try against the control plane and each other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_node import Node, manifest
+
+from support.memory import MemoryClient
+from unisono.agent.users import FIRST_UID, UserBook
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Namespace, Pod, Secret
+from unisono.api.kinds import NAMESPACES, SECRETS
+from unisono.errors import AgentError
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give pods users of their own")
+
+PRIVILEGED = {"pod-security.kubernetes.io/enforce": "privileged"}
+
+
+@pytest.fixture
+async def users(tmp_path: Path) -> AsyncIterator[Node]:
+    """An agent that gives every namespace a user, with the namespaces ``default``, ``other`` and ``trusted``."""
+    client = MemoryClient()
+    for name, labels in (("default", None), ("other", None), ("trusted", PRIVILEGED)):
+        client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name=name, labels=labels)))
+    node = Node(client, tmp_path / "agent", own_users=True)
+    await node.start()
+    yield node
+    await node.stop()
+
+
+async def outcome(node: Node, pod: Pod) -> str:
+    """The log of a pod that succeeds."""
+    node.run(pod)
+    name, namespace = pod.metadata.name, pod.metadata.namespace or ""
+    found = await node.until(name, lambda each: each.status.phase in ("Succeeded", "Failed"), namespace)
+    log = await node.log(name, namespace=namespace)
+    assert found.status.phase == "Succeeded", (found.status, log)
+    return log
+
+
+def shell(name: str, script: str, namespace: str = "default", **spec: Any) -> Pod:
+    return manifest(name, ["sh", "-c", script], metadata={"namespace": namespace}, **spec)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "security", "uid"),
+    [
+        ("default", None, FIRST_UID),
+        ("trusted", None, 0),
+        ("default", {"runAsUser": 54321}, 54321),
+        ("default", {"runAsNonRoot": True}, FIRST_UID),
+        ("trusted", {"runAsUser": 0}, 0),
+    ],
+)
+async def test_as_whom_pods_run(users: Node, namespace: str, security: object, uid: int) -> None:
+    log = await outcome(users, shell("p", "id -u; id -un; echo ~; pwd", namespace, securityContext=security))
+    assert log.splitlines()[0] == str(uid)
+    if uid:
+        assert log.splitlines()[1:3] == ["unisono-pod", "/home/pod"]
+
+
+async def test_namespaces_have_different_users_and_pods_of_one_share_theirs(users: Node) -> None:
+    found = [await outcome(users, shell(f"p{i}", "id -u", ns)) for i, ns in enumerate(("default", "other", "default"))]
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("security", "message"),
+    [
+        ({"runAsUser": 0}, "asks for user 0, which is root on this machine"),
+        ({"runAsUser": 1}, "asks for user 1, which is daemon"),
+        ({"runAsGroup": 0}, "asks for group 0"),
+        ({"supplementalGroups": [42]}, "asks for group 42, which is shadow"),
+        ({"fsGroup": 6}, "asks for group 6, which is disk"),
+        ({"runAsUser": FIRST_UID + 77}, "which belongs to another namespace"),
+    ],
+)
+async def test_accounts_of_the_machine_are_refused(users: Node, security: object, message: str) -> None:
+    users.run(shell("p", "true", securityContext=security))
+    pod = await users.phase("p", "Failed")
+    assert message in (pod.status.message or "")
+    assert "pod-security.kubernetes.io/enforce=privileged" in (pod.status.message or "")
+
+
+async def test_volumes_logs_home_and_tmp_work(users: Node) -> None:
+    secret = Secret(metadata=ObjectMeta(name="s", namespace="default"), data={"key": "c2VjcmV0"})
+    users.client.put(SECRETS, secret)
+    users.config_map("c", {"f": "text"})
+    script = """set -e
+    echo a > /data/x/file; echo b > /sub/file; cat /conf/f /keys/key; touch "$HOME/h" /tmp/unisono-test-$$
+    rm /tmp/unisono-test-$$; echo out > /dev/stdout; echo said > /dev/termination-log; stat -c %a /keys/key
+    """
+    mounts = [("d", "/data/x", None), ("d", "/sub", "deep/er"), ("c", "/conf", None), ("s", "/keys", None)]
+    pod = shell(
+        "p",
+        script,
+        container={"volumeMounts": [{"name": n, "mountPath": p} | ({"subPath": s} if s else {}) for n, p, s in mounts]},
+        volumes=[
+            {"name": "d", "emptyDir": {}},
+            {"name": "c", "configMap": {"name": "c"}},
+            {"name": "s", "secret": {"secretName": "s", "defaultMode": 0o400}},
+        ],
+    )
+    assert (await outcome(users, pod)).splitlines() == ["textsecretout", "400"]
+    found = users.pod("p")
+    assert found is not None
+    assert found.status.container_statuses[0].state.terminated.message == "said\n"
+
+
+async def test_fs_group(users: Node) -> None:
+    pod = shell(
+        "p",
+        "touch /d/f; stat -c %g /d /d/f; id -G",
+        container={"volumeMounts": [{"name": "d", "mountPath": "/d"}]},
+        volumes=[{"name": "d", "emptyDir": {}}],
+        securityContext={"fsGroup": 54321},
+    )
+    assert (await outcome(users, pod)).splitlines() == ["54321", "54321", f"{FIRST_UID} 54321"]
+
+
+# What a container may not do, as a shell's conditions: each that succeeds is printed.
+HOSTILE = r"""
+try() { if eval "$1" >/dev/null 2>&1; then echo "possible: $1"; fi; }
+try 'ls <data>'
+try 'cat <data>/addresses.json'
+try 'cat <victim>/runs/main/0/log'
+try 'ls <victim>'
+try 'cat <victim>/volumes/d/private'
+try 'cat /work/../<data>/users.json'
+try 'cd <victim>/volumes/d && cat private'
+try 'cat /proc/1/environ | grep -a .'
+try 'ls /proc/1/root/'
+try 'ls -l /proc/1/fd/ | grep -v total'
+try 'cat /proc/<agent>/environ | grep -a UNISONO'
+try 'kill -0 <agent>'
+try 'kill -0 -1 && false || kill -9 <shim>'
+try 'cat /etc/shadow'
+try 'echo x >> /etc/hosts'
+try 'echo x >> /etc/passwd'
+try 'grep -q CapEff.*[1-9a-f] /proc/self/status'
+try 'grep -q "NoNewPrivs:.0" /proc/self/status'
+try 'mkdir <cgroup>/mine'
+try 'mount -t tmpfs none /mnt'
+try 'python3 -c "import os; os.setuid(0)"'
+try 'ls /proc/self/fd | grep -vE "^[0-3]$"'
+env | grep -iE 'secret|token|kubeconfig|aws|unisono_'
+echo done
+"""
+
+
+async def test_a_hostile_pod_reaches_nothing(users: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "KUBECONFIG", "UNISONO_DATA_DIR", "GITHUB_TOKEN"):
+        monkeypatch.setenv(name, "leaked-secret")
+    victim = shell(
+        "victim",
+        "echo confidential | tee /d/private; exec sleep 1000",
+        container={
+            "env": [{"name": "PASSWORD", "value": "hunter2"}],
+            "volumeMounts": [{"name": "d", "mountPath": "/d"}],
+        },
+        volumes=[{"name": "d", "emptyDir": {}}],
+    )
+    users.run(victim)
+    uid = (await users.until("victim", lambda pod: pod.status.phase == "Running")).metadata.uid or ""
+    run = users.data_dir / "pods" / uid
+    await users.until("victim", lambda _: (run / "runs/main/0/started").exists())
+    facts = {
+        "data": users.data_dir,
+        "victim": run,
+        "agent": os.getpid(),
+        "shim": (run / "runs/main/0/started").read_text().split()[0].partition("=")[2],
+        "cgroup": "/sys/fs/cgroup/unified",
+    }
+    script = HOSTILE
+    for name, value in facts.items():
+        script = script.replace(f"<{name}>", str(value))
+    for namespace in ("default", "other"):
+        log = await outcome(users, shell(f"thief-{namespace}", script, namespace))
+        assert log.splitlines() == ["done"], namespace
+
+
+@pytest.mark.parametrize("path", ["", "/volumes/d", "/runs/main/0/log"])
+async def test_a_host_path_is_walked_with_the_rights_of_the_pod(users: Node, path: str) -> None:
+    users.run(
+        shell(
+            "victim",
+            "sleep 1000",
+            container={"volumeMounts": [{"name": "d", "mountPath": "/d"}]},
+            volumes=[{"name": "d", "emptyDir": {}}],
+        )
+    )
+    victim = await users.until("victim", lambda pod: pod.status.phase == "Running")
+    source = f"{users.data_dir}/pods/{victim.metadata.uid}{path}"
+    await users.until("victim", lambda _: Path(source).exists())
+    thief = shell(
+        "thief",
+        "ls /x",
+        container={"volumeMounts": [{"name": "x", "mountPath": "/x"}]},
+        volumes=[{"name": "x", "hostPath": {"path": source}}],
+    )
+    users.run(thief)
+    pod = await users.phase("thief", "Failed")
+    assert pod.status.container_statuses[0].state.terminated.reason == "StartError"
+    assert "Permission denied" in pod.status.container_statuses[0].state.terminated.message
+
+
+@pytest.mark.parametrize("kind", ["DirectoryOrCreate", "FileOrCreate"])
+async def test_a_host_path_is_made_with_the_rights_of_the_pod(users: Node, kind: str) -> None:
+    place = Path(tempfile.mkdtemp(prefix="unisono-open-"))
+    try:
+        place.chmod(0o755)
+        volume = {"name": "x", "hostPath": {"path": str(place / "new"), "type": kind}}
+        mount = {"volumeMounts": [{"name": "x", "mountPath": "/x"}]}
+        users.run(shell("p", "true", container=mount, volumes=[volume]))
+        pod = await users.phase("p", "Failed")
+        assert "cannot make the path" in (pod.status.message or "")
+        assert not (place / "new").exists()
+        place.chmod(0o777)
+        await outcome(users, shell("q", "true", container=mount, volumes=[volume]))
+        assert (place / "new").stat().st_uid == FIRST_UID
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("sub_path", ["link", "link/pods", "up/../link"])
+async def test_a_sub_path_does_not_leave_its_volume(users: Node, sub_path: str) -> None:
+    mount = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    escape = {"volumeMounts": [{"name": "d", "mountPath": "/x", "subPath": sub_path}]}
+    pod = manifest(
+        "p",
+        ["sh", "-c", "ls -a /x; echo reached"],
+        container=escape,
+        initContainers=[
+            {"name": "first", "command": ["ln", "-s", str(users.data_dir), "/d/link"], **mount},
+        ],
+        volumes=[{"name": "d", "emptyDir": {}}],
+    )
+    users.run(pod)
+    await users.phase("p", "Failed")
+    found = users.pod("p")
+    assert found is not None
+    assert "leads out of its volume" in f"{found.status.message} {found.status.container_statuses}"
+
+
+async def test_a_sub_path_may_lead_through_a_link_within_its_volume(users: Node) -> None:
+    pod = manifest(
+        "p",
+        ["sh", "-c", "cat /x/file"],
+        container={"volumeMounts": [{"name": "d", "mountPath": "/x", "subPath": "latest"}]},
+        initContainers=[
+            {
+                "name": "first",
+                "command": ["sh", "-c", "mkdir /d/run-7; echo seven > /d/run-7/file; ln -s run-7 /d/latest"],
+                "volumeMounts": [{"name": "d", "mountPath": "/d"}],
+            },
+        ],
+        volumes=[{"name": "d", "emptyDir": {}}],
+    )
+    assert await outcome(users, pod) == "seven\n"
+
+
+async def test_a_command_that_enters_has_the_same_user(users: Node) -> None:
+    probe = {"exec": {"command": ["sh", "-c", "id -u > $HOME/who"]}, "periodSeconds": 1}
+    pod = shell("p", "until cat $HOME/who 2>/dev/null; do sleep 0.1; done", container={"readinessProbe": probe})
+    assert (await outcome(users, pod)).split() == [str(FIRST_UID)]
+
+
+async def test_a_working_directory_that_only_root_may_enter(users: Node) -> None:
+    closed = users.data_dir / "closed"
+    closed.mkdir(mode=0o700)
+    users.run(shell("p", "ls", container={"workingDir": str(closed)}))
+    pod = await users.phase("p", "Failed")
+    assert "cannot be entered: Permission denied" in pod.status.container_statuses[0].state.terminated.message
+
+
+def test_users_are_kept_and_given_out_again_last(tmp_path: Path) -> None:
+    present = {"a", "b", "c"}
+    book = UserBook(tmp_path / "users.json", present.__contains__, size=3)
+    given = [book.user(name) for name in ("a", "b", "c", "a")]
+    assert given == [FIRST_UID, FIRST_UID + 1, FIRST_UID + 2, FIRST_UID]
+    assert UserBook(tmp_path / "users.json", present.__contains__).user("b") == FIRST_UID + 1
+    with pytest.raises(AgentError, match="All 3 users"):
+        book.user("d")
+    present.remove("b")
+    assert book.user("d") == FIRST_UID + 1
+
+
+async def test_the_interpreter_runs_although_it_lies_in_a_closed_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = Path(tempfile.mkdtemp(prefix="unisono-closed-"))
+    (closed / "pkg").mkdir()
+    (closed / "pkg" / "unisono_probe.py").write_text("print('found')\n")
+    (closed / "secret").write_text("secret")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(closed / "pkg")])
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    node = Node(client, tmp_path / "agent", own_users=True)
+    await node.start()
+    try:
+        script = f"cd {closed}/pkg && python unisono_probe.py; ls {closed}; touch {closed}/pkg/x 2>/dev/null || echo no"
+        assert await outcome(node, shell("p", script)) == "found\npkg\nno\n"
+    finally:
+        await node.stop()
+        shutil.rmtree(closed)
