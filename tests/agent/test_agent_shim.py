@@ -60,7 +60,7 @@ def run(folder: Path, **changes: Any) -> tuple[dict[str, str], str]:
     spec = {
         "dir": str(folder), "log": str(folder / "log"), "log_bytes": 1 << 20, "log_files": 2,
         "argv": ["true"], "env": {"PATH": "/usr/bin:/bin"}, "cwd": ["/"], "mounts": [], "hostname": "job-0",
-        "isolation": "user", "cgroup": "", "uid": None, "gid": None, "groups": None, "read_only_root": False,
+        "isolation": "user", "cgroups": [], "uid": None, "gid": None, "groups": None, "read_only_root": False,
         "covers": [], "own_user": False, "no_new_privileges": False,
     }  # fmt: skip
     (folder / "spec").write_bytes(marshal.dumps(spec | changes, 4))
@@ -106,7 +106,10 @@ def test_a_setup_that_fails_is_told(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cgroup": "/no/such/cgroup"}, "the container cannot be set up: No such file or directory (/no/such/cgroup"),
+        (
+            {"cgroups": ["/no/such"]},
+            "the container cannot be set up: No such file or directory (/no/such/cgroup",
+        ),
         ({"cwd": ["/no/such/folder"]}, "the working directory /no/such/folder cannot be entered"),
         ({"argv": ["/etc/passwd"]}, 'exec: "/etc/passwd": permission denied'),
         ({"uid": 0}, "the process cannot become user 0"),

@@ -19,7 +19,9 @@ from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespa
 from unisono.agent.last_words import LastWords
 from unisono.agent.launch import python_folder
 from unisono.agent.layout import Layout
+from unisono.agent.limit_groups import CONTROLLERS
 from unisono.agent.machine import Machine, this_machine
+from unisono.agent.memory_watch import MemoryWatch
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pod_worker import PodWorker
 from unisono.agent.port_book import PortBook
@@ -164,10 +166,12 @@ class Agent:
             ports=PortBook(self._clock, own_ports=isolation.own_ports),
             spawner=self._spawner,
             users=self._pod_users(isolation, namespaces),
+            memory=MemoryWatch(self._clock),
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
         group.create_task(self._last_words.run())
+        group.create_task(self._host.memory.run())
         for informer in (services, config_maps, secrets, namespaces):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)
@@ -228,6 +232,13 @@ class Agent:
             "This node runs containers as processes of the machine: images are not pulled, commands find what is "
             "installed here.",
         )
+        if missing := [name for name in CONTROLLERS if name not in isolation.limits.enforced]:
+            message = (
+                f"The kernel enforces no limits of {', '.join(missing)} on this node (no writable cgroup): memory is "
+                "looked at once a second instead, and containers may use as much CPU as there is."
+            )
+            _log.warning("agent.limits_not_enforced", missing=missing)
+            self._host.recorder.event(node, "Warning", "LimitsNotEnforced", message)
         if isolation.level == "none":
             message = no_namespaces(isolation.problem)
             _log.warning("agent.no_namespaces", message=message)
@@ -286,6 +297,7 @@ class Agent:
         host.ports.remove(uid)
         if host.isolation.cgroups is not None:
             await remove_cgroup(host.isolation.cgroups, uid, self._clock)
+        host.isolation.limits.remove(uid)
         self._last_words.keep(uid)
         host.addresses.release(uid)
 
@@ -332,6 +344,7 @@ class Agent:
             if self._host.isolation.cgroups is not None:
                 # Stays while pods go on running in it.
                 self._host.isolation.cgroups.remove_root()
+            self._host.isolation.limits.remove_root()
             await self._host.recorder.close()
         if not self._shares_spawner:
             await self._spawner.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +21,9 @@ class Cgroups:
 
     Attributes:
         root: directory under which each pod gets a directory.
-        memory_limits: the memory controller is available in that branch.
     """
 
     root: Path
-    memory_limits: bool = False
 
     @classmethod
     def find(cls, data_dir: Path, proc: Path = Path("/proc")) -> Cgroups | None:
@@ -42,16 +41,18 @@ class Cgroups:
             except OSError:
                 continue
             if os.access(root / "cgroup.procs", os.W_OK):
-                return cls(root, _enable_memory(parent, root))
+                return cls(root)
         return None
 
-    def create(self, uid: str, memory_bytes: int | None = None) -> Path | None:
+    def hand_down(self, controllers: Sequence[str]) -> set[str]:
+        """Let groups below those of pods use these controllers; answers which of them they can."""
+        return {name for name in controllers if _hand_down(self.root, name)}
+
+    def create(self, uid: str) -> Path | None:
         """The cgroup of a pod; None when the tree went away."""
         path = self.root / uid
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if memory_bytes and self.memory_limits:
-                (path / "memory.max").write_text(str(memory_bytes))
         except OSError:
             return None
         return path
@@ -75,6 +76,8 @@ class Cgroups:
         """Remove the pod's empty cgroup; False while processes still end in it."""
         path = self.root / uid
         try:
+            for leaf in path.glob("*/"):
+                leaf.rmdir()
             path.rmdir()
         except FileNotFoundError:
             return True
@@ -98,20 +101,12 @@ def kill(path: Path) -> None:
                 os.kill(pid, 9)
 
 
-def oom_kills(path: Path) -> int:
-    """How many processes of the cgroup the kernel killed for want of memory; 0 where it is not counted."""
-    try:
-        lines = (path / "memory.events").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-
-
 def _processes(path: Path) -> list[int]:
-    try:
-        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
-    except OSError:
-        return []
+    found: list[int] = []
+    for place in (path, *path.glob("*/")):
+        with contextlib.suppress(OSError):
+            found += [int(line) for line in (place / "cgroup.procs").read_text().split()]
+    return found
 
 
 def _own_path(proc: Path) -> str:
@@ -121,14 +116,14 @@ def _own_path(proc: Path) -> str:
     return ""
 
 
-def _enable_memory(parent: Path, root: Path) -> bool:
-    """Let pods below ``root`` have memory limits, where the controller is handed down to it."""
+def _hand_down(root: Path, controller: str) -> bool:
+    """Enable a controller for the groups below ``root``, where it is handed down to it."""
     try:
-        if "memory" not in (root / "cgroup.controllers").read_text().split():
-            if "memory" not in (parent / "cgroup.controllers").read_text().split():
+        if controller not in (root / "cgroup.controllers").read_text().split():
+            if controller not in (root.parent / "cgroup.controllers").read_text().split():
                 return False
-            (parent / "cgroup.subtree_control").write_text("+memory")
-        (root / "cgroup.subtree_control").write_text("+memory")
+            (root.parent / "cgroup.subtree_control").write_text(f"+{controller}")
+        (root / "cgroup.subtree_control").write_text(f"+{controller}")
     except OSError:
         return False
     return True

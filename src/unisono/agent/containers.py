@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from unisono.agent import exits, processes
@@ -11,6 +10,7 @@ from unisono.agent.checks import Checks
 from unisono.agent.ending import Ending
 from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.lifecycle import ContainerView, Exit, Reason, Role, next_crashes
+from unisono.agent.memory_watch import MemoryWatch, Watched
 from unisono.agent.probing import Probing
 from unisono.agent.processes import Process, Watch
 from unisono.agent.spawner.client import Spawner
@@ -31,7 +31,8 @@ class PodContainer:
         clock: times and timers.
         changed: called after every change.
         spawner: starts processes.
-        cgroup: directory of the pod's cgroup, if it has one.
+        out_of_memory: whether a run used more memory than it may.
+        memory: watches limits that the kernel does not enforce.
     """
 
     def __init__(
@@ -44,7 +45,8 @@ class PodContainer:
         clock: Clock,
         changed: Callable[[], None],
         spawner: Spawner,
-        cgroup: Callable[[], Path | None],
+        out_of_memory: Callable[[Container, RunDir], bool],
+        memory: MemoryWatch,
     ) -> None:
         self.spec, self.role = spec, role
         self.blocked: Reason | None = None
@@ -52,7 +54,8 @@ class PodContainer:
         self.prepared: RunDir | None = None
         self.crashes = 0
         self._directory, self._address, self._clock = directory, address, clock
-        self._changed, self._spawner, self._cgroup = changed, spawner, cgroup
+        self._changed, self._spawner = changed, spawner
+        self._out_of_memory, self._memory = out_of_memory, memory
         self._run: RunDir | None = None
         self._process: Process | None = None
         self._watch: Watch | None = None
@@ -147,6 +150,8 @@ class PodContainer:
             self._ending.close()
         if self._watch is not None:
             self._watch.close()
+        if self._process is not None:
+            self._memory.remove(self._process.pid)
 
     def _adopt(self, run: RunDir, process: Process, started_at: float, spec: Mapping[str, Any]) -> None:
         """Watch a process, of this agent or an earlier one."""
@@ -154,6 +159,8 @@ class PodContainer:
         hook = self.spec.lifecycle.pre_stop if self.spec.lifecycle else None
         before = (lambda seconds: checks.hook(hook, seconds)) if hook is not None else None
         self._process, self._started_at = process, started_at
+        if (limit := spec.get("watched_memory")) is not None:
+            self._memory.add(Watched(process.pid, limit, lambda: self._exceeded(run, process)))
         self._watch = Watch(process, lambda: self._ended(run))
         self._ending = Ending(process, self._clock, f"{self._directory.uid}/{self.name}", before)
         self._probing = Probing(self.spec, run, checks, clock=self._clock, changed=self._changed)
@@ -165,7 +172,14 @@ class PodContainer:
         self._end(run, run.exit() or exits.unsupervised(run, self._started_at, self._clock.time()))
         self._changed()
 
+    def _exceeded(self, run: RunDir, process: Process) -> None:
+        """It uses more memory than it may, and the kernel does not see to that."""
+        run.exceeded.touch()
+        processes.end_now(process)
+
     def _end(self, run: RunDir, result: Exit) -> None:
+        if self._process is not None:
+            self._memory.remove(self._process.pid)
         self._process = None
         if self._probing is not None:
             self._probing.end()
@@ -173,4 +187,4 @@ class PodContainer:
             self._ending.close()
             self._ending = None
         self.crashes = next_crashes(self.crashes, result)
-        self._last = exits.explained(result, run, self.spec, self._cgroup())
+        self._last = exits.explained(result, run, self.spec, out_of_memory=self._out_of_memory(self.spec, run))

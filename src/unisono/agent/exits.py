@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from unisono.agent import cgroups
 from unisono.agent.layout import RunDir
 from unisono.agent.lifecycle import Exit
 from unisono.agent.logs import last_lines
@@ -17,19 +15,19 @@ _MESSAGE_BYTES = 4096
 _PORT_TAKEN = ("Address already in use", "EADDRINUSE")
 
 
-def explained(result: Exit, run: RunDir, spec: Container, cgroup: Path | None) -> Exit:
+def explained(result: Exit, run: RunDir, spec: Container, *, out_of_memory: bool) -> Exit:
     """The end with the reason and the message that users look for.
 
     Args:
         result: how the run ended.
         run: the run.
         spec: the container of the manifest.
-        cgroup: directory of the pod's cgroup, if it has one.
+        out_of_memory: something of it was killed because it used more memory than it may.
     """
     if result.message:
         return result
     reason = result.reason
-    if result.signal and cgroup is not None and cgroups.oom_kills(cgroup):
+    if result.exit_code != 0 and out_of_memory:
         reason = "OOMKilled"
     return replace(result, reason=reason, message=_termination_message(run, spec, result.exit_code))
 

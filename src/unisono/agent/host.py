@@ -17,6 +17,7 @@ from unisono.agent.gpus import GPU, choose
 from unisono.agent.isolation import Isolation
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine
+from unisono.agent.memory_watch import MemoryWatch
 from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource
@@ -44,6 +45,7 @@ class Host:
         python_folder: where containers find ``python``.
         spawner: starts processes.
         users: as whom containers run.
+        memory: ends containers above their memory limit where the kernel does not.
         ledger: what the pods that the node accepted hold.
     """
 
@@ -63,6 +65,7 @@ class Host:
     ports: PortBook
     spawner: Spawner
     users: PodUsers
+    memory: MemoryWatch
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from unisono.agent import pod_network
 from unisono.agent.cgroups import Cgroups
+from unisono.agent.limit_groups import LimitGroups
 
 Level = Literal["root", "user", "none"]
 SHIM = Path(__file__).parent / "shim" / "__main__.py"
@@ -27,12 +28,14 @@ class Isolation:
         level: namespaces as root, through a user namespace, or none at all.
         problem: why not more, for the log.
         cgroups: where pods' cgroups are made, if anywhere.
+        limits: where limits of containers are set.
         own_ports: each pod has the ports of its own address (``pod_network``).
     """
 
     level: Level
     problem: str = ""
     cgroups: Cgroups | None = None
+    limits: LimitGroups = field(default_factory=LimitGroups)
     own_ports: bool = False
 
 
@@ -47,7 +50,7 @@ def find_isolation(data_dir: Path, machine_ips: tuple[str, ...], allowed: Level 
     cgroups = Cgroups.find(data_dir)
     may_try = cgroups is not None and allowed != "none" and os.geteuid() == 0
     own_ports = cgroups is not None and may_try and _try_network(cgroups, machine_ips)
-    return Isolation(level, problem, cgroups, own_ports)
+    return Isolation(level, problem, cgroups, LimitGroups.find(data_dir, cgroups), own_ports)
 
 
 def no_namespaces(problem: str) -> str:

@@ -63,6 +63,11 @@ class RunDir:
         """What the container wrote to its termination message path."""
         return self.path / "termination"
 
+    @property
+    def exceeded(self) -> Path:
+        """Is there when the agent ended the run because it used more memory than it may."""
+        return self.path / "out-of-memory"
+
     def started(self) -> dict[str, str] | None:
         """Process ids and times once the command was started."""
         return read_record(self.path / "started")

@@ -12,9 +12,14 @@ from unisono.agent.lifecycle import ContainerView, Reason, Role
 from unisono.agent.pod_resources import PodResources
 from unisono.agent.preparation import prepare
 from unisono.api.core import Container, Pod
+from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 
 _RETRY_SECONDS = 2.0
+_NOT_ENFORCED = {
+    "memory": "memory is looked at once a second, and the container is killed when it uses more",
+    "cpu": "it may use as much CPU as there is",
+}
 
 
 class PodContainers:
@@ -42,6 +47,7 @@ class PodContainers:
         self._host, self._address, self._directory, self._resources = host, address, directory, resources
         self._changed = changed
         self._stopping: dict[str, float] = {}
+        self._warned: set[str] = set()
         self._all = [self._container(spec, _role(spec)) for spec in pod.spec.init_containers or ()]
         self._all += [self._container(spec, "main") for spec in pod.spec.containers or ()]
 
@@ -81,8 +87,11 @@ class PodContainers:
         run = container.prepared or self._directory.new_run(name, container.crashes)
         container.prepared = run
         try:
-            cgroup = self._resources.make_cgroup()
-            spec = await prepare(self._host, pod, container.spec, self._directory, run, self._address, cgroup)
+            groups, missing = self._resources.limit(container.spec, run)
+            spec = await prepare(self._host, pod, container.spec, self._directory, run, self._address, groups)
+            if "memory" in missing:
+                spec["watched_memory"] = resource_list(container.spec.resources.limits)["memory"]
+            self._warn_of_limits(pod, name, missing)
             await container.start(run, spec)
         except MissingSource as error:
             self._block(pod, container, "CreateContainerConfigError", str(error))
@@ -90,6 +99,14 @@ class PodContainers:
             self._block(pod, container, "CreateContainerError", str(error))
         else:
             self._host.recorder.event(pod, "Normal", "Started", f"Started container {name}")
+
+    def _warn_of_limits(self, pod: Pod, name: str, missing: list[str]) -> None:
+        """Say once per container which of its limits the kernel does not enforce."""
+        if missing and name not in self._warned:
+            self._warned.add(name)
+            what = "; ".join(_NOT_ENFORCED[each] for each in missing)
+            message = f"The kernel of this node enforces not all limits of container {name}: {what}."
+            self._host.recorder.event(pod, "Warning", "LimitNotEnforced", message)
 
     def stop(self, pod: Pod, name: str, why: str, grace: float) -> None:
         """Ask a container to end within ``grace`` seconds, once, or again when less time is left than before."""
@@ -139,7 +156,8 @@ class PodContainers:
             clock=self._host.clock,
             changed=self._changed,
             spawner=self._host.spawner,
-            cgroup=self._resources.cgroup,
+            out_of_memory=self._resources.ran_out_of_memory,
+            memory=self._host.memory,
         )
 
     def _named(self, name: str) -> PodContainer:

@@ -8,12 +8,15 @@ import structlog
 
 from unisono.agent import pod_network
 from unisono.agent.host import Host
-from unisono.agent.layout import PodDir, PodRecord
-from unisono.api.core import Pod
-from unisono.api.resources import pod_limits
+from unisono.agent.layout import PodDir, PodRecord, RunDir
+from unisono.agent.limit_groups import Limits
+from unisono.api.core import Container, Pod
+from unisono.api.resources import resource_list
 
 # Memory of one shim and its init process.
 _SHIM_BYTES = 32 << 20
+# Processes and threads of one container: a fork bomb ends here, and programs of machines with many processors do not.
+_LEAST_PIDS, _PIDS_PER_CPU = 4096, 256
 
 _log = structlog.get_logger(__name__)
 
@@ -31,11 +34,13 @@ class PodResources:
     def __init__(self, host: Host, pod: Pod, address: str, directory: PodDir) -> None:
         self._host, self._pod, self._address, self._directory = host, pod, address, directory
         self._uid = pod.metadata.uid or ""
-        self._released = False
+        self._released = self._networked = False
 
     def restore(self, record: PodRecord) -> None:
         """Take over what an earlier agent gave the pod."""
         self._host.devices.restore(self._uid, record.devices, record.claimed)
+        cgroups = self._host.isolation.cgroups
+        self._networked = cgroups is not None and cgroups.path(self._uid) is not None
 
     def take(self, start_time: float) -> None:
         """Give the pod its cards and write its record.
@@ -75,20 +80,18 @@ class PodResources:
         if host.isolation.cgroups is not None:
             host.isolation.cgroups.kill(self._uid)
             host.isolation.cgroups.remove(self._uid)
+        host.isolation.limits.remove(self._uid)
         return True
-
-    def cgroup(self) -> Path | None:
-        """The pod's cgroup, if it has one."""
-        return self._host.isolation.cgroups.path(self._uid) if self._host.isolation.cgroups else None
 
     def make_cgroup(self) -> Path | None:
         """The pod's cgroup, made with its network when the first container starts."""
         host = self._host
         if host.isolation.cgroups is None:
             return None
-        if (known := self.cgroup()) is not None:
+        if (known := host.isolation.cgroups.path(self._uid)) is not None and self._networked:
             return known
-        path = host.isolation.cgroups.create(self._uid, self._memory_limit())
+        self._networked = True
+        path = host.isolation.cgroups.create(self._uid)
         if path is not None and host.isolation.own_ports and not self._pod.spec.host_network:
             try:
                 pod_network.isolate(path, self._address, host.machine.addresses)
@@ -96,10 +99,42 @@ class PodResources:
                 _log.warning("pod.network_shared", pod=self._pod.key, error=str(error))
         return path
 
-    def _memory_limit(self) -> int | None:
-        """Bytes that the pod may use, shims on top; None when a container has no limit."""
-        spec = self._pod.spec
-        mains, inits = spec.containers or (), spec.init_containers or ()
-        if any("memory" not in (c.resources.limits or {}) for c in mains):
-            return None
-        return pod_limits(spec)["memory"] + _SHIM_BYTES * (len(mains) + len(inits))
+    def limit(self, container: Container, run: RunDir) -> tuple[list[Path], list[str]]:
+        """Make the groups of a run.
+
+        Returns:
+            Directories of cgroups that its first process is to enter, and the limits that the kernel does not enforce.
+        """
+        groups = self._host.isolation.limits
+        limits = container_limits(container, self._host.machine.cpu)
+        places, held = groups.create(self._uid, run_name(container, run), limits)
+        pod = self.make_cgroup()
+        if pod is not None and not any(place.is_relative_to(pod) for place in places):
+            places.insert(0, pod)
+        wanted = {"memory": limits.memory, "cpu": limits.cpu}
+        return places, [name for name, value in wanted.items() if value is not None and name not in held]
+
+    def ran_out_of_memory(self, container: Container, run: RunDir) -> bool:
+        """Whether something of a run was killed because the container used more memory than it may."""
+        return run.exceeded.exists() or self._host.isolation.limits.oom_kills(self._uid, run_name(container, run)) > 0
+
+
+def run_name(container: Container, run: RunDir) -> str:
+    """Name of a run's cgroups; no container's name has a dot."""
+    return f"{container.name}.{run.number}"
+
+
+def container_limits(container: Container, machine_cpu: int) -> Limits:
+    """What a container may use, its shim included.
+
+    Args:
+        container: the container.
+        machine_cpu: thousandths of processors that the machine has.
+    """
+    named = resource_list(container.resources.limits)
+    memory, cpu = named.get("memory"), named.get("cpu")
+    return Limits(
+        memory=None if memory is None else memory + _SHIM_BYTES,
+        cpu=cpu or None,
+        pids=max(_LEAST_PIDS, machine_cpu * _PIDS_PER_CPU // 1000),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def impossible(pod: Pod) -> str | None:
 
 
 async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir, run: RunDir, address: str,
-                  cgroup: Path | None) -> dict[str, Any]:  # fmt: skip
+                  cgroups: Sequence[Path]) -> dict[str, Any]:  # fmt: skip
     """Make volumes and hosts file, and say what the shim is to run.
 
     Raises:
@@ -107,7 +107,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         mounts=mounts,
         hostname=hostname,
         isolation=host.isolation.level,
-        cgroup=cgroup,
+        cgroups=cgroups,
         who=who,
         covers=host.users.covers if who.own else [],
         read_only_root=bool(security and security.read_only_root_filesystem),

@@ -162,7 +162,7 @@ def read_spec(run: RunDir) -> dict[str, Any]:
         value = None
     if not isinstance(value, dict):
         return {
-            "isolation": "none", "cgroup": "", "cwd": ["/"], "env": {},
+            "isolation": "none", "cgroups": [], "cwd": ["/"], "env": {},
             "uid": None, "gid": None, "groups": None, "own_user": False, "no_new_privileges": True,
         }  # fmt: skip
     return value

@@ -15,6 +15,7 @@ class Mount:
 
     target: str
     kind: str
+    options: tuple[str, ...] = ()
 
 
 def mounts(proc: Path = PROC) -> list[Mount]:
@@ -24,7 +25,7 @@ def mounts(proc: Path = PROC) -> list[Mount]:
         fields = line.split()
         if len(fields) >= 3:
             target = fields[1].encode().decode("unicode_escape")
-            found.append(Mount(target, fields[2]))
+            found.append(Mount(target, fields[2], tuple(fields[3].split(",")) if len(fields) > 3 else ()))
     return found
 
 

@@ -81,8 +81,8 @@ def join(spec: Spec) -> None:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), name)
         os.close(fd)
-    if spec["cgroup"]:
-        with open(spec["cgroup"] + "/cgroup.procs", "w") as file:
+    for group in spec["cgroups"]:
+        with open(group + "/cgroup.procs", "w") as file:
             file.write("0")
 
 

@@ -52,8 +52,8 @@ def run(spec: Spec) -> None:
     os.setsid()
     os.set_inheritable(LOCK_FD, False)
     spec["oom_score"] = spare_from_oom()
-    if spec["cgroup"]:
-        with open(spec["cgroup"] + "/cgroup.procs", "w") as file:
+    for group in spec["cgroups"]:
+        with open(group + "/cgroup.procs", "w") as file:
             file.write("0")
     log = Log(spec["log"], spec["log_bytes"], spec["log_files"])
     signals = Signals()

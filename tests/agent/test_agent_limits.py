@@ -1,0 +1,161 @@
+"""Limits of containers: by cgroups, in plain directories and on this machine, and by looking where there are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from agent_node import Node, eventually, manifest
+
+from support.memory import MemoryClient
+from unisono.agent import agent as agent_module
+from unisono.agent.cgroups import Cgroups
+from unisono.agent.isolation import Isolation, find_isolation
+from unisono.agent.limit_groups import LimitGroups, Limits
+from unisono.agent.memory_watch import above_limit
+
+V1 = {
+    "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"),
+    "pids": ("pids.max",),
+    "cpu": ("cpu.cfs_period_us", "cpu.cfs_quota_us"),
+}
+HUNGRY = "x = bytearray(400 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(600)"
+LIMITED = {"resources": {"limits": {"memory": "100Mi", "cpu": "500m"}}}
+
+
+def touch(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def test_version_1(tmp_path: Path) -> None:
+    groups = LimitGroups({name: tmp_path / name for name in V1})
+    for name, files in V1.items():
+        touch(tmp_path / name / "u" / "main.0", *files)
+    places, held = groups.create("u", "main.0", Limits(memory=1 << 20, cpu=1500, pids=100))
+    assert held == {"memory", "pids", "cpu"}
+    assert sorted(place.parent.parent.name for place in places) == ["cpu", "memory", "pids"]
+    folder = tmp_path / "memory" / "u" / "main.0"
+    assert (folder / "memory.limit_in_bytes").read_text() == "1048576"
+    assert (tmp_path / "cpu" / "u" / "main.0" / "cpu.cfs_quota_us").read_text() == "150000"
+    assert (tmp_path / "pids" / "u" / "main.0" / "pids.max").read_text() == "100"
+    assert groups.oom_kills("u", "main.0") == 0
+    (folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert groups.oom_kills("u", "main.0") == 3
+
+
+def test_version_2(tmp_path: Path) -> None:
+    groups = LimitGroups(unified=Cgroups(tmp_path), handed_down=frozenset(V1))
+    touch(tmp_path / "u", "cgroup.subtree_control")
+    touch(tmp_path / "u" / "main.0", "memory.max", "cpu.max", "pids.max")
+    places, held = groups.create("u", "main.0", Limits(memory=1 << 20, cpu=1, pids=100))
+    assert (places, held) == ([tmp_path / "u" / "main.0"], {"memory", "pids", "cpu"})
+    assert (places[0] / "memory.max").read_text() == "1048576"
+    assert (places[0] / "cpu.max").read_text() == "1000 100000"
+    assert set((tmp_path / "u" / "cgroup.subtree_control").read_text().split()) == {"+memory", "+pids", "+cpu"}
+    (places[0] / "memory.events").write_text("low 0\noom 1\noom_kill 2\noom_group_kill 0\n")
+    assert groups.oom_kills("u", "main.0") == 2
+
+
+def test_what_the_kernel_does_not_have_is_not_said_to_hold(tmp_path: Path) -> None:
+    groups = LimitGroups({"memory": tmp_path})
+    touch(tmp_path / "u" / "main.0", "memory.memsw.limit_in_bytes")
+    assert groups.create("u", "main.0", Limits(memory=1 << 20))[1] == frozenset()
+
+
+def test_where_groups_can_be_made(tmp_path: Path) -> None:
+    lines = []
+    for name in V1:
+        touch(tmp_path / name)
+        lines.append(f"cgroup {tmp_path / name} cgroup rw,{name} 0 0\n")
+    lines.append(f"cgroup {tmp_path / 'no'} cgroup rw,memory 0 0\n")
+    touch(tmp_path / "proc" / "self")
+    (tmp_path / "proc" / "self" / "mounts").write_text("".join(lines))
+    # A plain directory has no file in which processes are listed, so nothing works here.
+    assert LimitGroups.find(tmp_path, None, tmp_path / "proc").enforced == frozenset()
+
+
+@pytest.fixture(params=["cgroups", "watch"])
+async def limited(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Node]:
+    """A node whose limits the kernel enforces, and one that must look itself."""
+    if request.param == "watch":
+
+        def without(*arguments: object) -> Isolation:
+            return dataclasses.replace(find_isolation(*arguments), limits=LimitGroups())  # type: ignore[arg-type]
+
+        monkeypatch.setattr(agent_module, "find_isolation", without)
+    node = Node(MemoryClient(), tmp_path / "agent")
+    await node.start()
+    yield node
+    await node.stop()
+
+
+async def test_a_container_above_its_memory_limit_is_out_of_memory(limited: Node) -> None:
+    limited.run(manifest("p", [sys.executable, "-c", HUNGRY], container=LIMITED))
+    limited.run(manifest("q", ["sh", "-c", f"{sys.executable} -c '{HUNGRY}' || exit 3"], container=LIMITED))
+    limited.run(manifest("bystander", ["sleep", "1000"], container=LIMITED))
+    for name in ("p", "q"):
+        pod = await limited.phase(name, "Failed")
+        ended = pod.status.container_statuses[0].state.terminated
+        assert ended.reason == "OOMKilled"
+        if name == "p":
+            assert ended.exit_code == 137
+    assert (await limited.phase("bystander", "Running")).status.container_statuses[0].ready
+
+
+async def test_limits_that_the_kernel_does_not_enforce_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "find_isolation", lambda *_: Isolation("none"))
+    node = Node(MemoryClient(), tmp_path / "agent")
+    await node.start()
+    try:
+        node.run(manifest("p", ["true"], container=LIMITED))
+        node.run(manifest("unlimited", ["true"]))
+        await node.phase("p", "Succeeded")
+        await node.phase("unlimited", "Succeeded")
+        events = await eventually(lambda: node.events("LimitNotEnforced"))
+        assert [event.involved_object.name for event in events] == ["p"]
+        assert "memory is looked at once a second" in (events[0].message or "")
+        assert await eventually(lambda: node.events("LimitsNotEnforced"))
+    finally:
+        await node.stop()
+
+
+def test_what_processes_share_counts_once(tmp_path: Path) -> None:
+    proc = tmp_path
+    for pid, parent, pss in ((10, 1, 9), (11, 10, 9), (12, 11, 40), (13, 12, 40), (14, 1, 999)):
+        fields = [str(parent), *("0" for _ in range(19)), str((80 << 20) // os.sysconf("SC_PAGE_SIZE"))]
+        touch(proc / str(pid), "stat")
+        (proc / str(pid) / "stat").write_text(f"{pid} (a ) b) S {' '.join(fields)}")
+        (proc / str(pid) / "smaps_rollup").write_text(f"Rss: 1 kB\nPss:   {pss << 10} kB\nPss_Anon: 5 kB\n")
+    assert above_limit({10: 100 << 20}, proc) == []
+    assert above_limit({10: 79 << 20}, proc) == [10]
+    assert above_limit({99: 1}, proc) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cgroups of this machine belong to root")
+async def test_a_fork_bomb_meets_its_limit(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert node.agent is not None and node.agent._host is not None
+    if "pids" not in node.agent._host.isolation.limits.enforced:
+        pytest.skip("this machine has no writable cgroup with the controller of processes")
+    monkeypatch.setattr("unisono.agent.pod_resources._LEAST_PIDS", 60)
+    monkeypatch.setattr("unisono.agent.pod_resources._PIDS_PER_CPU", 0)
+    bomb = "import os, time\nn = 0\ntry:\n while n < 500:\n  os.fork() or time.sleep(600)\n  n += 1\n"
+    bomb += "except OSError as e: print(n, e.strerror, flush=True); time.sleep(600)"
+    node.run(manifest("bomb", [sys.executable, "-c", bomb], terminationGracePeriodSeconds=0))
+    await node.until("bomb", lambda pod: pod.status.phase == "Running")
+    uid = node.pod("bomb").metadata.uid  # type: ignore[union-attr]
+    log = node.data_dir / "pods" / str(uid) / "runs/main/0/log"
+    assert "temporarily unavailable" in await eventually(lambda: log.exists() and log.read_text())
+    assert subprocess.run(["true"], check=False).returncode == 0
+    await node.client.delete(agent_module.PODS, "bomb", "default", grace_seconds=0)
+    await eventually(lambda: node.pod("bomb") is None)
