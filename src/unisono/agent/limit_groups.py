@@ -129,8 +129,6 @@ class LimitGroups:
         """Remove the agent's branches where no pod is left in them."""
         for branch in self.branches.values():
             with contextlib.suppress(OSError):
-                for folder in branch.glob("*/"):
-                    self.remove(folder.name)
                 branch.rmdir()
 
 
