@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from unisono.errors import UnisonoError
+from unisono.standalone.holder import CONTROL_PLANE, Holder
 
 
 class AlreadyRunning(UnisonoError):
@@ -55,6 +56,11 @@ class DataDir:
         return self.root / "state.db"
 
     @property
+    def backups(self) -> Path:
+        """Which backups were made of this control plane: a JSON object a line."""
+        return self.root / "backups.jsonl"
+
+    @property
     def agent(self) -> Path:
         """Directory of the node agent: pods, logs, volumes."""
         return self.root / "agent"
@@ -88,8 +94,11 @@ class DataDir:
         except OSError as error:
             raise UnusableDataDir(self.root, error) from error
 
-    def acquire(self) -> IO[str]:
+    def acquire(self, purpose: str = CONTROL_PLANE) -> IO[str]:
         """Take the directory for this process until the returned file is closed or the process ends.
+
+        Args:
+            purpose: what for, in a word that others are told.
 
         Raises:
             AlreadyRunning: another process holds it.
@@ -105,15 +114,20 @@ class DataDir:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            pid = self.running_pid()
+            holder = self.holder() or Holder()
+            process = f"process {holder.pid or 'unknown'}"
+            if holder.purpose != CONTROL_PLANE:
+                raise AlreadyRunning(
+                    f"A {holder.purpose} is going on in {self.root} ({process}): wait until it has ended."
+                ) from None
             raise AlreadyRunning(
-                f"A control plane already runs in {self.root} (process {pid or 'unknown'}): "
+                f"A control plane already runs in {self.root} ({process}): "
                 f"stop it with 'unisono down --data-dir {self.root}', or give another --data-dir."
             ) from None
         try:
             os.ftruncate(file.fileno(), 0)
             # Not by the file's buffer: what a full disk refuses would be written, and refused, again at its closing.
-            os.write(file.fileno(), f"{os.getpid()}\n".encode())
+            os.write(file.fileno(), Holder.this_process(purpose).line.encode())
         except OSError as error:
             file.close()
             raise UnusableDataDir(self.root, error) from error
@@ -122,13 +136,27 @@ class DataDir:
     def running_pid(self) -> int | None:
         """Process id of the control plane that runs here, or None; the lock decides, not the number in the file."""
         try:
-            file = self.lock.open("r")
-        except OSError:
+            holder = self.holder()
+        except UnusableDataDir:
             return None
+        return holder.pid or None if holder is not None and holder.purpose == CONTROL_PLANE else None
+
+    def holder(self) -> Holder | None:
+        """The process that holds the directory, or None.
+
+        Raises:
+            UnusableDataDir: this user may not look.
+
+        """
+        try:
+            file = self.lock.open("r", errors="replace")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise UnusableDataDir(self.root, error) from error
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                text = file.read().strip()
-                return int(text) if text.isdigit() else None
+                return Holder.parse(file.read())
             return None

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from unisono.apiserver.storage import schema
+from unisono.apiserver.storage import losses, schema
 from unisono.apiserver.storage.database import OTHERWISE
-from unisono.apiserver.storage.errors import DamagedStore, Finding
+from unisono.apiserver.storage.errors import DamagedStore, Finding, LostWrites
 from unisono.apiserver.storage.files import (
     beside,
     create_private,
@@ -29,7 +29,7 @@ from unisono.apiserver.storage.files import (
 )
 from unisono.apiserver.storage.inspection import inspect, readable
 from unisono.apiserver.storage.judgement import Judgement, Rejected
-from unisono.apiserver.storage.marker import marker_path, read_mark
+from unisono.apiserver.storage.marker import read_mark
 from unisono.apiserver.storage.rows import ObjectRow, object_sum
 
 # Clients may have seen versions that are not in the file; none of them may come again for something else.
@@ -53,17 +53,19 @@ class Repair:
     original: Path
 
 
-def repair(path: Path, now: datetime) -> Repair | None:
+def repair(path: Path, now: datetime, *, lossy: bool = False) -> Repair | None:
     """Make a whole data file of the rows of a damaged one that can be believed.
 
     Args:
         path: the data file.
         now: for the names of the original and of the quarantine.
+        lossy: also where acknowledged changes are missing.
 
     Returns:
         What was done; None where nothing is wrong.
 
     Raises:
+        LostWrites: acknowledged changes are missing, and ``lossy`` does not allow it.
         StoreError: it is no data file, of a newer version, or in use.
         OSError, sqlite3.Error: the disk refuses; everything is as it was.
 
@@ -72,11 +74,13 @@ def repair(path: Path, now: datetime) -> Repair | None:
     finish_swaps(path)
     if not path.exists() or path.stat().st_size == 0:
         return None
+    mark, log = read_mark(path), beside(path, "-wal").exists()
     _, judged = inspect(path, OTHERWISE)
     if not judged.findings:
         return None
+    if not lossy:
+        losses.check(path, judged, mark, log=log)
     staged = stage(path, "damaged", now)
-    mark = read_mark(path)
     first = max(judged.revision, mark.revision if mark else 0) + REVISION_GAP
     rows = _renumbered(judged.objects.values(), first)
     build(path, staged, rows, first + len(rows), (_quarantine(path, staged), judged.rejected))
@@ -90,7 +94,7 @@ def accept_loss(path: Path, now: datetime) -> Path | None:
     """Let a store that lacks acknowledged changes be opened; its versions go on far above all that were given.
 
     Returns:
-        Where the file as it was is now; None where there was none.
+        Where the file as it was is now; None where nothing is missing, or there was no file.
 
     Raises:
         DamagedStore: it is damaged as well; repair it first.
@@ -100,19 +104,22 @@ def accept_loss(path: Path, now: datetime) -> Path | None:
     """
     readable(path, OTHERWISE)
     finish_swaps(path)
-    mark = read_mark(path)
-    known = mark.revision if mark else 0
-    if not path.exists() or path.stat().st_size == 0:
-        judged = Judgement({}, [], [], [], 0, 0, 0, running=False)
-    else:
-        _, judged = inspect(path, OTHERWISE)
-        if judged.findings:
-            raise DamagedStore(path, judged.findings, len(judged.objects))
-    staged = stage(path, "incomplete", now)
-    build(path, staged, judged.objects.values(), max(judged.revision, known) + REVISION_GAP)
-    kept = swap(path, staged)
-    marker_path(path).unlink(missing_ok=True)
-    return kept
+    mark, log = read_mark(path), beside(path, "-wal").exists()
+    judged = Judgement({}, [], [], [], 0, 0, 0, running=False)
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            losses.check_empty(path, mark, log=log)
+        else:
+            _, judged = inspect(path, OTHERWISE)
+            if judged.findings:
+                raise DamagedStore(path, judged.findings, len(judged.objects))
+            losses.check(path, judged, mark, log=log)
+    except LostWrites:
+        staged = stage(path, "incomplete", now)
+        first = max(judged.revision, mark.revision if mark else 0) + REVISION_GAP
+        build(path, staged, judged.objects.values(), first)
+        return swap(path, staged)
+    return None
 
 
 def build(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from unisono.cli.options import Where, where_options
+from unisono.cli.options import Where, output_option, where_options
+from unisono.cli.printing import print_json
 from unisono.errors import UnisonoError
+
+if TYPE_CHECKING:
+    from unisono.apiserver.storage.backup import Backup
 
 
 @click.command("backup")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--verify", is_flag=True, help="Make no backup: read FILE from beginning to end and say what it holds.")
+@output_option("text", "json")
 @where_options
-def command(file: Path, force: bool, where: Where) -> None:
+def command(file: Path, force: bool, verify: bool, output: str, where: Where) -> None:
     """Copy everything that a control plane stores to FILE, while it runs or not.
 
     The copy holds all objects, Secrets as well, and no keys: it is readable by its owner alone.
@@ -22,7 +30,10 @@ def command(file: Path, force: bool, where: Where) -> None:
     from unisono.apiserver.storage.backup import check_backup
     from unisono.cli.connection import run_async
     from unisono.standalone.paths import DataDir
+    from unisono.standalone.store import remember_backup
 
+    if verify:
+        raise SystemExit(_verify(file, output))
     if file.exists() and not force:
         raise UnisonoError(f"{file} exists: choose another file, or replace it with --force.")
     if not file.absolute().parent.is_dir():
@@ -38,7 +49,46 @@ def command(file: Path, force: bool, where: Where) -> None:
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
-    click.echo(f"Wrote {backup.objects} objects to {file}.")
+    if output == "json":
+        print_json(_told(replace(backup, path=file)))
+    else:
+        click.echo(f"Wrote {backup.objects} objects to {file}.")
+    if not where.kubeconfig:
+        remember_backup(data, file.absolute())
+
+
+def _verify(file: Path, output: str) -> int:
+    """Check a file, tell what it holds or what is wrong with it, and answer the exit code."""
+    from unisono.apiserver.storage.backup import check_backup
+    from unisono.apiserver.storage.errors import DamagedStore, StoreError
+
+    try:
+        backup = check_backup(file)
+    except StoreError as error:
+        if output != "json":
+            raise
+        found = error.findings if isinstance(error, DamagedStore) else ()
+        findings = [asdict(finding) for finding in found]
+        print_json({"path": str(file), "whole": False, "message": str(error), "findings": findings})
+        return 1
+    if output == "json":
+        print_json(_told(backup))
+        return 0
+    click.echo(f"{file} is whole: {backup.objects} objects, revision {backup.revision}.")
+    for kind, count in backup.kinds.items():
+        click.echo(f"  {count:>6} {kind}")
+    return 0
+
+
+def _told(backup: Backup) -> dict[str, object]:
+    return {
+        "path": str(backup.path),
+        "whole": True,
+        "schemaVersion": backup.version,
+        "revision": backup.revision,
+        "objects": backup.objects,
+        "kinds": backup.kinds,
+    }
 
 
 async def _fetch(where: Where, path: Path) -> None:
@@ -63,7 +113,7 @@ def _copy(data: object, path: Path) -> None:
     from unisono.standalone.paths import DataDir
 
     assert isinstance(data, DataDir)
-    with data.acquire():
+    with data.acquire("backup"):
         database = Database(data.database)
         database.open()
         try:

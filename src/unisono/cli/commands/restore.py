@@ -19,7 +19,7 @@ def command(file: Path, data_dir: Path | None) -> None:
 
     data = DataDir.at(data_dir)
     # Held until the end: nobody starts a control plane in between.
-    with data.acquire():
+    with data.acquire("restore"):
         backup, kept = restore_backup(file.absolute(), data.database, datetime.now(UTC))
     click.echo(f"Restored {backup.objects} objects into {data.root}.")
     if kept is not None:

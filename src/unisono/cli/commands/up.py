@@ -23,6 +23,8 @@ READY_SECONDS = 180.0
 # Who waits longer than this is told for what.
 PATIENCE_SECONDS = 3.0
 POLL_SECONDS = 0.05
+# What the command itself does, and not the one that it starts in the background.
+_ONCE = ("--detach", "--repair", "--accept-loss")
 _REMOTE = (
     "with --host {host} other machines reach the API. Who has the kubeconfig, a client certificate or a token may run "
     "programs here as you; give others their own roles (docs/access.md) and never this kubeconfig."
@@ -62,6 +64,8 @@ class StartFailed(UnisonoError):
     metavar="NAME=VALUE",
     help="Change a bound on the API's clients (docs/kubernetes-api.md lists them); can be given several times.",
 )
+@click.option("--repair", is_flag=True, help="Set aside what is damaged in the store, and serve the rest.")
+@click.option("--accept-loss", is_flag=True, help="Start although changes that were acknowledged are missing.")
 @click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
@@ -79,6 +83,8 @@ def command(
     scheduler_config: Path | None,
     api_limits: tuple[str, ...],
     log_level: str,
+    repair: bool,
+    accept_loss: bool,
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
     from unisono.apiserver.access.hosts import is_loopback
@@ -91,12 +97,17 @@ def command(
         click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {_REMOTE.format(host=host)}", err=True)
     nodes = read_nodes(nodes_file) if nodes_file else ()
     limits = Limits().changed(api_limits)
+    if repair or accept_loss:
+        from unisono.standalone.store import prepare
+
+        for line in prepare(data, mend=repair, lossy=accept_loss):
+            click.echo(line, err=True)
     if detach:
         if scheduler_config is not None:
             from unisono.scheduler.settings import FileConfig
 
             FileConfig(scheduler_config)  # says what is wrong with it
-        _detach(data, [argument for argument in sys.argv[1:] if argument != "--detach"], host, port)
+        _detach(data, [argument for argument in sys.argv[1:] if argument not in _ONCE], host, port)
         return
     from unisono.kube.open_files import raise_open_files
     from unisono.standalone import loop
@@ -124,6 +135,7 @@ def command(
 async def _serve(data: DataDir, options: object) -> None:
     from unisono.standalone.pace import set_pace
     from unisono.standalone.plane import Plane, PlaneOptions
+    from unisono.standalone.store import with_ways_out
 
     assert isinstance(options, PlaneOptions)
     plane = Plane(data, options)
@@ -133,7 +145,8 @@ async def _serve(data: DataDir, options: object) -> None:
         running.add_signal_handler(name, stopped.set)
     # Standard output of a detached one is its log, which is for programs too.
     tell = (lambda _: None) if os.environ.get("UNISONO_DETACHED") else click.echo
-    await plane.start()
+    with with_ways_out(data):
+        await plane.start()
     set_pace()
     try:
         if not await _first(plane.wait_ready(), stopped):
@@ -214,7 +227,8 @@ def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends:
             raise SystemExit(128 + ends[0])
         if child.poll() is not None:
             reason = _last_words(data.log, told) or f"it ended at once with code {child.returncode}"
-            raise StartFailed(f"The control plane did not start: {reason.rstrip('.')}. Its log is {data.log}.")
+            end = "\n" if "\n" in reason else ". "
+            raise StartFailed(f"The control plane did not start: {reason.rstrip('.')}{end}Its log is {data.log}.")
         if data.kubeconfig.exists() and asyncio.run(_ready(data)):
             from unisono.kube.kubeconfig import load
 
@@ -230,8 +244,11 @@ def _last_words(log: Path, start: int) -> str:
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()
     # What is no JSON was not logged but written to standard error: an error's sentence, or a traceback and its error.
-    said = [line.strip() for line in lines if line.strip() and not line.startswith("{")]
-    return said[-1].removeprefix("Error:").strip() if said else ""
+    said = [line.rstrip() for line in lines if line.strip() and not line.startswith("{")]
+    errors = [number for number, line in enumerate(said) if line.startswith("Error:")]
+    # An error may go on for lines: which objects of a store are damaged.
+    last = said[errors[-1] :] if errors else said[-1:]
+    return "\n".join(last).removeprefix("Error:").strip()
 
 
 async def _ready(data: DataDir) -> bool:
