@@ -24,6 +24,8 @@ from unisono.webhook.json_patch import json_patch, overlaid
 from unisono.webhook.rules import CHANGING, CHECKING, FOREIGN
 
 API_VERSION = "admission.k8s.io/v1"
+# Longest text of a mistake: it may quote the object.
+_LONGEST = 1024
 
 
 class BadReview(UnisonoError):
@@ -81,7 +83,7 @@ def read(body: bytes) -> Question:
             old_raw=request.get("oldObject"),
             user=str((request.get("userInfo") or {}).get("username") or ""),
         )
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise BadReview(f"this is no AdmissionReview: {error}") from error
 
 
@@ -130,6 +132,14 @@ def check(question: Question, view: Clocked) -> dict[str, Any]:
     except ApiError as error:
         return _answer(question, error)
     return _answer(question)
+
+
+def failed(question: Question, error: Exception) -> dict[str, Any]:
+    """No, because of a mistake in this webhook that the object has brought to light: nothing unchecked passes."""
+    name = "/".join(part for part in (question.namespace, question.name) if part)
+    what = question.kind.resource if question.kind is not None else "object"
+    message = f'{what} "{name}" cannot be checked: {type(error).__name__}: {error}'[:_LONGEST]
+    return _answer(question, ApiError(message, code=500, reason="InternalError"))
 
 
 def refused(answer: dict[str, Any]) -> bool:

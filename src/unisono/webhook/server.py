@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -16,7 +17,7 @@ from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.webhook.certificates import Bundle, Certificates
-from unisono.webhook.review import BadReview, check, mutate, read, refused
+from unisono.webhook.review import BadReview, Question, check, failed, mutate, read, refused
 from unisono.webhook.view import SEEN, cached, live
 
 _log = structlog.get_logger(__name__)
@@ -129,23 +130,40 @@ class WebhookServer:
             question = read(await request.read())
         except BadReview as error:
             return self._bad("mutate", error)
+        try:
+            answer = mutate(question, cached(self._informers))
+        except Exception as error:
+            return self._failed("mutate", question, error)
         self._answers.labels("mutate", "allowed").inc()
-        return web.json_response(mutate(question, cached(self._informers)))
+        return web.json_response(answer)
 
     async def _validate(self, request: web.Request) -> web.Response:
         try:
             question = read(await request.read())
         except BadReview as error:
             return self._bad("validate", error)
-        answer = check(question, cached(self._informers))
-        if refused(answer):
-            # Caches may be a moment behind: a no must rest on what the server has now.
-            try:
-                answer = check(question, await live(self._client, self._clock))
-            except ApiError as error:
-                _log.warning("webhook.check_failed", error=str(error))
+        try:
+            answer = check(question, cached(self._informers))
+            if refused(answer):
+                answer = await self._look_again(question, answer)
+        except Exception as error:
+            return self._failed("validate", question, error)
         self._answers.labels("validate", "refused" if refused(answer) else "allowed").inc()
         return web.json_response(answer)
+
+    async def _look_again(self, question: Question, answer: dict[str, Any]) -> dict[str, Any]:
+        """Caches may be a moment behind: a no must rest on what the server has now."""
+        try:
+            return check(question, await live(self._client, self._clock))
+        except ApiError as error:
+            _log.warning("webhook.check_failed", error=str(error))
+            return answer
+
+    def _failed(self, path: str, question: Question, error: Exception) -> web.Response:
+        """One object that brings a mistake to light is refused by name, and the server goes on."""
+        _log.error("webhook.review_failed", path=path, namespace=question.namespace, name=question.name, exc_info=error)
+        self._answers.labels(path, "failed").inc()
+        return web.json_response(failed(question, error))
 
     def _bad(self, path: str, error: BadReview) -> web.Response:
         self._answers.labels(path, "bad").inc()
