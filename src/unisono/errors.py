@@ -37,6 +37,17 @@ class ConfigError(UnisonoError):
         super().__init__(f"{where}: {message}" if where else message)
 
 
+class SetAside(UnisonoError):
+    """A controller cannot work on one object as it is; the sentence says what to change in the object.
+
+    Attributes:
+        reason: the same in one word, for conditions and events.
+
+    """
+
+    reason = "ReconcileFailed"
+
+
 class ApiError(UnisonoError):
     """A Kubernetes ``Status`` of kind Failure.
 

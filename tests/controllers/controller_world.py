@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Self
 
+from prometheus_client import CollectorRegistry
 from unreliable import UnreliableClient
 
 from support.virtual_clock import settle
@@ -16,6 +17,7 @@ from unisono.api.core import ContainerState, ContainerStateTerminated, Container
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
+from unisono.controllers.keeper import ObjectKeeper
 from unisono.kube.backoff import Backoff
 from unisono.kube.controller import Controller, Manager
 
@@ -62,7 +64,9 @@ class ControllerWorld:
         await self.stop()
 
     async def start(self) -> None:
-        self.manager = Manager(self.client, clock=self.clock, backoff=lambda: Backoff(rng=self._random))
+        # A registry of its own: a world may start its controllers again.
+        keeper = ObjectKeeper(self.client, self.recorder, registry=CollectorRegistry(), clock=self.clock)
+        self.manager = Manager(self.client, clock=self.clock, backoff=lambda: Backoff(rng=self._random), keeper=keeper)
         self._running = asyncio.create_task(self.manager.run(self.make_controllers()))
         await self.settle()
 

@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 # Requests that are under way at once for one object.
 PARALLEL = 32
+# Objects that are made for one object at one look; the next look, after other objects have had their turn, goes on.
+SLICE = 1000
 
 
 async def for_each(work: Callable[[T], Awaitable[None]], items: Sequence[T]) -> list[Exception]:

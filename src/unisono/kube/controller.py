@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.errors import Conflict, Unavailable, UnisonoError
+from unisono.errors import ApiError, Conflict, SetAside, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -32,6 +32,25 @@ _ABSENT_SECONDS = 60.0
 
 # Failures in a row of one key after which it is named in an error log: by then it is no passing trouble.
 _STUCK_AFTER = 8
+
+# An object that has to be changed before it can be worked on is looked at again without a change after so long.
+_ASIDE_SECONDS = 60.0
+
+
+class Keeper(Protocol):
+    """Looks after objects that a controller cannot work on, so that their owners hear of it and all others go on."""
+
+    def check(self, obj: Object) -> None:
+        """Raise SetAside for an object that no controller may begin with."""
+        ...
+
+    async def set_aside(self, controller: str, kind: Kind[Any], obj: Object, error: Exception) -> None:
+        """A controller could not work on the object; told at every try."""
+        ...
+
+    async def settled(self, controller: str, kind: Kind[Any], obj: Object) -> None:
+        """The controller has worked on the object; told at every success."""
+        ...
 
 
 class Informers:
@@ -88,6 +107,7 @@ class Context:
     def __init__(self, informers: Informers, queue: WorkQueue) -> None:
         self.client, self.clock = informers.client, informers.clock
         self.informers, self.queue = informers, queue
+        self.first: Informer[Any] | None = None
 
     def informer(self, kind: Kind[T]) -> Informer[T]:
         """The shared informer of ``kind``; its cache is complete before the first reconcile."""
@@ -112,6 +132,8 @@ class Context:
 
         """
         informer = self.informers.of(kind, optional=optional)
+        if self.first is None:
+            self.first = informer
         of = keys or _own_key
 
         def handle(event_type: EventType, new: T, old: T | None) -> None:
@@ -129,7 +151,10 @@ class Context:
 
 
 class Controller:
-    """Base of every controller; subclasses set ``name`` and write ``setup`` and ``reconcile``."""
+    """Base of every controller; subclasses set ``name`` and write ``setup`` and ``reconcile``.
+
+    What ``setup`` watches first is the controller's own kind: a key of ``reconcile`` is the key of such an object.
+    """
 
     name: str = "controller"
     workers: int = 16
@@ -185,10 +210,12 @@ class Manager:
         clock: Clock = SYSTEM_CLOCK,
         informers: Informers | None = None,
         backoff: Callable[[], Backoff] = Backoff,
+        keeper: Keeper | None = None,
     ) -> None:
         """``informers`` may be shared with others; ``backoff`` makes the retry delays of one controller's
-        queue.
+        queue; ``keeper`` looks after objects that cannot be worked on.
         """
+        self._keeper = keeper
         self._clock = clock
         self._own_informers = informers is None
         self.informers = informers or Informers(client, clock)
@@ -198,9 +225,13 @@ class Manager:
 
     async def run(self, controllers: Sequence[Controller]) -> None:
         """Set up the controllers, wait for complete caches, reconcile until cancelled."""
-        self._runs = [_Run(controller, WorkQueue(self._clock, self._backoff())) for controller in controllers]
+        self._runs = [
+            _Run(controller, WorkQueue(self._clock, self._backoff()), self._keeper) for controller in controllers
+        ]
         for run in self._runs:
-            run.controller.setup(Context(self.informers, run.queue))
+            context = Context(self.informers, run.queue)
+            run.controller.setup(context)
+            run.own = context.first
         try:
             async with asyncio.TaskGroup() as group:
                 if self._own_informers:
@@ -221,8 +252,9 @@ class Manager:
 class _Run:
     """One controller, its queue and its counts."""
 
-    def __init__(self, controller: Controller, queue: WorkQueue) -> None:
-        self.controller, self.queue = controller, queue
+    def __init__(self, controller: Controller, queue: WorkQueue, keeper: Keeper | None) -> None:
+        self.controller, self.queue, self._keeper = controller, queue, keeper
+        self.own: Informer[Any] | None = None
         self.reconciles = self.conflicts = self.failures = 0
         self.last_error = ""
 
@@ -260,7 +292,10 @@ class _Run:
                 self.queue.done(key)
 
     async def _once(self, key: str) -> None:
+        obj = self.own.get(key) if self.own is not None else None
         try:
+            if self._keeper is not None and obj is not None:
+                self._keeper.check(obj)
             again = await self.controller.reconcile(key)
         except Conflict as error:
             # The cache was behind; the next event or the retry sees the newer state.
@@ -268,14 +303,27 @@ class _Run:
             self.last_error = str(error)
             self.queue.add_rate_limited(key)
         except Exception as error:
-            wait = error.retry_after or 0.0 if isinstance(error, Unavailable) else 0.0
-            self.queue.add_rate_limited(key, at_least=wait)
+            self.queue.add_rate_limited(key, at_least=_least_wait(error))
             self._failed(key, self.queue.failures(key), error)
+            await self._tell(obj, error)
         else:
             self.reconciles += 1
             self.queue.forget(key)
             if again is not None:
                 self.queue.add_after(key, again)
+            await self._tell(obj, None)
+
+    async def _tell(self, obj: Object | None, error: Exception | None) -> None:
+        """Have the keeper tell the object's owner; that it fails is nothing that the controller could change."""
+        if self._keeper is None or self.own is None or obj is None:
+            return
+        try:
+            if error is None:
+                await self._keeper.settled(self.controller.name, self.own.kind, self.own.get(obj.key) or obj)
+            elif _is_the_objects(error):
+                await self._keeper.set_aside(self.controller.name, self.own.kind, obj, error)
+        except ApiError as failure:
+            _log.debug("controller.keeper_failed", controller=self.controller.name, key=obj.key, error=str(failure))
 
     def _failed(self, key: str, failures: int, error: Exception) -> None:
         self.failures += 1
@@ -292,6 +340,18 @@ class _Run:
             # An error raised on purpose is a sentence that says it all; where any other came from is worth a traceback.
             known = isinstance(error, UnisonoError)
             _log.warning("controller.failed", **fields, exc_info=None if known else error)
+
+
+def _least_wait(error: Exception) -> float:
+    """Seconds that a failed key waits at least."""
+    if isinstance(error, SetAside):
+        return _ASIDE_SECONDS
+    return error.retry_after or 0.0 if isinstance(error, Unavailable) else 0.0
+
+
+def _is_the_objects(error: Exception) -> bool:
+    """Whether the object is the cause: what the server or the network refuse is told by who asked, or passes."""
+    return isinstance(error, SetAside) or not isinstance(error, (UnisonoError, OSError, TimeoutError))
 
 
 def _own_key(obj: Object) -> list[str]:

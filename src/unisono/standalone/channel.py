@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from unisono.api.pod_limit import MOST_PODS
+
 # Metrics of large control planes are the longest lines by far.
 _LINE_BYTES = 64 * 1024 * 1024
 
@@ -29,6 +31,7 @@ class Settings(msgspec.Struct):
         scheduler_config: path of the scheduler's configuration, empty for the default.
         log_file: path of the log, empty for standard error.
         log_level: what the log tells.
+        most_pods: pods that one object may ask for.
     """
 
     parent: int
@@ -38,6 +41,7 @@ class Settings(msgspec.Struct):
     scheduler_config: str = ""
     log_file: str = ""
     log_level: str = "info"
+    most_pods: int = MOST_PODS
 
 
 class Question(msgspec.Struct):

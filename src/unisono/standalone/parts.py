@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
+from unisono.api.pod_limit import MOST_PODS
 from unisono.kube.client import Client
 from unisono.kube.reflector import ReflectorStatistics
 from unisono.standalone.component import MakePart, Part
@@ -30,14 +31,17 @@ class _Controllers:
         scheduler_names: Sequence[str],
         default_queue: str,
         foreign_kinds: Sequence[str],
+        most_pods: int,
     ) -> None:
+        from unisono.controllers.keeper import ObjectKeeper
         from unisono.controllers.registry import COMPONENT, all_controllers
         from unisono.kube.controller import Manager
         from unisono.kube.events import EventRecorder
         from unisono.kube.probes import NetworkProber
 
         self._recorder = EventRecorder(client, COMPONENT)
-        self._manager = Manager(client)
+        keeper = ObjectKeeper(client, self._recorder, most_pods=most_pods, registry=registry)
+        self._manager = Manager(client, keeper=keeper)
         self._controllers = all_controllers(
             self._recorder,
             scheduler_names=scheduler_names,
@@ -75,12 +79,22 @@ def scheduler_part(
     return make
 
 
-def controllers_part(scheduler_names: Sequence[str], default_queue: str, foreign_kinds: Sequence[str] = ()) -> MakePart:
-    """Runs every controller but those of ``foreign_kinds``; raises ConfigError when one of these is unknown."""
+def controllers_part(
+    scheduler_names: Sequence[str],
+    default_queue: str,
+    foreign_kinds: Sequence[str] = (),
+    most_pods: int = MOST_PODS,
+) -> MakePart:
+    """Runs every controller but those of ``foreign_kinds``; raises ConfigError when one of these is unknown.
+
+    ``most_pods`` is the number of pods that one object may ask for.
+    """
     from unisono.controllers.training.registry import check_kinds
 
     check_kinds(foreign_kinds)
-    return lambda client, registry: _Controllers(client, registry, scheduler_names, default_queue, foreign_kinds)
+    return lambda client, registry: _Controllers(
+        client, registry, scheduler_names, default_queue, foreign_kinds, most_pods
+    )
 
 
 def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:

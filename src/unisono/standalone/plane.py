@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
+from unisono.api.pod_limit import MOST_PODS
 from unisono.errors import ConfigError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK
@@ -64,6 +65,7 @@ class PlaneOptions:
         log_file: log of that process, None for standard error.
         log_level: what its log tells.
         limits: bounds on what clients of the API may take; None for the defaults.
+        most_pods: pods that one object may ask for.
     """
 
     port: int = 0
@@ -76,6 +78,7 @@ class PlaneOptions:
     log_file: Path | None = None
     log_level: str = "info"
     limits: Limits | None = None
+    most_pods: int = MOST_PODS
 
 
 class Plane:
@@ -148,9 +151,12 @@ class Plane:
             # while this one reads its own.
             self._stack.push_async_callback(_cancelled, worker)
             await SYSTEM_CLOCK.sleep(0)
+        from unisono.apiserver.admission import Admission
+        from unisono.apiserver.admission import Settings as Rules
         from unisono.apiserver.backend import Backend
 
-        backend = await Backend.open(self._data.database)
+        most = self._options.most_pods
+        backend = await Backend.open(self._data.database, admission=Admission(Rules(most_pods=most)))
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
         self._served.set()
@@ -160,7 +166,13 @@ class Plane:
         elif source is not None:
             from unisono.standalone.work import Work
 
-            self._work = Work(lambda name: backend.client(field_manager=name), source, nodes, self._scheduler_metrics)
+            self._work = Work(
+                lambda name: backend.client(field_manager=name),
+                source,
+                nodes,
+                self._scheduler_metrics,
+                most_pods=most,
+            )
             for name, part in self._work.parts.items():
                 self._keep(name, part)
         if self._options.local_node:
@@ -219,6 +231,7 @@ class Plane:
             scheduler_config=str(options.scheduler_config.absolute()) if options.scheduler_config else "",
             log_file=str(options.log_file or ""),
             log_level=options.log_level,
+            most_pods=options.most_pods,
         )
 
     @cached_property

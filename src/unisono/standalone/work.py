@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import NodeSpec
+from unisono.api.pod_limit import MOST_PODS
 from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
@@ -37,6 +39,7 @@ class Work:
         nodes: simulated nodes.
         metrics: gets the metrics of the scheduler's latest start.
         changed: called when a part has begun or become ready.
+        most_pods: pods that one object may ask for.
     """
 
     def __init__(
@@ -46,7 +49,10 @@ class Work:
         nodes: Sequence[NodeSpec],
         metrics: PartMetrics,
         changed: Callable[[], None] = _nobody,
+        *,
+        most_pods: int = MOST_PODS,
     ) -> None:
+        self._most_pods = most_pods
         self._client_of, self._source, self._nodes, self._metrics = client_of, source, nodes, metrics
         self._changed = changed
         self.parts: dict[str, Start] = {"controllers": self._controllers, "scheduler": self._scheduler}
@@ -67,12 +73,11 @@ class Work:
     async def _controllers(self) -> None:
         client = self._client_of(COMPONENT)
         recorder = EventRecorder(client, COMPONENT)
-        manager = Manager(client)
+        registry = self._metrics.renew("controllers")
+        keeper = ObjectKeeper(client, recorder, most_pods=self._most_pods, registry=registry)
+        manager = Manager(client, keeper=keeper)
         everywhere = all_controllers(
-            recorder,
-            scheduler_names=SCHEDULER_NAMES,
-            prober=NetworkProber(),
-            registry=self._metrics.renew("controllers"),
+            recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber(), registry=registry
         )
 
         async def reconcile() -> None:

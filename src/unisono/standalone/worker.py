@@ -52,6 +52,7 @@ async def work(end: socket.socket) -> None:
         parse_specs(list(settings.nodes)),
         metrics,
         lambda: channel.tell(News(unready=done.unready())),
+        most_pods=settings.most_pods,
     )
     tasks = [
         asyncio.create_task(

@@ -23,6 +23,7 @@ from unisono.apiserver.admission import (
     priority,
     queues,
     quotas,
+    sizes,
     system_priority,
 )
 from unisono.apiserver.admission.request import Clocked, Operation, Request, Rule, Settings, View
@@ -64,7 +65,7 @@ class Admission:
             partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)
         )
         self._checking = _joined({**_CHECKING, _QUEUES: queue_rules}, checking or {})
-        self._everywhere: tuple[Rule, ...] = ()
+        self._everywhere: tuple[Rule, ...] = (partial(sizes.check, settings),)
 
     def extend(
         self,

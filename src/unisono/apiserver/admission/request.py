@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
+from unisono.api.pod_limit import MOST_PODS
 
 T = TypeVar("T", bound=Object)
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -62,16 +63,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Volcano's switches of the same names, with its defaults.
+    """What can be chosen; the first two are Volcano's switches of the same names, with its defaults.
 
     Attributes:
         enable_queue_allocated_pods_check: refuse to delete a queue while pods are allocated from it.
         max_queue_depth: how many queues may lie on the way from a queue up to (excluding) root.
+        most_pods: pods that one object may ask for.
 
     """
 
     enable_queue_allocated_pods_check: bool = False
     max_queue_depth: int = 5
+    most_pods: int = MOST_PODS
 
 
 Rule = Callable[[Request, Clocked], None]

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from unisono.api.pod_limit import MOST_PODS
 from unisono.cli.components import component_options, scheduling_options
 
 
@@ -19,11 +20,22 @@ from unisono.cli.components import component_options, scheduling_options
     multiple=True,
     help="Leave this training kind, such as PyTorchJob, to an operator of its own; may be repeated.",
 )
+@click.option(
+    "--most-pods",
+    type=click.IntRange(1),
+    default=MOST_PODS,
+    show_default=True,
+    help="Pods that one object may ask for; a larger one is set aside and told so.",
+)
 @component_options("unisono-controllers", 8081)
 def command(
-    scheduler_names: tuple[str, ...], default_queue: str, foreign_kinds: tuple[str, ...], run: Callable[[Any], None]
+    scheduler_names: tuple[str, ...],
+    default_queue: str,
+    foreign_kinds: tuple[str, ...],
+    most_pods: int,
+    run: Callable[[Any], None],
 ) -> None:
     """Run the controllers beside an API server, until they are told to end."""
     from unisono.standalone.parts import controllers_part
 
-    run(controllers_part(scheduler_names, default_queue, foreign_kinds))
+    run(controllers_part(scheduler_names, default_queue, foreign_kinds, most_pods))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unisono.api.pod_limit import MOST_PODS
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class StartFailed(UnisonoError):
 @click.option("--repair", is_flag=True, help="Set aside what is damaged in the store, and serve the rest.")
 @click.option("--accept-loss", is_flag=True, help="Start although changes that were acknowledged are missing.")
 @click.option(
+    "--most-pods",
+    type=click.IntRange(1),
+    default=MOST_PODS,
+    show_default=True,
+    help="Pods that one object may ask for; a larger one is refused.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
     default="info",
@@ -82,6 +90,7 @@ def command(
     no_agent: bool,
     scheduler_config: Path | None,
     api_limits: tuple[str, ...],
+    most_pods: int,
     log_level: str,
     repair: bool,
     accept_loss: bool,
@@ -125,6 +134,7 @@ def command(
         scheduler_config=scheduler_config,
         apart=True,
         limits=limits,
+        most_pods=most_pods,
         log_file=log,
         log_level=log_level,
     )

@@ -68,7 +68,7 @@ class HyperJobController(Controller):
     async def _carry_out(self, hyper_job: HyperJob, plan: HyperPlan) -> float | None:
         """Do every step; one that fails does not keep the others from being done."""
         failures: list[ApiError] = []
-        again: float | None = None
+        again: float | None = 0.0 if plan.more else None
         for job in plan.create:
             try:
                 await self._step(hyper_job, "Create", job, self._create(hyper_job, job), failures)

@@ -17,6 +17,7 @@ from unisono.controllers.hyperjob.status import LOST, ended_states, is_lost, nex
 from unisono.controllers.job import phases
 from unisono.controllers.job_making import has_ended, make_job, phase_of
 from unisono.controllers.notices import Notice
+from unisono.controllers.parallel import SLICE
 from unisono.controllers.patching import contains, to_json
 
 BY_HYPER_JOB = "volcano.sh/hyperjob-name"
@@ -36,6 +37,7 @@ class HyperPlan:
         delete: jobs beyond the number of replicas.
         terminate: jobs that go on in vain: too many others are lost.
         notices: events to record.
+        more: further jobs are to be made at the next look.
 
     """
 
@@ -45,6 +47,7 @@ class HyperPlan:
     delete: list[Job] = field(default_factory=list)
     terminate: list[Job] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    more: bool = False
 
 
 def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPlan:
@@ -71,7 +74,10 @@ def decide(hyper_job: HyperJob, jobs: Mapping[str, Job], now: float) -> HyperPla
     for name, each in wanted.items():
         job = jobs.get(name)
         if states[name] is None:
-            plan.create.append(_job(hyper_job, each))
+            if len(plan.create) < SLICE:
+                plan.create.append(_job(hyper_job, each))
+            else:
+                plan.more = True
         elif job is not None and not has_ended(job):
             _follow(plan, job, each.spec)
     surplus = [job for name, job in jobs.items() if name not in wanted]

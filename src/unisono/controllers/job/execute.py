@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.core import Pod
@@ -90,10 +92,16 @@ class JobExecutor(Executor[Job, Plan]):
     async def _remove_resources(self, view: JobView) -> None:
         self._applied.pop(view.uid, None)
         try:
-            plugins = load(view)
+            # What they made has the same name whatever the number of pods, and the lists of hosts are not needed.
+            plugins = load(JobView(_without_pods(view.job)))
         except PluginError:
             return
         for plugin in plugins:
             for resource in plugin.resources():
                 if not resource.permanent:
                     await delete_owned(self._client, resource.kind, resource.obj)
+
+
+def _without_pods(job: Job) -> Job:
+    tasks = [msgspec.structs.replace(task, replicas=0) for task in job.spec.tasks or ()]
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks))

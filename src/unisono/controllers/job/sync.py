@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from unisono.api.scheduling import PodGroup
@@ -14,6 +15,7 @@ from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import PENDING, pod_group_for
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import claims_to_make, job_volumes, named_volumes
+from unisono.controllers.parallel import SLICE
 from unisono.controllers.patching import contains, merge_diff, to_json
 
 # Seconds until a claim that was missing is looked for again: claims are not watched.
@@ -44,7 +46,10 @@ def plan_sync(
     obstacle = _plan_group(plan, view, seen)
     group = seen.pod_group
     if blocked is None and obstacle is None and group is not None and is_admitted(view, group):
-        plan.create_pods = _missing(view, pods, seen.expected)
+        missing = _missing(view, pods, seen.expected)
+        plan.create_pods = list(islice(missing, SLICE))
+        if next(missing, None) is not None:
+            plan.requeue_after = 0.0
     return blocked or obstacle
 
 
@@ -147,12 +152,13 @@ def _tell_why_pending(plan: Plan, view: JobView, group: PodGroup) -> None:
         plan.warn("PodGroupPending", message, once=message)
 
 
-def _missing(view: JobView, pods: Sequence[PodView], expected: frozenset[str]) -> list[PodSlot]:
+def _missing(view: JobView, pods: Sequence[PodView], expected: frozenset[str]) -> Iterator[PodSlot]:
+    """Pods to make, one after the other: there may be as many as somebody wrote into the job."""
     names = {pod.name for pod in pods} | expected
-    return [
+    return (
         PodSlot(task.name, index, task.pod_name(index))
         for task in view.tasks
         if may_start(view, task, pods)
         for index in range(task.replicas)
         if task.pod_name(index) not in names
-    ]
+    )

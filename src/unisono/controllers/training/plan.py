@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from unisono.api.core import Pod, Service
+from unisono.controllers.parallel import SLICE
 from unisono.controllers.plan import BasePlan
 
 
@@ -26,3 +27,11 @@ class Plan(BasePlan):
     create_services: list[Service] = field(default_factory=list)
     create_pods: list[Pod] = field(default_factory=list)
     delete_job: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether as much is to be made as one look makes: the rest waits for the next look, which comes at once."""
+        full = len(self.create_pods) >= SLICE or len(self.create_services) >= SLICE
+        if full:
+            self.again_within(0.0)
+        return full

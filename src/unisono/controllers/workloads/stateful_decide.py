@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
+from unisono.controllers.parallel import SLICE
 from unisono.controllers.pod_facts import has_ended, is_available, is_ready, next_available
 from unisono.controllers.workloads.amounts import amount, sooner
 from unisono.controllers.workloads.refusals import refused_for
@@ -90,6 +91,9 @@ def _fill(
     for number in slots(stateful_set):
         pod = have.get(number)
         if pod is None:
+            if len(plan.create) >= SLICE:
+                plan.requeue_after = 0.0
+                return False
             plan.create.append((number, _revision_for(stateful_set, number, current, update)))
         elif has_ended(pod):
             # Its name is free when it has gone; then it is made anew.
@@ -131,7 +135,8 @@ def _roll(plan: StatefulPlan, stateful_set: StatefulSet, have: dict[int, Pod], u
     rolling, waiting = spec.update_strategy.rolling_update, spec.min_ready_seconds or 0
     most = rolling.max_unavailable if rolling is not None else None
     allowed = max(1, amount(most, spec.replicas or 0, up=False)) if most is not None else 1
-    wanted = [number for number in slots(stateful_set) if number in have]
+    numbers = slots(stateful_set)
+    wanted = [number for number in sorted(have) if number in numbers]
     missing = sum(
         bool(have[number].metadata.deletion_timestamp) or not is_available(have[number], waiting, now)
         for number in wanted

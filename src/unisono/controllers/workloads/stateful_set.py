@@ -118,7 +118,7 @@ class StatefulSetController(Controller):
         templates = stateful_set.spec.volume_claim_templates or []
         if retention is None or retention.when_scaled != "Delete" or not templates:
             return
-        kept = {*slots(stateful_set), *(ordinal(stateful_set, pod) for pod in pods)}
+        wanted, there = slots(stateful_set), {ordinal(stateful_set, pod) for pod in pods}
         stems = [claim_name(stateful_set, each.metadata.name, 0)[:-1] for each in templates]
         for claim in self._claims.items():
             meta = claim.metadata
@@ -126,5 +126,10 @@ class StatefulSetController(Controller):
                 continue
             for stem in stems:
                 number = meta.name.removeprefix(stem)
-                if meta.name.startswith(stem) and number.isdecimal() and int(number) not in kept:
+                if meta.name.startswith(stem) and _is_gone(number, wanted, there):
                     await delete_seen(self._client, PERSISTENT_VOLUME_CLAIMS, claim)
+
+
+def _is_gone(number: str, wanted: range, there: set[int | None]) -> bool:
+    """Whether this is the number of a pod that neither should be there nor is."""
+    return number.isdecimal() and int(number) not in wanted and int(number) not in there

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
-from unisono.controllers.job.plugins.arguments import unknown_flags
+from unisono.controllers.job.plugins.arguments import PluginError, unknown_flags
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.plan import Resource
+
+# Longest NAME=value that Linux takes when it starts a program, its final zero included.
+LONGEST_VARIABLE = 128 * 1024
 
 
 class JobPlugin:
@@ -56,6 +59,16 @@ def containers(pod: Pod, *, init: bool = True) -> Iterator[Container]:
 
 
 def set_env(container: Container, variable: EnvVar) -> None:
-    """Set an environment variable of a container; a variable of that name gives way."""
+    """Set an environment variable of a container; a variable of that name gives way.
+
+    Raises:
+        PluginError: it is longer than the system takes: no container would start.
+
+    """
+    if len(variable.name) + len(variable.value or "") + 2 > LONGEST_VARIABLE:
+        raise PluginError(
+            f"{variable.name} of {len(variable.value or '')} characters is too long for an environment variable "
+            f"({LONGEST_VARIABLE} with its name): the job has too many pods for this plug-in; use fewer."
+        )
     others = [env for env in container.env or () if env.name != variable.name]
     container.env = [*others, variable]

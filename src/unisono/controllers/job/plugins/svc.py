@@ -26,14 +26,12 @@ from unisono.api.core import (
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SERVICES
 from unisono.controllers import keys
 from unisono.controllers.job.plugins.arguments import flag_bool, read_flags
-from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
+from unisono.controllers.job.plugins.base import LONGEST_VARIABLE, JobPlugin, containers, set_env
 from unisono.controllers.job.view import TaskView
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 
 MOUNT_PATH = "/etc/volcano"
-# Longest NAME=value that Linux takes when it starts a program, its final zero included.
-LONGEST_VARIABLE = 128 * 1024
 _FLAGS = {"publish-not-ready-addresses": "false", "disable-network-policy": "false", "inject-hosts-env": "true"}
 
 

@@ -154,7 +154,7 @@ class _Decision:
         done, living = child.succeeded(), {completion_index(pod) for pod in child.living()}
         room = child.parallelism - len(living)
         for index in range(child.completions):
-            if room <= 0:
+            if room <= 0 or self.plan.full:
                 return
             if index in done or index in living or index in child.failed_indexes:
                 continue

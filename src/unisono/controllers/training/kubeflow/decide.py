@@ -240,6 +240,8 @@ class _Decision:
             for index in range(role.replicas):
                 name = framework.pod_name(view, role, index)
                 wanted.add(name)
+                if plan.full:
+                    continue
                 if framework.pod_services and name not in services and f"services/{name}" not in self.seen.expected:
                     plan.create_services.append(build_service(framework, view, role, index))
                 if starts and name not in there and f"pods/{name}" not in self.seen.expected:

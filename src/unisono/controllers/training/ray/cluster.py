@@ -86,11 +86,11 @@ class _Decision:
             else:
                 self.plan.delete_pods.append(pod)
         if admitted:
-            self.plan.create_pods = [
-                build_pod(self.view, place)
-                for name, place in self.places.items()
-                if name not in self.pods and f"pods/{name}" not in self.seen.expected
-            ]
+            for name, place in self.places.items():
+                if self.plan.full:
+                    break
+                if name not in self.pods and f"pods/{name}" not in self.seen.expected:
+                    self.plan.create_pods.append(build_pod(self.view, place))
 
     def _gang(self) -> bool:
         view = self.view

@@ -1,0 +1,151 @@
+"""A number in a specification costs its author nothing: controllers refuse what is too large and work in slices."""
+
+from __future__ import annotations
+
+import copy
+import tracemalloc
+from typing import Any
+
+import pytest
+from controller_world import ControllerWorld, at_once
+from job_world import World, job, task
+from workload_world import template
+
+from unisono.api.decode import decode
+from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_TEMPLATES
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
+from unisono.api.sizes import SIZED, pods_of
+from unisono.api.training_kinds import (
+    JOB_SETS,
+    MPI_JOBS,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RAY_SERVICES,
+    TF_JOBS,
+    TRAIN_JOBS,
+)
+from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.nodes.controller import NodeLifecycleController
+from unisono.controllers.registry import all_controllers
+from unisono.kube.controller import Controller
+
+HUGE = 2**31 - 1
+POD = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+VC_JOB = {"tasks": [{"name": "t", "replicas": HUGE, "template": POD}]}
+APPS = {"replicas": HUGE, "selector": {"matchLabels": {"app": "web"}}, "template": template()}
+BATCH = {"parallelism": HUGE, "completions": HUGE, "template": POD}
+RAY = {"headGroupSpec": {"template": POD}, "workerGroupSpecs": [{"groupName": "g", "replicas": HUGE, "template": POD}]}
+ROLE = {"replicas": HUGE, "template": POD}
+
+HUGE_OBJECTS: list[tuple[Kind[Any], dict[str, Any]]] = [
+    (JOBS, VC_JOB),
+    (JOB_TEMPLATES, VC_JOB),
+    (CRON_JOBS, {"schedule": "* * * * *", "jobTemplate": {"spec": VC_JOB}}),
+    (HYPER_JOBS, {"replicatedJobs": [{"name": "r", "replicas": HUGE, "templateSpec": {"tasks": []}}]}),
+    (DEPLOYMENTS, APPS),
+    (REPLICA_SETS, APPS),
+    (STATEFUL_SETS, {**APPS, "podManagementPolicy": "Parallel"}),
+    (BATCH_JOBS, BATCH),
+    (BATCH_JOBS, {**BATCH, "completionMode": "Indexed"}),
+    (BATCH_CRON_JOBS, {"schedule": "* * * * *", "jobTemplate": {"spec": BATCH}}),
+    (JOB_SETS, {"replicatedJobs": [{"name": "r", "replicas": HUGE, "template": {"spec": {"parallelism": 0}}}]}),
+    (JOB_SETS, {"replicatedJobs": [{"name": "r", "template": {"spec": BATCH}}]}),
+    (RAY_CLUSTERS, RAY),
+    (RAY_JOBS, {"entrypoint": "x", "rayClusterSpec": RAY}),
+    (RAY_SERVICES, {"rayClusterConfig": RAY}),
+    (PYTORCH_JOBS, {"pytorchReplicaSpecs": {"Worker": ROLE}}),
+    (TF_JOBS, {"tfReplicaSpecs": {"Worker": ROLE}}),
+    (MPI_JOBS, {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": POD}, "Worker": ROLE}}),
+    (TRAIN_JOBS, {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": HUGE}}),
+]
+IDS = [f"{kind.resource}-{number}" for number, (kind, _) in enumerate(HUGE_OBJECTS)]
+
+
+def made(kind: Kind[Any], spec: dict[str, Any], name: str = "huge") -> Any:
+    meta = {"name": name, "namespace": "default"}
+    value = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": copy.deepcopy(spec)}
+    return decode(kind, value).obj
+
+
+class Everything(ControllerWorld):
+    """All controllers there are, as on one machine."""
+
+    def make_controllers(self) -> list[Controller]:
+        builtin = builtin_controllers(self.recorder)
+        return [
+            *all_controllers(self.recorder, offload=at_once, count_seconds=0.0),
+            *(each for each in builtin if not isinstance(each, NodeLifecycleController)),
+        ]
+
+
+@pytest.mark.parametrize(("kind", "spec"), HUGE_OBJECTS, ids=IDS)
+def test_what_an_object_asks_for_is_known_of_every_kind_that_makes_pods(kind: Kind[Any], spec: dict[str, Any]) -> None:
+    assert kind.struct in SIZED
+    assert pods_of(made(kind, spec)) >= HUGE
+
+
+@pytest.mark.parametrize(("kind", "spec"), HUGE_OBJECTS, ids=IDS)
+async def test_a_huge_object_is_set_aside_and_others_go_on(kind: Kind[Any], spec: dict[str, Any]) -> None:
+    """As it may be found on a real cluster, or in the store of an older version: no admission has looked at it."""
+    async with Everything() as world:
+        tracemalloc.start()
+        try:
+            huge = await world.client.create(kind, made(kind, spec))
+            await world.settle()
+            await world.client.create(JOBS, job(task("work", 2), name="bystander"))
+            await world.settle()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 64 * 1024 * 1024
+        told = world.recorder.of("TooManyPods")
+        assert len(told) == 1, world.recorder.events
+        assert "more than the limit of 50000" in told[0]
+        assert not world.pods()
+        now = world.client.find(kind, huge.key)
+        if kind is JOBS:
+            assert (now.status.state.phase, now.status.state.reason) == ("Pending", "TooManyPods")
+        elif hasattr(getattr(now, "status", None), "conditions"):
+            assert [(each.type, each.reason) for each in now.status.conditions or ()] == [
+                ("ReconcileFailed", "TooManyPods")
+            ]
+        bystander = world.client.find(JOBS, "default/bystander")
+        assert bystander is not None
+        assert bystander.status.state.phase == "Pending"
+        assert not bystander.status.state.reason
+
+
+async def test_a_job_that_shrinks_is_taken_up_again() -> None:
+    async with Everything() as world:
+        await world.client.create(REPLICA_SETS, made(REPLICA_SETS, APPS))
+        await world.settle()
+        assert not world.pods()
+        await world.client.patch(REPLICA_SETS, "huge", {"spec": {"replicas": 3}}, namespace="default")
+        await world.settle()
+        assert len(world.pods()) == 3
+        await world.settle()
+        found = world.client.find(REPLICA_SETS, "default/huge")
+        assert found is not None
+        assert not found.status.conditions
+
+
+async def test_pods_of_a_large_job_come_in_slices_and_all_of_them_come() -> None:
+    async with World() as world:
+        await world.submit(job(task("work", 2500)))
+        await world.admit()
+        assert len(world.pods()) == 2500
+
+
+async def test_a_list_of_hosts_that_no_container_could_take_is_told_and_not_built_for_every_pod() -> None:
+    name = "worker-with-a-name-that-makes-the-list-long"
+    async with World() as world:
+        await world.submit(
+            job(task("ps", 1), task(name, 3000), plugins={"tensorflow": [f"--worker={name}"]}, minAvailable=1)
+        )
+        await world.admit()
+        assert not world.pods()
+        assert "TF_CONFIG" in world.recorder.of("FailedCreate")[0]
+        assert "too long for an environment variable" in world.recorder.of("FailedCreate")[0]
