@@ -40,30 +40,58 @@ def raising(hook: str) -> type[Plugin]:
     return type("Broken", (Plugin,), {"name": "broken", hook: fail})
 
 
+PLACES: dict[str, dict[str, int]] = {
+    **{key: {} for key in ("valid", "ready", "overused", "allocatable", "headroom", "prefilter", "annotations")},
+    **{key: {} for key in ("static_filter", "filter", "domain_filter", "placed", "moved")},
+    **{key: {"c": 1} for key in ("enqueueable", "enqueued")},
+}
+"""What is bound where a hook fails for every job: nothing where it may refuse, only the jobs that it is not asked about."""
+
+
 @pytest.mark.parametrize("hook", [*HOOK_FLAGS, "open", "close"])
-def test_a_plugin_that_raises_is_switched_off_and_the_cycle_goes_on(hook: str) -> None:
+def test_a_plugin_that_raises_is_reported_and_the_cycle_goes_on(hook: str) -> None:
     settings = config(("broken", "gang"), ("predicates",))
     state = cluster(nodes(2, cpu=2), gang("a", 2, phase="Pending", min_resources=True), gang("b", 9), gang("c", 1))
     decisions = schedule(state, settings, plugins={"broken": raising(hook)})
-    assert bound_per_job(decisions) == {"a": 2, "c": 1}
+    assert bound_per_job(decisions) == PLACES.get(hook, {"a": 2, "c": 1})
     asked = hook not in EVICTION_HOOKS | SHORTCUTS | CLAIM_HOOKS | TOPOLOGY_HOOKS
-    assert [v.subject for v in decisions.violations] == (["plug-in broken"] if asked else [])
+    assert {v.subject for v in decisions.violations} == ({"plug-in broken"} if asked else set())
 
 
-def test_a_plugin_that_cannot_be_built_or_does_not_exist_is_reported() -> None:
+def _unbuilt(hook: str) -> type[Plugin]:
     def init(self: Plugin, _: Any) -> None:
         raise ValueError("no such weight")
 
-    unbuilt = type("Unbuilt", (Plugin,), {"name": "unbuilt", "__init__": init})
-    settings = config(
-        ("gang", "unbuilt", "nowhere"),
-    )
-    decisions = schedule(cluster(nodes(1), gang("j", 1)), settings, plugins={"unbuilt": unbuilt})
-    assert len(decisions.binds) == 1
+    return type("Unbuilt", (Plugin,), {"name": "unbuilt", "__init__": init, hook: lambda *_: None})
+
+
+@pytest.mark.parametrize(("hook", "binds"), [("score", 1), ("valid", 0), ("filter", 0), ("protected", 1)])
+def test_what_a_plugin_that_cannot_be_built_would_check_is_refused(hook: str, binds: int) -> None:
+    state = cluster(nodes(1), gang("j", 1))
+    decisions = schedule(state, config(("gang", "unbuilt")), plugins={"unbuilt": _unbuilt(hook)})
+    assert len(decisions.binds) == binds
     assert [v.message for v in decisions.violations] == [
-        "plug-in unbuilt could not be built and is off for this cycle: ValueError: no such weight",
-        "plug-in nowhere does not exist and is off for this cycle",
+        "plug-in unbuilt failed in construction: ValueError: no such weight"
     ]
+    assert decisions.plugins_off == ["unbuilt"]
+    if not binds:
+        verdict = decisions.verdicts["ns/j"]
+        assert verdict.cause is Cause.PLUGIN_FAILED
+        assert verdict.message == f"plug-in unbuilt failed in {hook} for job ns/j: ValueError: no such weight"
+        assert not decisions.failed_jobs, "no job is to blame for it"
+
+
+def test_a_plugin_that_cannot_be_imported_lets_nothing_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    decisions = schedule(cluster(nodes(1), gang("j", 1)), config(("gang", "no_such_module:Plugin")))
+    assert not decisions.binds
+    assert decisions.verdicts["ns/j"].cause is Cause.PLUGIN_FAILED
+    assert "No module named 'no_such_module'" in decisions.verdicts["ns/j"].message
+
+
+def test_a_plugin_that_does_not_exist_is_left_out_and_reported() -> None:
+    decisions = schedule(cluster(nodes(1), gang("j", 1)), config(("gang", "nowhere")))
+    assert len(decisions.binds) == 1
+    assert [v.message for v in decisions.violations] == ["plug-in nowhere does not exist and is left out"]
 
 
 def test_an_action_that_fails_takes_back_what_it_had_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +197,7 @@ def test_votes_end_with_the_first_tier_that_permits() -> None:
     assert not schedule(cluster(nodes(1), job), config(("no",), ("yes",)), plugins=both).binds
 
 
-def test_scores_that_are_no_numbers_exclude_the_node() -> None:
+def test_scores_that_are_no_numbers_count_for_nothing_and_are_reported() -> None:
     class Odd(Plugin):
         name = "odd"
 
@@ -179,4 +207,7 @@ def test_scores_that_are_no_numbers_exclude_the_node() -> None:
         pure = False
 
     decisions = schedule(cluster(nodes(2), gang("j", 1)), config(("odd",)), plugins={"odd": Odd})
-    assert placed(decisions) == {"j-w-0": "n001"}
+    assert placed(decisions) == {"j-w-0": "n000"}
+    assert [v.message for v in decisions.violations] == [
+        "plug-in odd failed in score for pods of job ns/j: answered points that are not finite numbers"
+    ]

@@ -97,28 +97,57 @@ def run(state: Any, settings: SchedulerConfig, plugin: type[Plugin], watch: Watc
 
 
 @pytest.mark.parametrize(
-    ("hook", "answer"),
-    [("open", None), ("job_key", 0), ("static_filter", ()), ("score", None), ("ready", True), ("placed", None)],
+    ("hook", "answer", "binds"),
+    [
+        ("job_key", 0, True),
+        ("score", None, True),
+        ("static_filter", (), False),
+        ("ready", True, False),
+        ("placed", None, False),
+        ("valid", None, False),
+    ],
 )
-def test_a_plugin_that_takes_too_long_is_off_for_the_cycle_and_named(hook: str, answer: Any) -> None:
+def test_a_hook_that_takes_too_long_fails_as_if_it_had_raised(hook: str, answer: Any, binds: bool) -> None:
     watch = Watch()
-    state = cluster(nodes(2, cpu=2), gang("a", 2), gang("b", 9))
+    state = cluster(nodes(2, cpu=2), gang("a", 2))
     settings = config(("slow", "gang"), ("predicates",))
     decisions = run(state, settings, slow(watch, hook, 2.5, answer), watch)
-    assert {bind.job for bind in decisions.binds} == {"ns/a"}
-    assert [v.message for v in decisions.violations] == [
-        "plug-in slow took 2.5 s of this cycle (its limit is 1 s) and is off for this cycle"
-    ]
-    assert decisions.plugins_off == ["slow"]
-    assert watch.now == 2.5, "it is asked no more"
+    assert bool(decisions.binds) is binds
+    error = "took 2.5 s of this cycle (its limit is 1 s)"
+    assert [(one.hook, one.error) for one in decisions.plugin_failures] == [(hook, f"TooSlow: {error}")]
+    if not binds:
+        assert error in decisions.verdicts["ns/a"].message
+    assert watch.now == 2.5, "it is not asked about the same again"
 
 
-def test_the_time_of_a_plugin_adds_up_over_its_calls() -> None:
+def test_a_plugin_that_takes_too_long_to_open_is_asked_nothing() -> None:
     watch = Watch()
-    state = cluster(nodes(2, cpu=2), [gang(f"j{i}", 9) for i in range(8)])
-    decisions = run(state, config(("slow", "gang")), slow(watch, "job_key", 0.3, 0), watch)
+    decisions = run(cluster(nodes(2), gang("a", 2)), config(("slow", "gang")), slow(watch, "open", 2.5, None), watch)
     assert decisions.plugins_off == ["slow"]
-    assert watch.now == pytest.approx(1.2)
+    assert decisions.binds, "it has no hook that may refuse"
+
+
+def test_the_slowest_question_pays_and_not_the_one_that_comes_last() -> None:
+    """One job costs a plug-in nearly all its time; the others are checked and placed all the same."""
+    watch = Watch()
+
+    def valid(self: Plugin, job: Any) -> None:
+        watch.now += 0.95 if job.name == "heavy" else 0.01
+
+    plugin = type("Slow", (Plugin,), {"name": "slow", "valid": valid})
+    state = cluster(nodes(8, cpu=8), gang("heavy", 1), [gang(f"j{at}", 1, created=at) for at in range(20)])
+    decisions = run(state, config(("slow", "gang")), plugin, watch)
+    assert len({bind.job for bind in decisions.binds} - {"ns/heavy"}) == 20
+    assert not decisions.plugin_failures, "the answer about the slowest one was there already"
+
+
+def test_a_plugin_that_is_slow_again_and_again_is_asked_no_more() -> None:
+    watch = Watch()
+    state = cluster(nodes(8, cpu=8), [gang(f"j{at}", 1) for at in range(20)])
+    decisions = run(state, config(("slow", "gang")), slow(watch, "valid", 1.5, None), watch)
+    assert watch.now == 6.0
+    assert not decisions.binds
+    assert {verdict.cause for verdict in decisions.verdicts.values()} == {Cause.PLUGIN_FAILED}
 
 
 def test_without_a_clock_nothing_is_measured_and_nobody_is_too_slow() -> None:
@@ -161,7 +190,7 @@ def test_every_waiting_job_is_told_which_plugins_are_off() -> None:
     def fail(self: Plugin, *_: Any) -> Any:
         raise RuntimeError("broken")
 
-    broken = type("Broken", (Plugin,), {"name": "broken", "score": fail})
+    broken = type("Broken", (Plugin,), {"name": "broken", "open": fail})
     state = cluster(nodes(1, cpu=1), gang("a", 1), gang("b", 3, created=1))
     decisions = schedule(state, config(("gang", "broken"), ("predicates",)), plugins={"broken": broken})
     verdict = decisions.verdicts["ns/b"]

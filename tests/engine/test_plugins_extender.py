@@ -74,7 +74,8 @@ tiers: [{plugins: [{name: gang}, {name: extender, arguments: {extender.urlPrefix
 """
     decisions = engine.run(world().state.snapshot(), load_config(text), now=0.0)
     assert "cannot make HTTP calls here" in decisions.violations[0].message
-    assert len(decisions.binds) == 2
+    assert not decisions.binds
+    assert {verdict.cause for verdict in decisions.verdicts.values()} == {Cause.PLUGIN_FAILED}
 
 
 def test_hooks_without_a_verb_have_no_opinion() -> None:

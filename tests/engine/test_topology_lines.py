@@ -141,7 +141,10 @@ def test_a_plugin_that_fails_while_lines_are_compared_costs_no_pod_its_place(mon
     monkeypatch.setattr(FillingOfLines, "points", broken)
     decisions = schedule(world([*rack_of_two(), gang("j", 3, cpu=2)]), CONFIG)
     assert len(decisions.binds) == 3
-    assert NetworkTopologyAwarePlugin.name in decisions.plugins_off
+    assert {(one.plugin, one.hook) for one in decisions.plugin_failures} == {
+        (NetworkTopologyAwarePlugin.name, "line_score"),
+        (NetworkTopologyAwarePlugin.name, "batch_score"),
+    }
 
 
 def test_nodes_to_add_are_tried_beside_hypernodes() -> None:

@@ -163,9 +163,9 @@ SCENARIOS: dict[Cause, Scenario] = {
         config(("gang",), ("predicates", "extender"), arguments={"extender": _SERVICE}),
     ),
     Cause.PLUGIN_FAILED: (
-        "A plug-in fails, and without it the cycle gets no further than admission.",
-        [nodes(1), gang(J, 1, phase="Pending", min_resources=True)],
-        config(("prices", "gang"), ("predicates",), actions="enqueue"),
+        "A plug-in that may refuse the job failed when it was asked about it.",
+        [nodes(1), gang(J, 1)],
+        config(("prices", "gang"), ("predicates",)),
     ),
     Cause.INVARIANT: (
         "A plug-in lets two pods of a gang of 3 go without the third one.",

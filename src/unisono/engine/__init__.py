@@ -77,7 +77,8 @@ def _decide(
     with watch.stage("close"):
         close(cycle, verdicts)
     cycle.decisions.verdicts = verdicts
-    cycle.decisions.violations += cycle.hooks.failures
+    cycle.decisions.violations += cycle.hooks.violations()
+    cycle.decisions.plugin_failures = cycle.hooks.guard.failures
     cycle.decisions.plugins_off = sorted(cycle.hooks.failed)
     cycle.decisions.seconds = watch.seconds
     cycle.end()

@@ -6,6 +6,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.heap import Heap
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState
+from unisono.engine.verdict import Cause
 
 
 class Admission:
@@ -26,22 +27,21 @@ class Admission:
         """A refusal, or None when the job is in; only for jobs that state minResources."""
         first = self._first
         if first is not None and self._left > 0 and job.shape == first.shape:
-            self._admit(job)
-            return None
+            return self._admit(job)
         shared = self._refused.get(job.shape) if job.shape else None
         if shared is not None:
             return shared
         self.settle()
         refusal = self.hooks.vote("enqueueable", job)
         if refusal is not None:
-            if job.shape and self.hooks.by_shape("enqueueable"):
+            by_shape = bool(job.shape) and self.hooks.by_shape("enqueueable")
+            if by_shape and refusal.cause is not Cause.PLUGIN_FAILED:
                 self._refused[job.shape] = refusal
             return refusal
         if job.shape:
             self._left = self.hooks.admissible(job)
         self._first = job
-        self._admit(job)
-        return None
+        return self._admit(job)
 
     def admit_like(self, job: JobState, jobs: Heap[JobState]) -> int:
         """Admit those jobs behind ``job`` in the order that pass unasked because it did; how many that were."""
@@ -49,15 +49,18 @@ class Admission:
             return 0
         passed = jobs.ahead(lambda other: other.shape == job.shape, self._left)
         for other in passed:
-            self._admit(other)
-            other.phase = "Inqueue"
+            if self._admit(other) is None:
+                other.phase = "Inqueue"
         return len(passed)
 
-    def _admit(self, job: JobState) -> None:
+    def _admit(self, job: JobState) -> Refusal | None:
+        """A refusal where a plug-in failed to note the job."""
         self._left -= 1
         self._passed += 1
         self._refused.clear()
         self.hooks.enqueued(job)
+        failure = self.hooks.guard.out.get(job.key)
+        return failure.refusal() if failure is not None else None
 
     def settle(self) -> None:
         """Tell the plug-ins what they have not heard yet."""

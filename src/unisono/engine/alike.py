@@ -33,7 +33,7 @@ class Alike:
     def _shared(self) -> bool:
         """Whether plug-ins answer by shape all that the placing of a job depends on."""
         hooks = self.cycle.hooks
-        if not hooks.by_shape("ready", "missing", "pipelined") or hooks.has("moved"):
+        if not hooks.by_shape("ready", "missing", "pipelined") or hooks.has("moved") or hooks.hosted("placed"):
             return False
         return self.cycle.tables.scope is not Scope.JOB
 
@@ -44,7 +44,7 @@ class Alike:
     def state(self) -> _State:
         """What moves whenever places are taken for good."""
         cycle = self.cycle
-        return len(cycle.bound), len(cycle.evicted), cycle.transaction.checkpoint(), cycle.hooks.generation
+        return len(cycle.bound), len(cycle.evicted), cycle.transaction.checkpoint()
 
     # ---- gangs that fit
 
@@ -103,6 +103,8 @@ class Alike:
         """``job`` was served, from state ``before``, and holds nothing."""
         report = self.cycle.reports.get(job.key)
         if job.shape and not job.places and report is not None and self.state() == before and self._shared():
+            if self.cycle.hooks.failure_of(job) is not None:
+                return
             self._failed[job.shape] = (before, report)
 
     def fail(self, job: JobState) -> bool:

@@ -1,22 +1,23 @@
-"""Who is asked which hook, in which order, and what happens to plug-ins that fail.
-
-A plug-in that raises, or takes too long, is switched off for the rest of the cycle, and the question is asked again
-without it.
-"""
+"""Who is asked which hook, in which order."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.answers import Refusal, Vote
+from unisono.engine.config import PluginConfig, SchedulerConfig
 from unisono.engine.config_flags import Flags
 from unisono.engine.decisions import Violation
+from unisono.engine.failure import Failure
+from unisono.engine.guard import Guard
+from unisono.engine.job_state import JobState
 from unisono.engine.plugin import HOOK_FLAGS, Plugin, hooks_of
 from unisono.engine.session import Session
-from unisono.engine.stopwatch import Stopwatch, TooSlow
+from unisono.engine.stopwatch import Stopwatch, TooSlow, is_hosted
 
 Lookup = Callable[[str], type[Plugin] | None]
 Asked = list[tuple[Plugin, Callable[..., Any]]]
@@ -43,68 +44,95 @@ def _asked(tiers: tuple[tuple[_Role, ...], ...]) -> tuple[tuple[str, int, tuple[
     return tuple((hook, at, tuple(places)) for (hook, at), places in found.items())
 
 
-class SwitchedOff(Exception):
-    """A plug-in raised and is asked no more: the question is to be put again."""
+class Broken(Plugin):
+    """Stands for a plug-in that cannot be imported: nothing is known of it but that it may be one that refuses."""
+
+    by_shape = True
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """Refused, because the plug-in cannot be asked."""
+        return Vote.ABSTAIN
+
+    def valid(self, job: JobState) -> Refusal | None:
+        """Refused, because the plug-in cannot be asked."""
+        return None
 
 
 class Asking:
-    """Opened plug-ins by tier.
+    """Plug-ins by tier, and their hooks, each behind the guarded call.
 
     Attributes:
         tiers: plug-ins in configured order.
-        failures: plug-ins that could not be built, raised or took too long.
-        failed: their names.
+        guard: makes the calls.
+        missing_plugins: names that no plug-in has.
+        failed: names of the plug-ins that are asked nothing in this cycle.
+        incomplete: one of them exists, so that the next cycle may ask it again.
         stopwatch: measures the calls.
-        by_tier, flat: who implements a hook that is switched on, with the method to call.
+        by_tier, flat: who implements a hook that is switched on, with the guarded method to call.
         heard_singly: who wants to hear of each job that became Inqueue by itself.
         uncounted: who answers ``allocatable`` and not ``headroom``.
-        generation: moves when a plug-in is switched off, so that what was computed with it can be dropped.
 
     """
 
     def __init__(self, config: SchedulerConfig, lookup: Lookup, stopwatch: Stopwatch | None = None) -> None:
         self.stopwatch = stopwatch or Stopwatch()
-        self.failures: list[Violation] = []
-        self.failed: set[str] = set()
-        self.generation = 0
+        self.guard = Guard(self.stopwatch)
+        self.missing_plugins: list[str] = []
         self.tiers: list[list[Plugin]] = []
         for tier in config.tiers:
-            plugins: list[Plugin] = []
-            self.tiers.append(plugins)
-            for option in tier:
-                try:
-                    found = lookup(option.name)
-                    if found is not None:
-                        plugins.append(found(option))
-                        continue
-                except Exception as error:
-                    self._report(option.name, "could not be built", error)
-                    continue
-                self._report(option.name, "does not exist", None)
+            plugins = [self._built(option, lookup) for option in tier]
+            self.tiers.append([plugin for plugin in plugins if plugin is not None])
+        self._queries: dict[tuple[Plugin, str], Callable[..., Any]] = {}
         self._resolve()
+
+    def _built(self, option: PluginConfig, lookup: Lookup) -> Plugin | None:
+        """A plug-in; one that fails in that is asked nothing, and what it would refuse is refused."""
+        try:
+            found = lookup(option.name)
+        except BaseException as error:
+            broken = Broken(option)
+            self.guard.kill(broken, "import", error)
+            return broken
+        if found is None:
+            self.missing_plugins.append(option.name)
+            return None
+        try:
+            return found(option)
+        except BaseException as error:
+            unbuilt: Plugin = object.__new__(found)
+            Plugin.__init__(unbuilt, option)
+            self.guard.kill(unbuilt, "construction", error)
+            return unbuilt
 
     def _resolve(self) -> None:
         """Sort the hooks that are implemented and switched on."""
-        watched = self.stopwatch.watched
+        call = self.guard.call
         self.by_tier: dict[str, list[Asked]] = {hook: [] for hook in HOOK_FLAGS}
         self.flat: dict[str, Asked] = {hook: [] for hook in HOOK_FLAGS}
         for hook, at, places in _asked(tuple(tuple(map(_role, tier)) for tier in self.tiers)):
-            asked = [(plugin, watched(plugin, hook)) for plugin in map(self.tiers[at].__getitem__, places)]
+            asked = [(plugin, call(plugin, hook)) for plugin in map(self.tiers[at].__getitem__, places)]
             self.by_tier[hook].append(asked)
             self.flat[hook] += asked
         together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
         self.heard_singly: Asked = [asked for asked in self.flat["enqueued"] if asked[0] not in together]
         self._shared: dict[tuple[str, ...], bool] = {}
+        self.incomplete = any(self.guard.dead(plugin) for plugin in self.plugins())
+        self.failed = {plugin.config.name for plugin in self.plugins() if self.guard.dead(plugin)}
+        self.failed.update(self.missing_plugins)
         counted = {plugin for plugin, _ in self.flat["headroom"]}
         self.uncounted: Asked = [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
 
     def plugins(self) -> list[Plugin]:
-        """All plug-ins that are still on."""
+        """All plug-ins."""
         return [plugin for tier in self.tiers for plugin in tier]
 
     def has(self, hook: str) -> bool:
         """Whether anybody answers ``hook``."""
         return bool(self.flat[hook])
+
+    def hosted(self, hook: str) -> bool:
+        """Whether a plug-in that is not built in answers ``hook``."""
+        return any(is_hosted(plugin) for plugin, _ in self.flat[hook])
 
     def refusing(self) -> list[Plugin]:
         """Plug-ins with filters that placements change, in order."""
@@ -120,86 +148,84 @@ class Asking:
 
     # ---- failures
 
-    def switch_off(self, plugin: Plugin, hook: str, error: Exception) -> None:
-        """Ask this plug-in nothing more in this cycle."""
-        name = plugin.config.name
-        if isinstance(error, TooSlow):
-            self._report(name, str(error), None)
-        else:
-            self._report(name, f"failed in {hook}", error)
-        self.tiers = [[other for other in tier if other is not plugin] for tier in self.tiers]
-        self.generation += 1
-        self._resolve()
+    def failure_of(self, job: JobState) -> Failure | None:
+        """The failure for which something that a job needs was refused."""
+        return self.guard.failure_of(job)
 
-    def _report(self, name: str, what: str, error: Exception | None) -> None:
-        self.failed.add(name)
-        detail = f": {type(error).__name__}: {error}" if error is not None else ""
-        self.failures.append(Violation(f"plug-in {name}", f"plug-in {name} {what} and is off for this cycle{detail}"))
+    def violations(self) -> list[Violation]:
+        """What failed, in words: each hook of a plug-in once."""
+        found = [
+            Violation(f"plug-in {name}", f"plug-in {name} does not exist and is left out")
+            for name in self.missing_plugins
+        ]
+        first: dict[tuple[str, str], Failure] = {}
+        number: Counter[tuple[str, str]] = Counter()
+        for failure in self.guard.failures:
+            first.setdefault((failure.plugin, failure.hook), failure)
+            number[failure.plugin, failure.hook] += 1
+        for key, failure in first.items():
+            more = f" (and {number[key] - 1} more)" if number[key] > 1 else ""
+            found.append(Violation(f"plug-in {failure.plugin}", f"{failure.message()}{more}"))
+        return found
 
-    def each(self, hook: str, *arguments: Any) -> None:
-        """Notify everybody."""
-        for plugin, method in self.flat[hook]:
-            try:
-                method(*arguments)
-            except Exception as error:
-                self.switch_off(plugin, hook, error)
+    # ---- lifecycle
 
     def open(self, session: Session) -> None:
-        """Open every plug-in; one that fails is switched off."""
-        self._lifecycle("open", session)
+        """Open every plug-in; one that fails is asked nothing, and what it would refuse is refused."""
+        self.guard.session = session
+        if self._lifecycle("open", session):
+            self._resolve()
 
     def close(self, session: Session) -> None:
         """Close every plug-in."""
         self._lifecycle("close", session)
 
-    def _lifecycle(self, hook: str, session: Session) -> None:
+    def _lifecycle(self, hook: str, session: Session) -> bool:
+        """Whether a plug-in failed."""
+        failed = False
+        clock, limit = self.stopwatch.monotonic, self.stopwatch.limit
         for plugin in self.plugins():
+            if self.guard.dead(plugin):
+                continue
+            started = clock() if clock is not None else 0.0
             try:
                 self.stopwatch.watched(plugin, hook)(session)
-            except Exception as error:
-                self.switch_off(plugin, hook, error)
+                taken = clock() - started if clock is not None else 0.0
+                if taken > limit and is_hosted(plugin):
+                    raise TooSlow(taken, limit)
+            except BaseException as error:
+                self.guard.kill(plugin, hook, error)
+                failed = True
+        return failed
+
+    # ---- single questions
+
+    def query(self, plugin: Plugin, what: str, pod_class: PodClass) -> Any:
+        """What a plug-in says of itself and a class: ``concerns``, ``is_pure``, ``stamp``, ..."""
+        method = self._queries.get((plugin, what))
+        if method is None:
+            method = self._queries[plugin, what] = self.guard.call(plugin, what)
+        return method(pod_class)
 
     def silent(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> set[Plugin]:
         """Those of ``plugins`` whose filter and score have nothing to say about a class in this session."""
-        found: set[Plugin] = set()
-        for plugin in plugins:
-            try:
-                if not plugin.concerns(pod_class):
-                    found.add(plugin)
-            except Exception as error:
-                found.add(plugin)
-                self.switch_off(plugin, "concerns", error)
-        return found
+        return {plugin for plugin in plugins if not self.query(plugin, "concerns", pod_class)}
 
     # ---- combinations
 
+    def each(self, hook: str, *arguments: Any) -> None:
+        """Notify everybody."""
+        for _, method in self.flat[hook]:
+            method(*arguments)
+
     def first(self, hook: str, *arguments: Any) -> Any:
         """First answer that is not None; None when all are."""
-        for plugin, method in self.flat[hook]:
-            try:
-                answer = method(*arguments)
-            except Exception as error:
-                self.switch_off(plugin, hook, error)
-                return self.first(hook, *arguments)
+        for _, method in self.flat[hook]:
+            answer = method(*arguments)
             if answer is not None:
                 return answer
         return None
 
     def keys(self, hook: str, *item: Any) -> tuple[Any, ...]:
         """Keys of all plug-ins, in order."""
-        keys = []
-        for plugin, method in self.flat[hook]:
-            try:
-                keys.append(method(*item))
-            except Exception as error:
-                self.switch_off(plugin, hook, error)
-                return self.keys(hook, *item)
-        return tuple(keys)
-
-    def ask(self, hook: str, plugin: Plugin, method: Callable[..., Any], *arguments: Any) -> Any:
-        """One plug-in's answer; `SwitchedOff` when it raised."""
-        try:
-            return method(*arguments)
-        except Exception as error:
-            self.switch_off(plugin, hook, error)
-            raise SwitchedOff from error
+        return tuple([method(*item) for _, method in self.flat[hook]])

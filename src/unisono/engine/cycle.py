@@ -10,6 +10,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
+from unisono.engine.failure import Failure
 from unisono.engine.hooks import Hooks, Lookup
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Orders
@@ -19,6 +20,7 @@ from unisono.engine.session_tables import Tables
 from unisono.engine.static import StaticResults
 from unisono.engine.stopwatch import Stopwatch
 from unisono.engine.transaction import Placement, Transaction
+from unisono.engine.verdict import Cause
 
 _UNKNOWN = object()
 
@@ -90,11 +92,16 @@ class Cycle:
         if setback is not None and setback.waiting:
             self.report(job).setback = setback
             return False
+        if job.key in self.hooks.guard.out:
+            self.report(job).invalid = self.hooks.guard.out[job.key].refusal()
+            return False
         shared = job.shape and not job.places and self.hooks.by_shape("valid")
-        key = job.shape if shared else job.key
+        key = job.shape if shared and job.key not in self._valid else job.key
         known = self._valid.get(key, _UNKNOWN)
         if known is _UNKNOWN:
-            known = self._valid[key] = self.hooks.first("valid", job)
+            known = self.hooks.first("valid", job)
+            failed = known is not None and known.cause is Cause.PLUGIN_FAILED
+            self._valid[job.key if failed else key] = known
         if known is not None:
             self.report(job).invalid = known
         return known is None
@@ -129,26 +136,37 @@ class Cycle:
         """Turn what was committed into binds and evictions."""
         names = self.session.snapshot.nodes.names
         binds: list[Bind] = []
-        broken: set[str] = set()
         for placement in self.bound:
             key = placement.job.key
             for task, column in zip(placement.tasks, placement.columns, strict=True):
                 notes = self._annotations(task, column) if self.hooks.has("annotations") else NO_ANNOTATIONS
                 needs: tuple[Preparation, ...] = ()
                 if task.pod_class.claims:
-                    try:
-                        needs = self._preparations(task, column)
-                    except Exception as error:  # without its claims the pod could not run, nor could its gang
-                        broken.add(key)
-                        self.fail(f"claims of pod {task.key}", error)
+                    needs = self._preparations(task, column)
                 binds.append(Bind(task.namespace, task.name, task.uid, names[column], key, notes, needs))
-        self.decisions.binds += [bind for bind in binds if bind.job not in broken]
+        out = self.hooks.guard.out
+        if out:
+            self._take_back(out)
+        self.decisions.binds += [bind for bind in binds if bind.job not in out]
         for placement, beneficiary in self.evicted:
+            if placement.job.key in out or beneficiary in out:
+                continue
             reason = placement.reason
             self.decisions.evictions.extend(
                 Eviction(task.namespace, task.name, task.uid, names[column], reason, beneficiary)
                 for task, column in zip(placement.tasks, placement.columns, strict=True)
             )
+
+    def _take_back(self, out: Mapping[str, Failure]) -> None:
+        """Jobs for which a plug-in failed after they had been placed wait again."""
+        for placement in self.bound:
+            job = placement.job
+            if job.key not in out:
+                continue
+            job.move(placement.pod_class, placement.role, len(placement.tasks), TaskStatus.BINDING, placement.before)
+            for task in placement.tasks:
+                del job.places[task.key]
+        self.bound = [placement for placement in self.bound if placement.job.key not in out]
 
     def _preparations(self, task: Task, column: int) -> tuple[Preparation, ...]:
         """What must be written before a pod with claims is bound."""
@@ -157,12 +175,8 @@ class Cycle:
     def _annotations(self, task: Task, column: int) -> Mapping[str, str]:
         """What the plug-ins tell a pod with its bind."""
         notes: dict[str, str] = {}
-        for plugin, method in self.hooks.flat["annotations"]:
-            try:
-                notes |= method(task, column) or NO_ANNOTATIONS
-            except Exception as error:
-                self.hooks.switch_off(plugin, "annotations", error)
-                return self._annotations(task, column)
+        for _, method in self.hooks.flat["annotations"]:
+            notes |= method(task, column) or NO_ANNOTATIONS
         return notes
 
     def run_action(self, name: str) -> None:

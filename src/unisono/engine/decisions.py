@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from unisono.api.core import AllocationResult
+from unisono.engine.failure import Failure
 from unisono.engine.figures import QueueFigures
 from unisono.engine.verdict import Verdict
 
@@ -150,7 +151,9 @@ class Decisions:
 
     Attributes:
         cycle: text that identifies the cycle (same snapshot, configuration and seed give the same), for transition ids.
-        plugins_off: names of plug-ins that were switched off because they could not be built, raised or took too long.
+        plugins_off: names of plug-ins that could not be asked, because they do not exist or failed to open.
+        plugin_failures: what plug-ins failed in, each plug-in, hook and subject once.
+        failed_jobs: jobs that wait because a plug-in failed when it was asked about them, and why.
         seconds: with a clock, durations by stage: ``open``, ``actions/NAME``, ``explain``, ``close``,
             ``plugins/NAME/open``, ``plugins/NAME/hooks`` and ``plugins/NAME/close``.
         figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
@@ -168,6 +171,8 @@ class Decisions:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     plugins_off: list[str] = field(default_factory=list)
+    plugin_failures: list[Failure] = field(default_factory=list)
+    failed_jobs: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     figures: list[QueueFigures] = field(default_factory=list)
     resources: tuple[str, ...] = ()

@@ -180,7 +180,7 @@ class Evictions:
         wide = any(p.scope for hook in ("filter", "score", "static_filter") for p, _ in hooks.flat[hook])
         key = (task.pod_class.id, subject.key if wide and subject is not None else "")
         table = self._rooms.get(key)
-        if table is None or table.generation != hooks.generation:
+        if table is None:
             static = self.cycle.tables.static.result(task.pod_class, self.session, hooks)
             table = self._rooms[key] = RoomTable(task.pod_class, self.session, hooks, static)
         table.follow()

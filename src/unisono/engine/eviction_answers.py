@@ -9,9 +9,9 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.asking import Asked, Asking, SwitchedOff
+from unisono.engine.asking import Asked, Asking
 from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.plugin import VICTIM_FLAGS, overrides
+from unisono.engine.plugin import VICTIM_FLAGS
 
 if TYPE_CHECKING:
     from unisono.engine.victims import VictimJobs
@@ -34,20 +34,19 @@ class EvictionAnswers(Asking):
             for tier in self.by_tier["victims"]
         ]
         protecting = [asked for tier in tiers for asked in tier if asked[0].protects]
-        try:
-            for tier in tiers:
-                left = self._given_up(tier, actor, task, candidates, purpose)
-                for asked in protecting:
-                    if not left.any():
-                        break
-                    rest = [other for other, yes in zip(candidates, left.tolist(), strict=True) if yes]
-                    answer = self.ask("victims", *asked, actor, task, rest, purpose)
-                    if answer is not None:
-                        left[left] = answer
-                if left.any():
-                    return left
-        except SwitchedOff:
-            return self.victims(actor, task, candidates, purpose)
+        for tier in tiers:
+            left = self._given_up(tier, actor, task, candidates, purpose)
+            for _, method in protecting:
+                if not left.any():
+                    break
+                rest = [other for other, yes in zip(candidates, left.tolist(), strict=True) if yes]
+                answer = method(actor, task, rest, purpose)
+                if answer is not None:
+                    left[left] = answer
+            if self.guard.stays:
+                left &= [other.key not in self.guard.stays for other in candidates]
+            if left.any():
+                return left
         return np.zeros(len(candidates), dtype=np.bool_)
 
     def _given_up(
@@ -55,8 +54,8 @@ class EvictionAnswers(Asking):
     ) -> BoolArray:
         """What all plug-ins of a tier give up; nothing when none of them has a say."""
         common: BoolArray | None = None
-        for plugin, method in tier:
-            answer = self.ask("victims", plugin, method, actor, task, candidates, purpose)
+        for _, method in tier:
+            answer = method(actor, task, candidates, purpose)
             if answer is None:
                 continue
             common = answer.copy() if common is None else common & answer
@@ -71,11 +70,7 @@ class EvictionAnswers(Asking):
         for plugin, method in self.flat["protected"]:
             if flag and not getattr(plugin.config.flags, flag):
                 continue
-            try:
-                answer = method(candidates, purpose)
-            except Exception as error:
-                self.switch_off(plugin, "protected", error)
-                return self.protected(candidates, purpose)
+            answer = method(candidates, purpose)
             if answer is not None:
                 found |= answer
         return found
@@ -83,12 +78,8 @@ class EvictionAnswers(Asking):
     def allowance(self, queue: QueueState) -> int:
         """How many more tasks of a queue may be evicted in this session."""
         left = 2**62
-        for plugin, method in self.flat["allowance"]:
-            try:
-                answer = method(queue)
-            except Exception as error:
-                self.switch_off(plugin, "allowance", error)
-                return self.allowance(queue)
+        for _, method in self.flat["allowance"]:
+            answer = method(queue)
             if answer is not None:
                 left = min(left, answer)
         return left
@@ -100,12 +91,8 @@ class EvictionAnswers(Asking):
     def lost_work(self, leaving: Sequence[Task]) -> float | None:
         """What is lost when these tasks go; None when nobody has an opinion."""
         total: float | None = None
-        for plugin, method in self.flat["lost_work"]:
-            try:
-                answer = method(leaving)
-            except Exception as error:
-                self.switch_off(plugin, "lost_work", error)
-                return self.lost_work(leaving)
+        for _, method in self.flat["lost_work"]:
+            answer = method(leaving)
             if answer is not None:
                 total = answer if total is None else total + answer
         return total
@@ -114,12 +101,8 @@ class EvictionAnswers(Asking):
         """Union of the answers of the first tier that names any task."""
         chosen = np.zeros(len(candidates), dtype=np.bool_)
         for tier in self.by_tier["shuffled"]:
-            for plugin, method in tier:
-                try:
-                    answer = method(candidates)
-                except Exception as error:
-                    self.switch_off(plugin, "shuffled", error)
-                    return self.shuffled(candidates)
+            for _, method in tier:
+                answer = method(candidates)
                 if answer is not None:
                     chosen |= answer
             if chosen.any():
@@ -127,13 +110,9 @@ class EvictionAnswers(Asking):
         return self._without_retained(candidates, chosen)
 
     def _without_retained(self, candidates: Sequence[Task], chosen: BoolArray) -> BoolArray:
-        for plugin, method in self.flat["retained"]:
+        for _, method in self.flat["retained"]:
             where = np.flatnonzero(chosen)
-            try:
-                answer = method([candidates[at] for at in where.tolist()]) if len(where) else None
-            except Exception as error:
-                self.switch_off(plugin, "retained", error)
-                continue
+            answer = method([candidates[at] for at in where.tolist()]) if len(where) else None
             if answer is not None:
                 chosen[where[answer]] = False
         return chosen
@@ -142,19 +121,15 @@ class EvictionAnswers(Asking):
         """``[J]`` jobs that `victims` could name: what every plug-in of some tier lets pass."""
         flag = VICTIM_FLAGS[purpose]
         possible = np.zeros(len(jobs), dtype=np.bool_)
+        bounding = dict(self.flat["victim_jobs"])
         for tier in self.by_tier["victims"]:
             asked = [plugin for plugin, _ in tier if not flag or getattr(plugin.config.flags, flag)]
             if not asked:
                 continue
             passed = np.ones(len(jobs), dtype=np.bool_)
             for plugin in asked:
-                if not overrides(plugin, "victim_jobs"):
-                    continue
-                try:
-                    answer = plugin.victim_jobs(actor, task, jobs, purpose)
-                except Exception as error:
-                    self.switch_off(plugin, "victim_jobs", error)
-                    return self.victim_jobs(actor, task, jobs, purpose)
+                method = bounding.get(plugin)
+                answer = method(actor, task, jobs, purpose) if method is not None else None
                 if answer is not None:
                     passed &= answer
             possible |= passed

@@ -132,6 +132,11 @@ class Explainer:
         waiting = pending + job.counts[TaskStatus.PIPELINED] + job.counts[TaskStatus.ALLOCATED]
         if job.phase != "Pending" and not waiting and (job.size or job.min_member == 0):
             return None if job.counts[TaskStatus.BINDING] else self._short(job, report)
+        failure = self.cycle.hooks.failure_of(job)
+        if failure is not None:
+            if failure.plugin not in self.cycle.hooks.failed:
+                self.cycle.decisions.failed_jobs[job.key] = failure.message()
+            return self._simple(job, Cause.PLUGIN_FAILED, failure.message(f"job {job.key}"))
         if report.gate is not None:
             return self._refused(job, report, report.gate)
         if report.invalid is not None or job.size == 0:
@@ -148,9 +153,6 @@ class Explainer:
         if self._gated(job):
             text = f"{counted(pending, 'pod')} {'has' if pending == 1 else 'have'} scheduling gates"
             return Draft(self._simple(job, Cause.GATED, text).verdict, candidates.for_gates(job))
-        if self.cycle.hooks.failed:
-            names = ", ".join(sorted(self.cycle.hooks.failed))
-            return self._simple(job, Cause.PLUGIN_FAILED, f"plug-in {names} failed and was off for this cycle")
         return self._simple(job, Cause.NOT_TRIED, "the cycle ended before the job's turn")
 
     # ---- causes

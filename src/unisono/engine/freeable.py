@@ -71,7 +71,7 @@ class Pool:
         self.hooks = hooks
         self._rows = rows
         self._last: Freeable | None = None
-        self._free_to_go: dict[tuple[Purpose, int], BoolArray] = {}
+        self._free_to_go: dict[Purpose, BoolArray] = {}
 
     def of(self, actor: JobState, task: Task, rule: Rule) -> Freeable:
         """What could be taken for ``task``; the same object while the same tasks are concerned."""
@@ -90,14 +90,13 @@ class Pool:
 
     def unprotected(self, purpose: Purpose) -> BoolArray:
         """``[T]`` tasks that no plug-in protects from everybody."""
-        key = (purpose, self.hooks.generation)
-        found = self._free_to_go.get(key)
+        found = self._free_to_go.get(purpose)
         if found is None:
             if self.hooks.has("protected"):
                 found = ~self.hooks.protected(self.index.tasks, purpose)
             else:
                 found = np.ones(len(self.index), dtype=np.bool_)
-            self._free_to_go[key] = found
+            self._free_to_go[purpose] = found
         return found
 
     def _concerned(self, actor: JobState, rule: Rule) -> BoolArray:

@@ -35,8 +35,12 @@ class Layer:
         self.heeds = heeds
         self.filters = [asked for asked in hooks.flat["domain_filter"] if asked[0] in plugins]
         self.scores = [asked for asked in hooks.flat["batch_score"] if asked[0] in plugins]
-        self.alone = bool(self.scores) or any(plugin.self_affecting(pod_class) for plugin, _ in self.filters)
-        self.by_domains = not self.scores and all(plugin.by_domains(pod_class) for plugin, _ in self.filters)
+        self.alone = bool(self.scores) or any(
+            hooks.query(plugin, "self_affecting", pod_class) for plugin, _ in self.filters
+        )
+        self.by_domains = not self.scores and all(
+            hooks.query(plugin, "by_domains", pod_class) for plugin, _ in self.filters
+        )
         self._plugins = plugins
         self._stamps: list[int | None] = []
         self.lines = self._shared()
@@ -49,30 +53,20 @@ class Layer:
         method = dict(self.hooks.flat["line_score"]).get(plugin)
         if method is None:
             return None
-        try:
-            found: LineScore | None = method(self.pod_class)
-        except Exception as error:
-            self.hooks.switch_off(plugin, "line_score", error)
-            return None
+        found: LineScore | None = method(self.pod_class)
         return found
 
-    def failed(self, error: Exception) -> None:
-        """The points of lines could not be asked: their plug-in is off, and nothing is left of the layer."""
+    def failed(self, error: BaseException) -> None:
+        """The points of lines could not be asked: ``batch_score`` is."""
         self.lines = None
-        for plugin, _ in tuple(self.scores):
-            self.hooks.switch_off(plugin, "line_score", error)
-        self.scores.clear()
+        for plugin, _ in self.scores:
+            self.hooks.guard.caught(plugin, "line_score", self.pod_class, error)
 
     @classmethod
     def of(cls, pod_class: PodClass, session: Session, hooks: Hooks, heeds: Callable[[Veto], bool]) -> Layer | None:
         """The layer of a class; None when no plug-in is concerned."""
-        plugins: list[Plugin] = []
-        for plugin in dict.fromkeys(plugin for hook in HOOKS for plugin, _ in hooks.flat[hook]):
-            try:
-                if plugin.stamp(pod_class) is not None:
-                    plugins.append(plugin)
-            except Exception as error:
-                hooks.switch_off(plugin, "stamp", error)
+        asked = dict.fromkeys(plugin for hook in HOOKS for plugin, _ in hooks.flat[hook])
+        plugins = [plugin for plugin in asked if hooks.query(plugin, "stamp", pod_class) is not None]
         return cls(pod_class, session, hooks, plugins, heeds) if plugins else None
 
     def moved(self) -> bool:
@@ -81,34 +75,26 @@ class Layer:
         return bool(self.scores) or -1 in now or self._stamps != now
 
     def _now(self) -> list[int | None]:
-        return [plugin.stamp(self.pod_class) for plugin in self._plugins]
+        return [self.hooks.query(plugin, "stamp", self.pod_class) for plugin in self._plugins]
 
     def blocked(self) -> BoolArray:
         """``[N]`` nodes that a domain filter refuses."""
         nodes = self.session.nodes
         refused = np.zeros(nodes.size, dtype=np.bool_)
         self._stamps = self._now()
-        for asked in tuple(self.filters):
-            plugin, method = asked
-            try:
-                for veto in method(self.pod_class, nodes):
-                    if self.heeds(veto):
-                        refused |= veto.nodes
-            except Exception as error:
-                self.filters.remove(asked)
-                self.hooks.switch_off(plugin, "domain_filter", error)
+        for _, method in self.filters:
+            for veto in method(self.pod_class, nodes):
+                if self.heeds(veto):
+                    refused |= veto.nodes
         return refused
 
     def points(self, candidates: BoolArray) -> FloatArray | float:
         """``[N]`` points given the present candidates."""
         total: FloatArray | float = 0.0
-        for asked in tuple(self.scores):
-            plugin, method = asked
-            try:
-                part = method(self.pod_class, self.session.nodes, candidates)
-                if part is not None:
-                    total = total + part
-            except Exception as error:
-                self.scores.remove(asked)
-                self.hooks.switch_off(plugin, "batch_score", error)
+        given = candidates.view()
+        given.flags.writeable = False
+        for _, method in self.scores:
+            part = method(self.pod_class, self.session.nodes, given)
+            if part is not None:
+                total = total + part
         return total

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import Reach
+from unisono.engine.contract.checks import LAST
 from unisono.engine.heap import Heap, Key
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState, QueueState
@@ -19,7 +20,6 @@ class Orders:
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
         self._by_shape: dict[tuple[int, str], Key] = {}
-        self._generation = -1
 
     def _volatile(self, hook: str) -> bool:
         return any(plugin.order_reach is not Reach.ROW for plugin, _ in self.hooks.flat[hook])
@@ -32,14 +32,11 @@ class Orders:
         """Key of a job; what the plug-ins say of one that nothing has happened to holds for all of its shape."""
         if not job.shape or job.places:
             return (*self.hooks.keys("job_key", job), job.created, job.key)
-        if self._generation != self.hooks.generation:
-            self._by_shape.clear()
-            self._generation = self.hooks.generation
         shape = (job.shape, job.phase)
         known = self._by_shape.get(shape)
         if known is None:
             known = self.hooks.keys("job_key", job)
-            if self.hooks.by_shape("job_key"):
+            if self.hooks.by_shape("job_key") and LAST not in known:
                 self._by_shape[shape] = known
         return (*known, job.created, job.key)
 

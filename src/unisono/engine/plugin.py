@@ -67,7 +67,8 @@ A worked example, which prefers nodes with a label ``fast``::
             has = nodes.label_codes("fast") >= 0
             return [RawScore(has.astype(float), weight=self.arguments.get("fast.weight", 1.0) * 100)]
 
-A plug-in that raises is switched off for the rest of the cycle and reported; other jobs go on.
+A hook that raises, or answers something else than its contract says, fails for what it was asked about and for nothing
+else; `unisono.engine.contract.failures` has what that means for each hook.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks):
             at. False is always right, and slower.
         order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)
             otherwise.
+        ignorable: hooks that may refuse say nothing where they fail, as if the plug-in were not there. Else what they
+            were asked about is refused.
         config: name, switches, arguments.
         arguments: shortcut for ``config.arguments``.
 
@@ -131,6 +134,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks):
     static_by_kin: ClassVar[bool] = False
     outside: ClassVar[bool] = False
     protects: ClassVar[bool] = False
+    ignorable: bool = False
     order_reach: ClassVar[Reach] = Reach.ROW
 
     def __init__(self, config: PluginConfig) -> None:

@@ -146,11 +146,7 @@ class FitReporter:
         bits = np.where(passed & (static.bits == 0), np.uint64(0), np.uint64(1 << 63))
         view.future = True
         for plugin in self.hooks.refusing():
-            try:
-                collect(self._vetoes(plugin, pod_class, view), bits, reasons)
-            except Exception as error:
-                self.hooks.switch_off(plugin, "filter", error)
-                return self._find(pod_class)
+            collect(self._vetoes(plugin, pod_class, view), bits, reasons)
         self._count(bits, reasons, counts, causes)
         cause = max(causes, key=lambda c: (causes[c], c is Cause.NODES_FULL))
         return FitErrors(dict(counts), cause, dict(lacking), view.size)
@@ -158,12 +154,10 @@ class FitReporter:
     def _vetoes(self, plugin: Plugin, pod_class: PodClass, view: NodeView) -> list[Veto]:
         """One plug-in's dynamic vetoes, those over domains last."""
         vetoes: list[Veto] = []
-        # By plug-in, not by method: methods whose time is taken are wrapped.
-        answering = {hook: [each for each, _ in self.hooks.flat[hook]] for hook in ("filter", "domain_filter")}
-        if plugin in answering["filter"] and plugin.concerns(pod_class):
-            vetoes += plugin.filter(pod_class, view)
-        if plugin in answering["domain_filter"] and plugin.stamp(pod_class) is not None:
-            vetoes += plugin.domain_filter(pod_class, view)
+        for hook, asked, silent in (("filter", "concerns", False), ("domain_filter", "stamp", None)):
+            method = dict(self.hooks.flat[hook]).get(plugin)
+            if method is not None and self.hooks.query(plugin, asked, pod_class) is not silent:
+                vetoes += method(pod_class, view)
         return vetoes
 
     @staticmethod

@@ -20,23 +20,25 @@ _OUT_OF_REACH: Final = 1e9
 
 
 class Tables:
-    """The tables of one session, made when first asked for."""
+    """The tables of one session, made when first asked for.
+
+    Attributes:
+        scope: the widest scope of a plug-in.
+
+    """
 
     def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
-        self._scope = _widest(hooks)
-        self._generation = hooks.generation
+        self.scope = _widest(hooks)
         self._pipelining = session.pipelining
 
     def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
         """The table of a class: for resources idle now, or also those being released (``future``)."""
-        if self._generation != self.hooks.generation or self._pipelining != self.session.pipelining:
+        if self._pipelining != self.session.pipelining:
             self._tables.clear()
-            self._scope = _widest(self.hooks)
-            self._generation = self.hooks.generation
             self._pipelining = self.session.pipelining
         refused = self._refused_by() if self.session.snapshot.setbacks else _NOBODY
         key = (pod_class.id, future, self._scope_key(), refused)
@@ -61,16 +63,11 @@ class Tables:
         raw[[index[name] for name in names if name in index]] = -1.0
         return RawPoints(raw, _OUT_OF_REACH, Normalise.NONE, constant=False)
 
-    @property
-    def scope(self) -> Scope:
-        """The widest scope of a plug-in."""
-        return _widest(self.hooks) if self._generation != self.hooks.generation else self._scope
-
     def _scope_key(self) -> str:
         subject = self.session.subject
-        if self._scope is Scope.CLASS or subject is None:
+        if self.scope is Scope.CLASS or subject is None:
             return ""
-        return subject.key if self._scope is Scope.JOB else subject.queue.name
+        return subject.key if self.scope is Scope.JOB else subject.queue.name
 
 
 def _widest(hooks: Hooks) -> Scope:

@@ -57,4 +57,6 @@ class Single:
             part = score(pod_class, node)
             if part is not None:
                 points += part
-        return points if isfinite(points) else NOWHERE
+        if not isfinite(points):
+            raise ValueError("points are not finite")
+        return points

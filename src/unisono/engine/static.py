@@ -6,7 +6,7 @@ An entry is brought up to date for the nodes that changed since it was made, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from unisono.engine.view import NodeView
 Bits = npt.NDArray[np.uint64]
 _KEPT_CLASSES = 2048
 _MEMO_KEY = "engine.static"
+_MOST_REASONS = 60
+_OTHERS = Reason("node(s) were refused for other reasons")
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class StaticResults:
         """Static answers for a class, up to date; plug-ins with a wider scope, or for a moment, are asked each time."""
         table = session.snapshot.nodes
         wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in _static_plugins(hooks))
-        if wide or hooks.failed:
+        if wide or hooks.incomplete:
             return _ask(pod_class, session.nodes, table, hooks)
         found = self.kept.get(_key(pod_class, hooks))
         if found is not None and found.layout == table.layout:
@@ -89,8 +91,9 @@ class StaticResults:
         return self._fresh(pod_class, session, hooks)
 
     def _fresh(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
+        given = hooks.guard.instead
         fresh = _ask(pod_class, session.nodes, session.snapshot.nodes, hooks)
-        if not hooks.failed:
+        if hooks.guard.instead == given:
             self.kept[_key(pod_class, hooks)] = fresh
         return fresh
 
@@ -108,22 +111,13 @@ def _static_plugins(hooks: Hooks) -> list[Plugin]:
 def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: Hooks) -> StaticResult:
     reasons: list[Reason] = []
     bits = np.zeros(view.size, dtype=np.uint64)
-    for plugin, method in hooks.flat["static_filter"]:
-        try:
-            vetoes = method(pod_class, view)
-        except Exception as error:
-            hooks.switch_off(plugin, "static_filter", error)
-            return _ask(pod_class, view, table, hooks)
-        collect(vetoes, bits, reasons)
+    for _, method in hooks.flat["static_filter"]:
+        collect(method(pod_class, view), bits, reasons)
     scores: list[RawPoints] = []
-    for plugin, method in hooks.flat["static_score"]:
-        try:
-            answers = method(pod_class, view)
-        except Exception as error:
-            hooks.switch_off(plugin, "static_score", error)
-            return _ask(pod_class, view, table, hooks)
+    for _, method in hooks.flat["static_score"]:
         scores.extend(
-            RawPoints(np.asarray(a.raw, dtype=np.float64), a.weight, a.normalise, _constant(a.raw)) for a in answers
+            RawPoints(np.asarray(a.raw, dtype=np.float64), a.weight, a.normalise, _constant(a.raw))
+            for a in method(pod_class, view)
         )
     return StaticResult(table.generation, table.layout, reasons, bits, scores, table.images_known(pod_class.images))
 
@@ -140,9 +134,13 @@ def collect(vetoes: Sequence[Veto], bits: Bits, reasons: list[Reason]) -> None:
     open_nodes = bits == 0
     for veto in vetoes:
         hit = veto.nodes & open_nodes
-        if veto.reason not in reasons:
-            reasons.append(veto.reason)
-        bits[hit] |= np.uint64(1 << reasons.index(veto.reason))
+        reason = veto.reason
+        if reason not in reasons:
+            if len(reasons) >= _MOST_REASONS:  # a bit for each
+                reason = replace(_OTHERS, unresolvable=reason.unresolvable)
+            if reason not in reasons:
+                reasons.append(reason)
+        bits[hit] |= np.uint64(1 << reasons.index(reason))
         if veto.reason.unresolvable:
             open_nodes &= ~veto.nodes
 
@@ -151,7 +149,10 @@ def _update(found: StaticResult, pod_class: PodClass, session: Session, hooks: H
     """Ask again for the nodes that changed; False when the answers do not fit together any more."""
     table = session.snapshot.nodes
     columns = np.flatnonzero(table.changed > found.generation)
+    given = hooks.guard.instead
     fresh = _ask(pod_class, session.part(columns), table, hooks)
+    if hooks.guard.instead != given:
+        return False
     shape = [(score.weight, score.normalise) for score in fresh.scores]
     if fresh.reasons != found.reasons or shape != [(s.weight, s.normalise) for s in found.scores]:
         return False

@@ -8,7 +8,7 @@ that measuring costs the built-in ones nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,9 @@ Monotonic = Callable[[], float]
 DEFAULT_LIMIT = 1.0
 """Seconds that a plug-in may take per cycle."""
 
+_MOST_LATE = 4
+"""Slow questions per cycle after which a plug-in is asked nothing more."""
+
 _OWN = "unisono.engine.plugins."
 _PER_CALL = frozenset(
     (
@@ -28,6 +31,7 @@ _PER_CALL = frozenset(
         *("overused", "allocatable", "headroom", "preemptive"),
         *("prefilter", "placed", "removed", "moved", "annotations"),
         *("allowance", "spared", "lost_work"),
+        *("concerns", "is_pure", "stamp", "self_affecting", "by_domains"),
     )
 )
 """Asked once per job, queue, task or placement."""
@@ -40,13 +44,50 @@ class TooSlow(Exception):
         super().__init__(f"took {seconds:.3g} s of this cycle (its limit is {limit:g} s)")
 
 
+class Budget:
+    """The time of one plug-in in one cycle.
+
+    Where it is used up, what has taken most of it pays: about that the plug-in is asked no more, and its time is not
+    counted any longer, so that one slow question does not cost others their answers. After a few of these the plug-in
+    is asked nothing more.
+    """
+
+    def __init__(self, clock: Monotonic, limit: float) -> None:
+        self.clock = clock
+        self.limit = limit
+        self._left = limit
+        self._taken: dict[Hashable, float] = defaultdict(float)
+        self._late: dict[Hashable, float] = {}
+        self._total = 0.0
+
+    def admit(self, subject: Hashable) -> None:
+        """Raise `TooSlow` when the plug-in is not to be asked about this."""
+        if subject in self._late:
+            raise TooSlow(self._late[subject], self.limit)
+        if len(self._late) >= _MOST_LATE:
+            raise TooSlow(self._total, self.limit)
+
+    def spend(self, subject: Hashable, seconds: float) -> None:
+        """Count a call; raises `TooSlow` when what it was about has to pay."""
+        self._total += seconds
+        self._left -= seconds
+        self._taken[subject] += seconds
+        if self._left >= 0:
+            return
+        slowest = max(self._taken, key=self._taken.__getitem__)
+        taken = self._late[slowest] = self._taken.pop(slowest)
+        self._left += taken
+        if slowest == subject:
+            raise TooSlow(taken, self.limit)
+
+
 class Stopwatch:
     """Seconds of one cycle by stage.
 
     Args:
         monotonic: seconds that only grow; None: nothing is measured and nobody is too slow.
-        limit: seconds that a plug-in that is not built in may take; what it is asked beyond that is asked without it.
-            Built-in plug-ins have no limit: without ``predicates``, for one, pods would go where they must not.
+        limit: seconds that a plug-in that is not built in may take; beyond that its hooks fail.
+            Built-in plug-ins have no limit: without ``predicates``, for one, no pod could be placed.
 
     Attributes:
         seconds: by stage: ``actions/NAME``, ``plugins/NAME/open``, ``plugins/NAME/hooks``, ``plugins/NAME/close``, ...
@@ -57,7 +98,15 @@ class Stopwatch:
         self.monotonic = monotonic
         self.limit = limit
         self.seconds: dict[str, float] = {}
-        self._used: dict[str, float] = defaultdict(float)
+        self._budgets: dict[str, Budget] = {}
+
+    def budget(self, plugin: Plugin) -> Budget:
+        """The time of a plug-in that is not built in; only with a clock."""
+        assert self.monotonic is not None
+        name = plugin.config.name
+        if name not in self._budgets:
+            self._budgets[name] = Budget(self.monotonic, self.limit)
+        return self._budgets[name]
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -72,33 +121,22 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.monotonic() - started
 
     def watched(self, plugin: Plugin, hook: str) -> Callable[..., Any]:
-        """The plug-in's method, measured where that is worth it.
-
-        It raises `TooSlow` after a call with which the plug-in has used up its time, as if the call had failed: a call
-        that is under way cannot be stopped.
-        """
+        """The plug-in's method, measured where that is worth it."""
         method: Callable[..., Any] = getattr(plugin, hook)
         if self.monotonic is None:
             return method
-        hosted = is_hosted(plugin)
-        if hook in _PER_CALL and not hosted:
+        if hook in _PER_CALL and not is_hosted(plugin):
             return method
-        clock, seconds, used, name = self.monotonic, self.seconds, self._used, plugin.config.name
-        limit = self.limit if hosted else float("inf")
+        clock, seconds, name = self.monotonic, self.seconds, plugin.config.name
         stage = f"plugins/{name}/{hook if hook in ('open', 'close') else 'hooks'}"
         seconds.setdefault(stage, 0.0)
 
         def measured(*arguments: Any, **named: Any) -> Any:
             started = clock()
             try:
-                return_value = method(*arguments, **named)
+                return method(*arguments, **named)
             finally:
-                taken = clock() - started
-                seconds[stage] += taken
-                used[name] += taken
-            if used[name] > limit:
-                raise TooSlow(used[name], limit)
-            return return_value
+                seconds[stage] += clock() - started
 
         return measured
 

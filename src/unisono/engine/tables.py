@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, Normalise, Reach, Veto
+from unisono.engine.contract.checks import BadAnswer
+from unisono.engine.guard import let_users_interrupt
 from unisono.engine.hooks import Hooks
 from unisono.engine.layer import Layer
 from unisono.engine.lines import Lines, LineScore
@@ -73,7 +75,7 @@ class CandidateTable:
         self.silent = hooks.silent(pod_class, plugins)
         plugins = [plugin for plugin in plugins if plugin not in self.silent]
         self.by_row = all(plugin.reach is Reach.ROW for plugin in plugins)
-        pure = all(plugin.is_pure(pod_class) for plugin in plugins)
+        pure = all(hooks.query(plugin, "is_pure", pod_class) for plugin in plugins)
         self.blocked = np.zeros(0, dtype=np.bool_)
         self.batchable = self.by_row and pure and not pod_class.host_ports
         self.tracked = [
@@ -84,7 +86,6 @@ class CandidateTable:
         )
         self.memo: dict[bytes, float] = {}
         self.layer = Layer.of(pod_class, session, hooks, self.heeds)
-        self.generation = hooks.generation
         self.lines: Lines | None = None
         self._build()
 
@@ -274,7 +275,7 @@ class CandidateTable:
                 if self.lines is None or self.lines.stale(self):
                     self.lines = self._lines_now(layer.lines)
                 column = self.lines.best()
-            except Exception as error:
+            except BaseException as error:
                 layer.failed(error)
                 self._build()
                 return columns + self.take(wanted - len(columns))
@@ -325,8 +326,9 @@ class CandidateTable:
         if self.single is not None:
             try:
                 value = self.memo[key] = self.single.value(column)
-            except Exception:  # the vector pass finds out which plug-in it was, and switches it off
-                self.single = None
+            except BaseException as error:
+                let_users_interrupt(error)
+                self.single = None  # the vector pass finds out which plug-in it was
             else:
                 return value
         return self._look_ahead(column)
@@ -366,25 +368,31 @@ class CandidateTable:
         for plugin, method in self.hooks.flat["filter"]:
             if plugin in silent:
                 continue
-            try:
-                for veto in method(pod_class, view):
-                    if self.heeds(veto):
-                        refused |= veto.nodes
-            except Exception as error:
-                self.hooks.switch_off(plugin, "filter", error)
-                return self._evaluate(view)
+            for veto in method(pod_class, view):
+                if self.heeds(veto):
+                    refused |= veto.nodes
         points = np.zeros(view.size, dtype=np.float64)
         for plugin, method in self.hooks.flat["score"]:
             if plugin in silent:
                 continue
-            try:
-                part = method(pod_class, view)
-                if part is not None:
-                    points += part
-            except Exception as error:
-                self.hooks.switch_off(plugin, "score", error)
-                return self._evaluate(view)
-        points[refused | ~np.isfinite(points)] = NOWHERE
+            part = method(pod_class, view)
+            if part is not None:
+                points += part
+        if not np.isfinite(points).all():
+            points = self._finite(view)
+        points[refused] = NOWHERE
+        return points
+
+    def _finite(self, view: NodeView) -> FloatArray:
+        """The points without those of built-in plug-ins that answer something else than numbers."""
+        points = np.zeros(view.size, dtype=np.float64)
+        for plugin, method in self.hooks.flat["score"]:
+            part = method(self.demand.pod_class, view) if plugin not in self.silent else None
+            if part is not None and np.isfinite(part).all():
+                points += part
+            elif part is not None:
+                error = BadAnswer("answered points that are not finite numbers")
+                self.hooks.guard.caught(plugin, "score", self.demand.pod_class, error)
         return points
 
     def heeds(self, veto: Veto) -> bool:

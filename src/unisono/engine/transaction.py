@@ -127,12 +127,9 @@ class Transaction:
         first.queue.allocated += amounts
         if pod_class.base is not pod_class:
             self.session.domains.move(pod_class, columns, 1)
-        for plugin, method in tuple(self.hooks.flat["placed"]):
-            try:
-                for placement in bound:
-                    method(placement.job, pod_class, placement.columns)
-            except Exception as error:
-                self.hooks.switch_off(plugin, "placed", error)
+        for _, method in self.hooks.flat["placed"]:
+            for placement in bound:
+                method(placement.job, pod_class, placement.columns)
         return bound
 
     def give_back(self, pod_class: PodClass, columns: Sequence[int]) -> None:

@@ -40,12 +40,8 @@ class Search:
 
     def gradients(self, job: JobState, group: SubGroup | None, top: int, *, evict: bool = False) -> list[Sequence[int]]:
         """Domains of a job or sub-group below ``top``; the first list is tried first."""
-        for plugin, method in self.hooks.flat["domain_gradients"]:
-            try:
-                answer = method(job, group, top, evict=evict)
-            except Exception as error:
-                self.hooks.switch_off(plugin, "domain_gradients", error)
-                return self.gradients(job, group, top, evict=evict)
+        for _, method in self.hooks.flat["domain_gradients"]:
+            answer = method(job, group, top, evict=evict)
             if answer is not None:
                 return [list(gradient) for gradient in answer if len(gradient)]
         return [[top]]
@@ -53,12 +49,8 @@ class Search:
     def points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
         """``[len(domains)]`` points of all plug-ins."""
         total: FloatArray = np.zeros(len(domains), dtype=np.float64)
-        for plugin, method in self.hooks.flat["domain_points"]:
-            try:
-                total = total + method(group, domains)
-            except Exception as error:
-                self.hooks.switch_off(plugin, "domain_points", error)
-                return self.points(group, domains)
+        for _, method in self.hooks.flat["domain_points"]:
+            total = total + method(group, domains)
         return total
 
     def ranked(self, group: SubGroup, domains: Sequence[int]) -> list[tuple[int, float]]:

@@ -282,26 +282,15 @@ class Solver:
     def _group_ready(self, group: SubGroup) -> bool:
         if not self.many:
             return self.hooks.ready(self.job)
-        for plugin, method in self.hooks.flat["group_ready"]:
-            try:
-                if not method(group):
-                    return False
-            except Exception as error:
-                self.hooks.switch_off(plugin, "group_ready", error)
-                return self._group_ready(group)
-        return True
+        return all(method(group) for _, method in self.hooks.flat["group_ready"])
 
     def _group_pipelined(self, group: SubGroup) -> bool:
         if not self.many:
             return self.hooks.vote("pipelined", self.job) is None
         for tier in self.hooks.by_tier["group_pipelined"]:
             permitted = False
-            for plugin, method in tier:
-                try:
-                    answer = method(group)
-                except Exception as error:
-                    self.hooks.switch_off(plugin, "group_pipelined", error)
-                    return self._group_pipelined(group)
+            for _, method in tier:
+                answer = method(group)
                 if isinstance(answer, Refusal):
                     return False
                 permitted = permitted or answer == Vote.PERMIT

@@ -85,12 +85,8 @@ class DomainTaker:
             self._static = self._static - table.static_points[where] + self._normalised(candidates)
             total = np.where(candidates, table.dynamic[where] + self._static, NOWHERE)
         if self.guided:
-            for plugin, method in self.hooks.flat["group_score"]:
-                try:
-                    part = method(self.group, where)
-                except Exception as error:
-                    self.hooks.switch_off(plugin, "group_score", error)
-                    return self._points()
+            for _, method in self.hooks.flat["group_score"]:
+                part = method(self.group, where)
                 if part is not None:
                     total = total + part
         return np.asarray(total, dtype=np.float64)
