@@ -45,7 +45,7 @@ PLACES: dict[str, dict[str, int]] = {
     **{key: {} for key in ("static_filter", "filter", "domain_filter", "placed", "moved")},
     **{key: {"c": 1} for key in ("enqueueable", "enqueued")},
 }
-"""What is bound where a hook fails for every job: nothing where it may refuse, only the jobs that it is not asked about."""
+"""What is bound where a hook fails for every job: where it may refuse, only jobs that it is not asked about."""
 
 
 @pytest.mark.parametrize("hook", [*HOOK_FLAGS, "open", "close"])

@@ -55,7 +55,7 @@ class Cause(StrEnum):
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     """Places are chosen on resources that are being released."""
     PLUGIN_FAILED = "PluginFailed"
-    """A plug-in raised and was switched off for the cycle."""
+    """A plug-in that may refuse the job failed when it was asked about it; the job is not placed unchecked."""
     INVARIANT = "Invariant"
     """The decision broke an invariant and was dropped."""
     NO_NODES = "NoNodes"

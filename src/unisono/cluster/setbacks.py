@@ -1,4 +1,4 @@
-"""Jobs whose binds failed lately: what the next decisions need to know of it."""
+"""Jobs whose binds failed lately, or for which a plug-in failed: what the next decisions need to know of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """Binds of one job that the API server refused, again and again.
+    """Binds of one job that the API server refused, or a plug-in that failed for it, again and again.
 
     Attributes:
         failures: attempts that failed, in a row.
@@ -16,6 +16,7 @@ class Setback:
         until: when it is placed again, seconds since the epoch.
         over: when the failures are forgotten, if no more come; before that nobody is evicted for the job.
         nodes: those that refused it: it is placed there only where no other node takes it.
+        plugin: a plug-in failed for the job; ``why`` says which, and in what.
 
     """
 
@@ -25,3 +26,4 @@ class Setback:
     until: float
     over: float
     nodes: frozenset[str] = frozenset()
+    plugin: bool = False

@@ -100,6 +100,8 @@ def _node_with(resources: tuple[str, ...]) -> str:
 
 
 def _told(setback: Setback) -> str:
+    if setback.plugin:
+        return f"{setback.why} ({setback.failures} times in a row); tried again at {rfc3339(setback.until)}"
     times = "once" if setback.failures == 1 else f"{setback.failures} times in a row"
     return f"binding failed {times}, the last time on {setback.why}; tried again at {rfc3339(setback.until)}"
 
@@ -127,7 +129,8 @@ class Explainer:
         if report.dropped:
             return self._simple(job, Cause.INVARIANT, f"the decision was dropped: {report.dropped}")
         if report.setback is not None:
-            return self._simple(job, Cause.BIND_FAILED, _told(report.setback))
+            cause = Cause.PLUGIN_FAILED if report.setback.plugin else Cause.BIND_FAILED
+            return self._simple(job, cause, _told(report.setback))
         pending = job.counts[TaskStatus.PENDING]
         waiting = pending + job.counts[TaskStatus.PIPELINED] + job.counts[TaskStatus.ALLOCATED]
         if job.phase != "Pending" and not waiting and (job.size or job.min_member == 0):

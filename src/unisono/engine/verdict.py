@@ -38,7 +38,7 @@ class Verdict:
         would_run_after: ``namespace/name`` of pods of lower priority, or of queues above their share, without which the
             next cycle would start it; tried as well.
         spared: why those pods are not evicted, where limits on evictions are the reason, and when they may be.
-        plugins_off: plug-ins that were switched off in this cycle; the job may wait because of one.
+        plugins_off: plug-ins that could not be asked at all in this cycle; the job may wait because of one.
         task: ``namespace/name`` of the task that ``reasons`` speak of, or ``""``.
         queue: the job's queue.
 

@@ -111,8 +111,15 @@ class Metrics:
         self._retries = make.count("volcano_job_retry_counts", "Cycles in which a job waited.", "job_id")
         self._switched_off = make.count(
             "unisono_scheduler_plugins_switched_off",
-            "Cycles in which a plug-in raised, took too long or could not be built.",
+            "Cycles in which a plug-in could not be asked: it does not exist, or failed to open.",
             "plugin",
+        )
+        self._plugin_failures = make.count(
+            "unisono_scheduler_plugin_failures", "Questions that a plug-in failed to answer.", "plugin", "hook"
+        )
+        self.plugin_backoffs = make.count(
+            "unisono_scheduler_plugin_backoffs",
+            "Times that a job began to wait because a plug-in keeps failing for it.",
         )
         self.violations = make.count("unisono_scheduler_violations", "Decisions dropped for a broken invariant.")
         self.config_errors = make.count("unisono_scheduler_config_errors", "Configurations that were rejected.")
@@ -148,6 +155,10 @@ class Metrics:
     def plugin_switched_off(self, name: str) -> None:
         """Count one cycle without the plug-in."""
         self._switched_off.labels(name).inc()
+
+    def plugin_failed(self, plugin: str, hook: str) -> None:
+        """Count one question that a plug-in failed to answer."""
+        self._plugin_failures.labels(plugin, hook).inc()
 
     def evicted(self, action: str) -> None:
         """Count one eviction."""

@@ -39,6 +39,7 @@ from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.metrics import Metrics
+from unisono.scheduler.plugin_failures import PluginFailures
 from unisono.scheduler.reports import Reports
 from unisono.scheduler.settings import ConfigSource, FixedConfig
 from unisono.scheduler.usage.collector import UsageCollector
@@ -153,6 +154,7 @@ class Scheduler:
     def _compose(self, client: Client, bind_concurrency: int, gang_patience: float) -> None:
         """Make those who read from the API and those who write to it."""
         feed, events, metrics, clock = self.feed, self.events, self.metrics, self._clock
+        self._plugin_failures = PluginFailures(clock)
         self._binder = Binder(
             client,
             feed,
@@ -280,7 +282,8 @@ class Scheduler:
         started = self._clock.monotonic()
         now = self._clock.time()
         with self.feed.hold():
-            self.feed.state.set_back(self._binder.setbacks())
+            failing = self._plugin_failures.setbacks(self.feed.state.book.jobs)
+            self.feed.state.set_back(failing | self._binder.setbacks())
             snapshot = self.feed.state.snapshot()
             opened = self._clock.monotonic()
             version = self.feed.state.version
@@ -298,6 +301,9 @@ class Scheduler:
         self.metrics.stages(decisions.seconds)
         for name in decisions.plugins_off:
             self.metrics.plugin_switched_off(name)
+        for failure in decisions.plugin_failures:
+            self.metrics.plugin_failed(failure.plugin, failure.hook)
+        self.metrics.plugin_backoffs.inc(self._plugin_failures.take(decisions.failed_jobs, self.feed.state.book.jobs))
         self._evict(decisions.evictions)
         sent = self._binder.submit(decisions.binds)
         self._binds += len(sent)
@@ -347,7 +353,8 @@ class Scheduler:
     def _next_due(self) -> float:
         """When to run the engine again even if nothing changes."""
         times = [self._clock.monotonic() + _RECHECK_SECONDS]
-        times += [when for when in (self._binder.next_release(), self._gangs.next_due()) if when is not None]
+        parts = (self._binder.next_release(), self._gangs.next_due(), self._plugin_failures.next_release())
+        times += [when for when in parts if when is not None]
         return min(times)
 
     def _count_waiting(self, decisions: Decisions) -> None:

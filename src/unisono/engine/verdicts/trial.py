@@ -83,8 +83,10 @@ class Trials:
         cycle, session = self.cycle, self.cycle.session
         off = cycle.hooks.failed
         snapshot = edit.snapshot()
-        if not self._whole:
-            snapshot = replace(snapshot, active=self._turns[: self._turn[key] + 1])
+        failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
+        if failed or not self._whole:
+            turns = snapshot.active if self._whole else self._turns[: self._turn[key] + 1]
+            snapshot = replace(snapshot, active=[other for other in turns if other not in failed])
         trial = Cycle(
             snapshot,
             cycle.config,
