@@ -13,6 +13,7 @@ from unisono.api.nodeinfo import Numatopology
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.cluster.records import Task
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.engine.json_text import decoded
 from unisono.engine.numa.cpus import CpuTopology, parse_cpus, take
 from unisono.engine.numa.manager import NONE, reserve
 from unisono.engine.session import Session
@@ -174,7 +175,7 @@ def _unseen(task: Task, node: NumaNode) -> bool:
 def decision_of(annotations: Mapping[str, str]) -> dict[int, int]:
     """CPUs by NUMA node as annotation ``topology-decision`` has them; empty when it cannot be read."""
     try:
-        value: Any = json.loads(annotations.get(keys.NUMA_TOPOLOGY_DECISION, ""))
+        value: Any = decoded(annotations.get(keys.NUMA_TOPOLOGY_DECISION, ""))
         numa = value["numa"]
         return {int(node): int(parse_quantity(amounts["cpu"])) for node, amounts in numa.items()}
     except (ValueError, KeyError, TypeError, AttributeError, QuantityError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from unisono.api.resources import resource_list
 from unisono.api.scheduling import NodeGroupAffinity, NodeGroupAntiAffinity
 from unisono.cluster.records import Queue
 from unisono.cluster.resources import scheduled
+from unisono.engine.json_text import decoded
 
 LIMITS = "volcano.sh/nodegroup-resource-limits"
 
@@ -67,7 +67,7 @@ def limits_of(annotations: Mapping[str, str]) -> dict[str, dict[str, int]] | Non
     if not text:
         return {}
     try:
-        given = json.loads(text)
+        given = decoded(text)
         return {group: scheduled(resource_list(amounts)) for group, amounts in given.items()}
     except (ValueError, AttributeError, TypeError, QuantityError):
         return None

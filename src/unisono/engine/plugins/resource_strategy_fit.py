@@ -5,7 +5,6 @@ A pod may bring its own rule in annotations. Arguments are nested YAML, as in Vo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
+from unisono.engine.json_text import decoded
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.resource_strategy import MOST, Choices, Strategies, Strategy, names_in, number, section
 from unisono.engine.view import NodeView
@@ -129,9 +129,9 @@ class ResourceStrategyFitPlugin(Plugin):
 def _weights(notes: Mapping[str, str]) -> dict[str, int]:
     """Weights that a pod brings; none when they cannot be read."""
     try:
-        given = json.loads(notes.get(SCORING_WEIGHT, ""))
+        given = decoded(notes.get(SCORING_WEIGHT, ""))
         return {str(name): int(weight) for name, weight in given.items() if int(weight) > 0}
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, OverflowError, AttributeError, TypeError):
         return {}
 
 
