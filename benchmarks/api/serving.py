@@ -31,11 +31,22 @@ class Server:
         pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def cpu_seconds(self) -> list[float]:
+        """CPU time of the process of the API, and of each of its children."""
+        children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
+        return [_cpu_seconds(pid) for pid in (str(self._pid), *children)]
+
+
+def _cpu_seconds(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 @asynccontextmanager
-async def api_alone(folder: Path) -> AsyncIterator[Server]:
+async def api_alone(folder: Path, nodes: int = 0, pods: int = 0) -> AsyncIterator[Server]:
     """An embedded API and nothing else; its data is in ``folder`` and stays there."""
-    async with _running([sys.executable, "-m", "benchmarks.e2e.server", str(folder)], folder) as server:
+    command = [sys.executable, "-m", "benchmarks.e2e.server", str(folder), str(nodes), str(pods)]
+    async with _running(command, folder) as server:
         yield server
 
 

@@ -44,7 +44,7 @@ def test_newcomers_make_room_for_each_other_after_their_time() -> None:
     assert book.book.room() > 0
     assert book.closed == []
     # ... and one that trickles its handshake goes.
-    book.now = 3.0
+    book.now = 5.0
     assert book.book.room() == 0
     assert book.closed == [0]
     assert book.causes == {"newcomers": 1}
@@ -84,7 +84,7 @@ def test_the_address_with_most_newcomers_gives_way() -> None:
     book.come(0, "192.0.2.1")
     for number in range(1, 4):
         book.come(number, "192.0.2.9")
-    book.now = 3.0
+    book.now = 5.0
     assert book.book.room() == 0
     assert book.closed == [1]
 
@@ -96,7 +96,7 @@ def test_one_address_has_so_many_newcomers_and_no_more() -> None:
     assert not book.come(2, "2001:db8::3")
     assert book.causes == {"address": 1}
     assert book.come(3, "2001:db8:0:1::3")
-    book.now = 3.0
+    book.now = 5.0
     assert book.come(4, "2001:db8::4")
     assert book.closed == [0]
 

@@ -15,6 +15,7 @@ import pytest
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS
 from unisono.apiserver.authorization.authorizer import Authorizer
+from unisono.apiserver.limits import Limits
 from unisono.apiserver.remote import Target, Wanted
 from unisono.errors import AgentError
 
@@ -300,3 +301,44 @@ async def test_discovery_shows_the_subresources(web: WebClient) -> None:
                        ("portforward", "PodPortForwardOptions")):  # fmt: skip
         assert found[f"pods/{name}"]["kind"] == kind
         assert found[f"pods/{name}"]["verbs"] == ["create", "get"]
+
+
+async def test_a_session_forwards_so_many_connections(service: ScriptedService, access: Access, tmp_path: Path) -> None:
+    limits = Limits(forwarded_of_one=2)
+    async with serving(service, tmp_path, pod_access=access, limits=limits) as web:
+        for _ in range(2):
+            # The second time shows that the first session has given its connections back.
+            async with socket(web, PATH + "portforward?ports=80&ports=82&ports=83", "v4.channel.k8s.io") as client:
+                for _ in range(6):
+                    await client.receive()
+                refused = (await client.receive()).data
+                assert refused.startswith(b"\x05error forwarding port 83 to pod p")
+                assert b"too many connections are forwarded" in refused
+            for port in access.ports.values():
+                await port.closed.wait()
+            access.ports.clear()
+        text = (await web.get("/metrics")).body.decode()
+    assert 'apiserver_request_rejected_total{what="session_forwarded"} 2.0' in text
+
+
+@pytest.mark.parametrize("path", ["exec?command=sh&stdin=1", "portforward?ports=80"])
+async def test_a_session_in_which_nothing_moves_ends(
+    service: ScriptedService, access: Access, tmp_path: Path, path: str
+) -> None:
+    access.session = Session([], hold=True)
+    limits = Limits(session_idle_seconds=0.05)
+    async with serving(service, tmp_path, pod_access=access, limits=limits) as web:
+        async with asyncio.timeout(300), socket(web, PATH + path, "v4.channel.k8s.io") as client:
+            while (await client.receive()).type is aiohttp.WSMsgType.BINARY:
+                pass
+            await (access.session.closed if "exec" in path else access.ports[80].closed).wait()
+
+
+async def test_one_user_cannot_take_all_sessions(service: ScriptedService, access: Access, tmp_path: Path) -> None:
+    access.session = Session([], hold=True)
+    async with serving(service, tmp_path, pod_access=access, limits=Limits(sessions_of_one=1)) as web:
+        async with socket(web, PATH + "exec?command=sh&stdin=1", "v4.channel.k8s.io") as client:
+            await client.receive()
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await socket(web, PATH + "exec?command=sh&stdin=1", "v4.channel.k8s.io")
+    assert refused.value.status == 429

@@ -56,8 +56,8 @@ class Limits:
     forwarded_of_one: int = 100
     connections: int = 4000
     connections_of_one: int = 1800
-    newcomers: int = 256
-    newcomers_of_address: int = 64
+    newcomers: int = 1000
+    newcomers_of_address: int = 100
     handshake_seconds: float = 10.0
     head_seconds: float = 10.0
     idle_seconds: float = 120.0

@@ -108,7 +108,19 @@ class PortStream(Protocol):
         ...
 
 
-class PodAccess(Protocol):
+class Ports(Protocol):
+    """Reaches the ports of pods."""
+
+    async def connect(self, target: Target, port: int) -> PortStream:
+        """Connect to a TCP port of a pod.
+
+        Raises:
+            unisono.errors.UnisonoError: it cannot be done; the message is shown to the user.
+        """
+        ...
+
+
+class PodAccess(Ports, Protocol):
     """Reaches into the pods of this machine.
 
     Every call raises ``unisono.errors.UnisonoError`` where it cannot be done; the message is shown to the user.
@@ -120,8 +132,4 @@ class PodAccess(Protocol):
 
     async def attach(self, target: Target, wanted: Wanted) -> Session:
         """Join the streams of a running container."""
-        ...
-
-    async def connect(self, target: Target, port: int) -> PortStream:
-        """Connect to a TCP port of a pod."""
         ...

@@ -187,7 +187,7 @@ class ApiServer:
             objects=ObjectHandlers(self._service, self._clock),
             watches=WatchHandler(self._service, self._clock),
             logs=LogHandler(self._service, self._log_source, self._clock),
-            pods=PodAccessHandler(self._service, self._pod_access, authorizer),
+            pods=PodAccessHandler(self._service, self._pod_access, authorizer, self._metrics.rejected),
             reviews=ReviewHandlers(
                 Reviews(authorizer, authenticator.token_user), accounts, self._service.hooks, self._clock
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import socket
 import ssl
 from collections.abc import Callable
@@ -19,6 +20,9 @@ _BACKLOG = 1024
 _AT_ONCE = 32
 # Pause after the system had no descriptor or memory for a connection.
 _SHORTAGE_SECONDS = 1.0
+
+# asyncio gives each TLS connection a buffer of 256 KiB, which is most of what an idle connection costs.
+_TLS_BUFFER = 32 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -70,6 +74,7 @@ class Listener:
         self._bound, self._take, self._lost, self._room = bound, take, lost, room
         self._tls: dict[str, Any] = {}
         if tls is not None:
+            asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER
             self._tls = {
                 "ssl": tls,
                 "ssl_handshake_timeout": handshake_seconds,

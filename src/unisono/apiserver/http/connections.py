@@ -16,7 +16,7 @@ from unisono.apiserver.limits import Limits
 
 # A newcomer that was given so long is dropped for another one: for TLS, and after that for the head of a request
 # (seconds). A client that has agreed on TLS has its request ready.
-_HANDSHAKE_PATIENCE = 3.0
+_HANDSHAKE_PATIENCE = 5.0
 _HEAD_PATIENCE = 1.0
 # How long to wait before asking for room again.
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25

@@ -16,6 +16,7 @@ from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.http import channels
 from unisono.apiserver.http.exchange import Exchange
+from unisono.apiserver.http.forwarded import Forwarded
 from unisono.apiserver.http.logs import choose_container
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.port_forward import ChannelForwarder, SpdyForwarder, port_number
@@ -23,7 +24,7 @@ from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, rel
 from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
-from unisono.apiserver.remote import PodAccess, Session, Target, Wanted
+from unisono.apiserver.remote import PodAccess, Ports, Session, Target, Wanted
 from unisono.apiserver.tables.values import get
 from unisono.errors import ApiError, UnisonoError
 
@@ -50,10 +51,18 @@ class PodAccessHandler:
         service: knows the pods.
         access: reaches into them; None when no node agent runs with this server.
         authorizer: whoever upgrades a GET needs the right to create, too.
+        refused: hears the cause of each connection to a port that is refused.
     """
 
-    def __init__(self, service: ObjectService, access: PodAccess | None, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        service: ObjectService,
+        access: PodAccess | None,
+        authorizer: Authorizer,
+        refused: Callable[[str], None],
+    ) -> None:
         self._service, self._access, self._authorizer = service, access, authorizer
+        self._forwarded = None if access is None else Forwarded(access, refused)
 
     async def handle(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
         """Answer one request; returns when its streams have ended."""
@@ -74,10 +83,10 @@ class PodAccessHandler:
         )
         if not target.node:
             raise bad_request(f"pod {target.pod} does not have a host assigned")
-        if self._access is None:
+        if self._access is None or self._forwarded is None:
             raise ApiError("no node agent runs commands here", code=503, reason="ServiceUnavailable")
         if not container:
-            return await self._forward(exchange, self._access, target, options)
+            return await self._forward(exchange, self._forwarded.session(exchange.limits), target, options)
         return await self._command(exchange, self._access, path.subresource, target, options)
 
     async def _admitted(self, exchange: Exchange, path: ResourcePath) -> Document:
@@ -139,17 +148,17 @@ class PodAccessHandler:
             await session.close()
 
     async def _forward(
-        self, exchange: Exchange, access: PodAccess, target: Target, options: Document
+        self, exchange: Exchange, access: Ports, target: Target, options: Document
     ) -> web.StreamResponse:
         if _upgrade(exchange) != "websocket":
             protocol = _spdy_protocol(exchange, (_FORWARD,))
             response, wire = await open_raw(exchange, _SPDY, protocol)
-            with contextlib.suppress(ValueError, ConnectionError):
+            with contextlib.suppress(ValueError, ConnectionError), wire:
                 await SpdyForwarder(access, target).run(wire)
             return response
         if _TUNNEL in _offered(exchange):
             socket = await open_web_socket(exchange, _TUNNEL)
-            return await _on_socket(socket, SpdyForwarder(access, target).run)
+            return await _on_socket(exchange, socket, SpdyForwarder(access, target).run)
         protocol_ = _channel_protocol(exchange, channels.PORT_FORWARD)
         try:
             ports = [port_number(str(port)) for port in options.get("ports") or ()]
@@ -158,7 +167,7 @@ class PodAccessHandler:
         if not ports:
             raise bad_request('query parameter "ports" is required')
         socket = await open_web_socket(exchange, protocol_.name)
-        return await _on_socket(socket, ChannelForwarder(access, target, ports, protocol_).run)
+        return await _on_socket(exchange, socket, ChannelForwarder(access, target, ports, protocol_).run)
 
 
 async def _by_web_socket(
@@ -171,12 +180,15 @@ async def _by_web_socket(
         await remote.greet()
         await relay(session, wanted, remote)
 
-    return await _on_socket(socket, run)
+    return await _on_socket(exchange, socket, run)
 
 
-async def _on_socket(socket: web.WebSocketResponse, run: Callable[[WebSocketWire], Any]) -> web.StreamResponse:
+async def _on_socket(
+    exchange: Exchange, socket: web.WebSocketResponse, run: Callable[[WebSocketWire], Any]
+) -> web.StreamResponse:
     try:
-        await run(WebSocketWire(socket))
+        with WebSocketWire(exchange, socket) as wire:
+            await run(wire)
     except ValueError as error:
         await close_web_socket(socket, broken=str(error))
     except ConnectionError:
@@ -216,8 +228,9 @@ async def _by_spdy(exchange: Exchange, version: str, session: Session, wanted: W
             await complete.wait()
         remote = SpdyRemote(streams, version == "v4.channel.k8s.io", gone)
         try:
-            await relay(session, wanted, remote)
-            await connection.goodbye()
+            with wire:
+                await relay(session, wanted, remote)
+                await connection.goodbye()
         finally:
             await remote.close()
     except (ValueError, ConnectionError, TimeoutError):

@@ -12,7 +12,7 @@ from unisono.apiserver.http import spdy
 from unisono.apiserver.http.channels import Protocol as Channels
 from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
 from unisono.apiserver.http.wires import Wire
-from unisono.apiserver.remote import PodAccess, PortStream, Target
+from unisono.apiserver.remote import Ports, PortStream, Target
 from unisono.errors import UnisonoError
 
 # How long a client may take to open the second stream of a connection.
@@ -27,7 +27,7 @@ class SpdyForwarder:
         target: the pod.
     """
 
-    def __init__(self, access: PodAccess, target: Target) -> None:
+    def __init__(self, access: Ports, target: Target) -> None:
         self._access, self._target = access, target
         self._waiting: dict[str, SpdyStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +121,7 @@ class ChannelForwarder:
         channels: the protocol.
     """
 
-    def __init__(self, access: PodAccess, target: Target, ports: list[int], channels: Channels) -> None:
+    def __init__(self, access: Ports, target: Target, ports: list[int], channels: Channels) -> None:
         self._access, self._target, self._ports, self._channels = access, target, ports, channels
         self._connections: dict[int, PortStream] = {}
 

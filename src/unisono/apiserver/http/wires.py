@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, Self
 
 from aiohttp import WSCloseCode, WSMsgType, web
 from multidict import CIMultiDict
@@ -30,16 +30,54 @@ class Wire(Protocol):
         ...
 
 
-class WebSocketWire:
+class _Idle:
+    """Ends a connection on which nothing has moved for long, as a context around its use.
+
+    Args:
+        exchange: whose connection it is, and how long it may be idle.
+
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        transport = exchange.request.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
+        self._transport = transport
+        self._seconds = exchange.limits.session_idle_seconds
+        self._loop = asyncio.get_running_loop()
+        self._moved = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        self._look()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _move(self) -> None:
+        self._moved = self._loop.time()
+
+    def _look(self) -> None:
+        if self._loop.time() >= self._moved + self._seconds:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_at(self._moved + self._seconds, self._look)
+
+
+class WebSocketWire(_Idle):
     """The messages of a WebSocket, one after the other."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
+    def __init__(self, exchange: Exchange, socket: web.WebSocketResponse) -> None:
+        super().__init__(exchange)
         self._socket = socket
 
     async def receive(self) -> bytes:
         """The next message."""
         while True:
             message = await self._socket.receive()
+            self._move()
             if message.type is WSMsgType.BINARY:
                 data = bytes(message.data)
             elif message.type is WSMsgType.TEXT:
@@ -52,9 +90,10 @@ class WebSocketWire:
     async def send(self, data: bytes) -> None:
         """Send a message."""
         await self._socket.send_bytes(data)
+        self._move()
 
 
-class RawWire:
+class RawWire(_Idle):
     """The connection itself, after ``101 Switching Protocols``.
 
     aiohttp hands what comes to a parser; this one keeps the bytes for ``receive`` and stops the transport while nobody
@@ -62,11 +101,8 @@ class RawWire:
     """
 
     def __init__(self, exchange: Exchange, response: web.StreamResponse) -> None:
+        super().__init__(exchange)
         self._response = response
-        transport = exchange.request.transport
-        if transport is None:
-            raise ConnectionResetError("the client is gone")
-        self._transport = transport
         self._buffer = bytearray()
         self._ended = False
         self._news = asyncio.Event()
@@ -76,6 +112,7 @@ class RawWire:
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Called by aiohttp with what came."""
         self._buffer += data
+        self._move()
         if len(self._buffer) >= _READ_AHEAD:
             self._transport.pause_reading()
         self._news.set()
@@ -103,6 +140,7 @@ class RawWire:
             raise ConnectionResetError("the client is gone")
         for start in range(0, len(data), _PIECE):
             await self._response.write(data[start : start + _PIECE])
+            self._move()
 
 
 async def open_web_socket(exchange: Exchange, protocol: str) -> web.WebSocketResponse:
