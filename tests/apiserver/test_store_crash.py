@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
+import threading
 
 import msgspec
 import pytest
@@ -54,6 +56,34 @@ def write_until_killed(path, round_, lines):
     child.stdout.close()
     assert child.wait() == -signal.SIGKILL
     return said
+
+
+def write_until_killed_at_random(path, round_, rng):
+    """As ``write_until_killed``, by a timer that knows nothing of what is being written."""
+    child = subprocess.Popen([sys.executable, "-c", _CHILD, str(path), str(round_)], stdout=subprocess.PIPE, text=True)
+    said = [child.stdout.readline().split()]
+    timer = threading.Timer(rng.uniform(0, 0.6), child.kill)
+    timer.start()
+    said += [line.split() for line in child.stdout if line.endswith("\n")]
+    timer.join()
+    child.stdout.close()
+    assert child.wait() == -signal.SIGKILL
+    return said
+
+
+@pytest.mark.processes
+async def test_kills_at_random_moments_one_after_the_other_lose_nothing(tmp_path):
+    path, rng = tmp_path / "state.db", random.Random(11)
+    created, deleting = set(), set()
+    for round_ in range(8):
+        for what, name in write_until_killed_at_random(path, round_, rng):
+            {"created": created, "deleting": deleting}.get(what, set()).add(name)
+    assert len(created) > 20
+    async with opened(path) as backend:
+        page = await backend.service.list(CONFIG_MAPS, "default")
+        stored = [msgspec.json.decode(item)["metadata"]["name"] for item in page.items]
+        assert len(stored) == len(set(stored))
+        assert created - deleting <= set(stored)
 
 
 @pytest.mark.processes

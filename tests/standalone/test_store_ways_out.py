@@ -115,6 +115,13 @@ def test_a_repair_does_not_pass_over_a_loss(data: DataDir) -> None:
     assert maps(data).count("b") == 1
 
 
+def test_a_backup_of_a_damaged_store_names_the_ways_out(data: DataDir, tmp_path: Path) -> None:
+    damage(data.database)
+    with pytest.raises(StoreError, match=r"(?s)ConfigMap default/a: .*unisono up --repair"):
+        run(backup_command, [str(tmp_path / "late.db"), "--data-dir", str(data.root)], catch_exceptions=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["data"]
+
+
 def test_nothing_is_repaired_while_a_control_plane_runs(data: DataDir) -> None:
     damage(data.database)
     before = data.database.read_bytes()

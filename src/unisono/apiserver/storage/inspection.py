@@ -40,6 +40,10 @@ def inspect(path: Path, otherwise: str, *, alone: bool = False) -> tuple[Content
             raise StoreInUse(
                 f"{path} is in use by another Unisono: stop that one, or choose another data directory"
             ) from error
+        if not _of_file(error):
+            raise StoreError(
+                f"{path} cannot be read ({error}): check its disk, and that there is room on it"
+            ) from error
         contents = _salvage(path, [str(error)], otherwise)
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror}): {otherwise}") from error
@@ -157,6 +161,13 @@ def _version(pages: Pages, path: Path, otherwise: str) -> int:
 
 def _busy(error: sqlite3.DatabaseError) -> bool:
     return any(word in str(error) for word in ("locked", "busy"))
+
+
+def _of_file(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is wrong, and not the disk, the room on it or the rights."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    wrong = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+    return code & 0xFF in wrong or code == sqlite3.SQLITE_IOERR_SHORT_READ
 
 
 def readable(path: Path, otherwise: str) -> None:

@@ -111,9 +111,10 @@ def _copy(data: object, path: Path) -> None:
     """Copy the file of a control plane that is stopped, and keep it from starting meanwhile."""
     from unisono.apiserver.storage.database import Database
     from unisono.standalone.paths import DataDir
+    from unisono.standalone.store import with_ways_out
 
     assert isinstance(data, DataDir)
-    with data.acquire("backup"):
+    with data.acquire("backup"), with_ways_out(data):
         database = Database(data.database)
         database.open()
         try:
