@@ -1,17 +1,25 @@
 """Resource maps in engine units.
 
 Units: ``cpu`` milli-cores; ``memory``, ``ephemeral-storage`` and ``hugepages-*`` bytes; ``pods`` whole; every other
-resource milli-units. All are ints within int64.
+resource milli-units. No amount is beyond `LARGEST`, and sums stop there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from unisono.api.core.container import Container, ResourceRequirements
 from unisono.api.core.pod import PodSpec
 from unisono.api.fields import Quantity
 from unisono.api.quantity import Rounding, format_bytes, format_milli, readable_bytes, readable_milli, to_int, to_milli
+
+LARGEST: Final = 2**56
+"""The largest amount of a resource in engine units: 64Pi bytes, or 7.2e13 of what is counted in thousandths.
+
+More than a cluster of 30,000 nodes with 2Ti each has, and 128 of them still fit into an int64. Admission refuses larger
+quantities (`unisono.api.validation.bounds`); those of a cluster that admits them count as this.
+"""
 
 _BYTES = frozenset(("memory", "ephemeral-storage", "storage"))
 
@@ -23,8 +31,9 @@ def is_bytes(name: str) -> bool:
 
 
 def to_units(name: str, quantity: Quantity) -> int:
-    """One quantity in the engine unit of its resource, rounded up."""
-    return to_int(quantity) if is_bytes(name) or name == "pods" else to_milli(quantity)
+    """One quantity in the engine unit of its resource, rounded up, and at most `LARGEST` either way."""
+    amount = to_int(quantity) if is_bytes(name) or name == "pods" else to_milli(quantity)
+    return max(-LARGEST, min(LARGEST, amount))
 
 
 def resource_list(mapping: Mapping[str, Quantity] | None) -> dict[str, int]:
@@ -68,9 +77,9 @@ def effective_requests(resources: ResourceRequirements | None) -> dict[str, int]
 
 
 def add(total: dict[str, int], other: Mapping[str, int]) -> None:
-    """``total += other``, in place."""
+    """``total += other``, in place and at most `LARGEST`."""
     for name, amount in other.items():
-        total[name] = total.get(name, 0) + amount
+        total[name] = min(total.get(name, 0) + amount, LARGEST)
 
 
 def maximum(total: dict[str, int], other: Mapping[str, int]) -> None:
@@ -139,7 +148,5 @@ def pod_limits(spec: PodSpec) -> dict[str, int]:
     maximum(total, peak)
     if spec.resources is not None:
         total |= resource_list(spec.resources.limits)
-    for name, amount in resource_list(spec.overhead).items():
-        if name in total:
-            total[name] += amount
+    add(total, {name: amount for name, amount in resource_list(spec.overhead).items() if name in total})
     return total

@@ -46,6 +46,7 @@ from unisono.api.validation import (
     webhooks,
     workloads,
 )
+from unisono.api.validation.bounds import validate_bounds
 from unisono.api.validation.constraints import validate_shape
 from unisono.api.validation.meta import validate_meta, validate_meta_update
 
@@ -131,6 +132,7 @@ def validate(kind: Kind[T], obj: T, old: T | None = None) -> list[FieldError]:
     rules = _RULES.get(kind.struct)
     if rules is not None:
         errors += rules(obj, old)
+    errors += validate_bounds(kind.struct, obj, old)
     return _once(errors)
 
 
