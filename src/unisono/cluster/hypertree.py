@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from unisono.cluster.sums import total, totals_from
+
 ROOT = "<cluster-top-hypernode>"
 """Name of the virtual root above every tree; it holds all nodes."""
 NOWHERE = -1
@@ -219,14 +221,14 @@ class HyperNodeTree:
         flat, starts, filled = self._flat
         result = np.zeros((*values.shape[:-1], len(self)), dtype=np.int64)
         if len(starts):
-            result[..., filled] = np.add.reduceat(values.take(flat, axis=-1), starts, axis=-1)
+            result[..., filled] = totals_from(values.take(flat, axis=-1), starts)
         return result
 
     def sums_at(self, values: npt.NDArray[np.int64], where: Sequence[int]) -> npt.NDArray[np.int64]:
         """As `sums`, for some HyperNodes only: ``[..., len(where)]``."""
         if len(where) > len(self) // 4:
             return self.sums(values)[..., list(where)]
-        parts = [values[..., self.columns[at]].sum(axis=-1) for at in where]
+        parts = [total(values[..., self.columns[at]], -1) for at in where]
         return np.stack(parts, axis=-1) if parts else np.zeros((*values.shape[:-1], 0), dtype=np.int64)
 
 

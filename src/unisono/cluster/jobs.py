@@ -19,6 +19,7 @@ from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
 from unisono.cluster.shapes import Shapes
 from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
+from unisono.cluster.sums import LARGE, LargeSums
 
 Sums = npt.NDArray[np.int64]
 _SUM_NAMES = ("allocated", "request", "inqueue", "promised", "elastic")
@@ -45,6 +46,8 @@ class JobBook:
         self._share: dict[str, tuple[str, Sums]] = {}
         self._queue_of: dict[str, str] = {}
         self._width = len(registry)
+        self._large: LargeSums[tuple[str, str]] = LargeSums()
+        self._stale: set[str] = set()
 
     # ---- tasks
 
@@ -85,18 +88,25 @@ class JobBook:
             if task.best_effort:
                 job.pending_best_effort += sign
             if task.gated:
-                job.gated_request = add(job.gated_request, vector, sign)
-            job.request = add(job.request, vector, sign)
+                self._add(job, "gated_request", task, sign)
+            self._add(job, "request", task, sign)
         elif status in ALLOCATED_STATES:
-            if sign == 1 and len(vector) == len(job.allocated) == len(job.request):  # nearly always
-                job.allocated += vector
+            if sign == 1 and len(vector) == len(job.allocated) == len(job.request) and not task.pod_class.large:
+                job.allocated += vector  # nearly always
                 job.request += vector
             else:
-                job.allocated = add(job.allocated, vector, sign)
-                job.request = add(job.request, vector, sign)
+                self._add(job, "allocated", task, sign)
+                self._add(job, "request", task, sign)
         if status is TaskStatus.RELEASING and task.node:
             job.releasing_on_node += sign
         self._dirty.add(job.key)
+
+    def _add(self, job: Job, name: str, task: Task, sign: int) -> None:
+        """Add a task's request to one of the job's sums, or take it away."""
+        vector = task.pod_class.vector
+        if task.pod_class.large:
+            vector, sign = self._large.move((job.key, name), vector, sign), 1
+        setattr(job, name, add(getattr(job, name), vector, sign))
 
     # ---- PodGroups
 
@@ -236,7 +246,7 @@ class JobBook:
         if queue.jobs:
             fresh = self._queue(name)
             fresh.jobs = queue.jobs
-            fresh.take_sums(queue.sums)
+            fresh.sums, fresh.exact = queue.sums, queue.exact
         return True
 
     def hold(self, keys: Collection[str]) -> bool:
@@ -270,6 +280,11 @@ class JobBook:
         self._dirty.clear()
         if moved:
             self._contribute(moved)
+        for name in self._stale:
+            queue = self.queues.get(name)
+            if queue is not None:
+                queue.tell_sums()
+        self._stale.clear()
 
     @staticmethod
     def needs_attention(job: Job) -> bool:
@@ -283,7 +298,8 @@ class JobBook:
         name, share = self._share.pop(key, ("", None))
         queue = self.queues.get(name)
         if queue is not None and share is not None:
-            queue.sums[:, : share.shape[1]] -= share
+            queue.exact.add(share, -1)
+            self._stale.add(name)
 
     def _contribute(self, jobs: list[Job]) -> None:
         shares = shares_of(jobs, len(self.registry))
@@ -292,7 +308,13 @@ class JobBook:
             self._share[job.key] = (job.queue, share)
             by_queue.setdefault(job.queue, []).append(at)
         for name, found in by_queue.items():
-            self.queues[name].sums += shares[found].sum(axis=0)
+            exact = self.queues[name].exact
+            if len(found) == 1 or shares.max() < LARGE:
+                exact.add(shares[found].sum(axis=0))
+            else:
+                for at in found:
+                    exact.add(shares[at])
+            self._stale.add(name)
 
     def _widen(self) -> None:
         width = len(self.registry)

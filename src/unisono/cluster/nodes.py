@@ -14,6 +14,7 @@ from unisono.api.core import Node, Taint
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, scheduled
+from unisono.cluster.sums import LargeSums, total
 
 ABSENT = -1
 """Label code of a node that lacks the key."""
@@ -107,6 +108,7 @@ class NodeTable:
         self.image_nodes: dict[str, int] = {}
         self._image_sizes: dict[str, int] = {}
         self._stale = False
+        self._large: LargeSums[tuple[str, str]] = LargeSums()
         self._allocate(0)
 
     def __len__(self) -> int:
@@ -132,13 +134,13 @@ class NodeTable:
         """Sums over the nodes as they are; found out once for as long as nothing changes."""
         if self._sums is None:
             usable = self.ready & ~self.unschedulable
-            total = self.allocatable.sum(axis=1)
+            whole = total(self.allocatable, 1)
             if usable.all():
-                some, sharable, used = total, total, self.used.sum(axis=1)
+                some, sharable, used = whole, whole, total(self.used, 1)
             else:
-                some, used = self.allocatable[:, usable].sum(axis=1), self.used[:, usable].sum(axis=1)
-                sharable = np.where(usable, self.allocatable, np.minimum(self.used, self.allocatable)).sum(axis=1)
-            self._sums = NodeSums(total, some, sharable, used, bool(self.releasing.any()))
+                some, used = total(self.allocatable[:, usable], 1), total(self.used[:, usable], 1)
+                sharable = total(np.where(usable, self.allocatable, np.minimum(self.used, self.allocatable)), 1)
+            self._sums = NodeSums(whole, some, sharable, used, bool(self.releasing.any()))
         return self._sums
 
     # ---- changes
@@ -227,6 +229,9 @@ class NodeTable:
             to, origin = (np.array(part, dtype=np.intp) for part in zip(*kept, strict=True))
             for new, before in zip((self.used, self.releasing, self.nonzero), old, strict=True):
                 new[: len(before), to] = before[:, origin]
+        for name in old_index.keys() - self.index.keys():
+            for part in ("used", "nonzero", "releasing"):
+                self._large.drop((name, part))
         moved_in([name for name in self.names if name not in old_index])
 
     def occupy(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
@@ -238,13 +243,27 @@ class NodeTable:
         if len(vector) > len(self.used):
             self.widen()
         self._sums = None
+        if pod_class.large:
+            self._occupy_largely(name, pod_class, sign, releasing=releasing)
+            return
         self.used[: len(vector), row] += sign * vector
         self.nonzero[:, row] += sign * pod_class.nonzero
         if releasing:
             self.releasing[: len(vector), row] += sign * vector
 
+    def _occupy_largely(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
+        row, vector = self.index[name], pod_class.vector
+        self.used[: len(vector), row] += self._large.move((name, "used"), vector, sign)
+        self.nonzero[:, row] += self._large.move((name, "nonzero"), pod_class.nonzero, sign)
+        if releasing:
+            self.releasing[: len(vector), row] += self._large.move((name, "releasing"), vector, sign)
+
     def occupy_all(self, names: Sequence[str], pod_class: PodClass, *, releasing: bool) -> None:
         """Add pods of one class, one on each entry of ``names``, in one pass: for state that is built from lists."""
+        if pod_class.large:
+            for name in names:
+                self.occupy(name, pod_class, 1, releasing=releasing)
+            return
         numbers = np.bincount([self.index[name] for name in names], minlength=len(self.names)).astype(np.int64)
         vector = pod_class.vector
         if len(vector) > len(self.used):
@@ -274,12 +293,14 @@ class NodeTable:
         if not changed:
             fork = copy(self)
             fork.used, fork.releasing, fork.nonzero = self.used.copy(), self.releasing.copy(), self.nonzero.copy()
+            fork._large = self._large.copy()
             return fork
         fork = NodeTable(self.registry)
         for facts in ({facts.name: facts for facts in self.facts} | dict(changed)).values():
             fork.put(facts)
         fork.settle(lambda _: None)
         columns = [fork.index[name] for name in self.names]
+        fork._large = self._large.copy()
         for name in ("used", "releasing", "nonzero"):
             mine = getattr(self, name)
             getattr(fork, name)[: len(mine), columns] = mine

@@ -17,9 +17,10 @@ from unisono.api import keys
 from unisono.api.core import Affinity, Container, PodSpec, Toleration
 from unisono.api.membership import pod_group_name
 from unisono.api.qos import qos_class
-from unisono.api.resources import effective_requests, pod_requests, resource_list
+from unisono.api.resources import add, effective_requests, maximum, pod_requests, resource_list
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
 from unisono.cluster.selectors import Match, SelectorBook
+from unisono.cluster.sums import is_large
 from unisono.cluster.terms import NO_TERMS, PodTerms
 
 DEFAULT_MILLI_CPU = 100
@@ -80,6 +81,7 @@ class PodClass:
         requests: by resource name in engine units, without ``pods``.
         vector: ``[R]`` request including one ``pods``.
         rows, amounts: the non-zero entries of ``vector``: row numbers and amounts.
+        large: some amount is not to be added without care, see `unisono.cluster.sums`.
         best_effort: it requests nothing but its place.
         nonzero: (milli-CPU, bytes) with 100m and 200Mi for each container that states none, as kube-scheduler scores.
         node_selector: ``spec.nodeSelector``.
@@ -113,6 +115,7 @@ class PodClass:
         "images",
         "init_containers",
         "kin",
+        "large",
         "matched",
         "node_selector",
         "nonzero",
@@ -140,6 +143,7 @@ class PodClass:
         self.rows: npt.NDArray[np.intp] = np.flatnonzero(self.vector)
         self.amounts: Vector = self.vector[self.rows]
         self.nonzero = _nonzero_requests(spec)
+        self.large = is_large(self.vector) or is_large(self.nonzero)
         self.node_selector: Mapping[str, str] = spec.node_selector or {}
         self.affinity: Affinity | None = spec.affinity
         self.tolerations: tuple[Toleration, ...] = tuple(spec.tolerations or ())
@@ -284,25 +288,27 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def _container_nonzero(container: Container) -> tuple[int, int]:
+def _container_nonzero(container: Container) -> dict[str, int]:
     requests = effective_requests(container.resources)
-    return requests.get("cpu", DEFAULT_MILLI_CPU), requests.get("memory", DEFAULT_MEMORY)
+    return {"cpu": requests.get("cpu", DEFAULT_MILLI_CPU), "memory": requests.get("memory", DEFAULT_MEMORY)}
 
 
 def _nonzero_requests(spec: PodSpec) -> Vector:
     """kube-scheduler's scoring request: containers summed, init containers by maximum, overhead added."""
-    total, sidecars, peak = (np.zeros(2, dtype=np.int64) for _ in range(3))
+    total: dict[str, int] = {"cpu": 0, "memory": 0}
+    sidecars, peak = dict(total), dict(total)
     for container in spec.containers or ():
-        total += _container_nonzero(container)
+        add(total, _container_nonzero(container))
     for container in spec.init_containers or ():
-        need = np.array(_container_nonzero(container), dtype=np.int64)
+        need = _container_nonzero(container)
         if container.restart_policy == "Always":
-            sidecars += need
-            np.maximum(peak, sidecars, out=peak)
+            add(sidecars, need)
+            maximum(peak, sidecars)
         else:
-            np.maximum(peak, sidecars + need, out=peak)
-    total += sidecars
-    np.maximum(total, peak, out=total)
+            add(need, sidecars)
+            maximum(peak, need)
+    add(total, sidecars)
+    maximum(total, peak)
     overhead = resource_list(spec.overhead)
-    total += (overhead.get("cpu", 0), overhead.get("memory", 0))
-    return total
+    add(total, {name: overhead.get(name, 0) for name in ("cpu", "memory")})
+    return np.array([total["cpu"], total["memory"]], dtype=np.int64)

@@ -14,6 +14,7 @@ from unisono.cluster.groups import SubGroupPolicy, TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, Vector
 from unisono.cluster.status import STATUS_COUNT, TaskStatus
+from unisono.cluster.sums import WideSum
 
 
 class Task:
@@ -225,6 +226,7 @@ class Queue:
         jobs: keys of its jobs.
         affinity: node groups that its pods may use.
         reported: ``status.allocated`` as last seen, wire form.
+        exact: the five sums as jobs come and go; `tell_sums` says them.
 
     """
 
@@ -234,6 +236,7 @@ class Queue:
         "capability",
         "created",
         "deserved",
+        "exact",
         "guarantee",
         "jobs",
         "known",
@@ -266,6 +269,7 @@ class Queue:
         self.reported: dict[str, str] = {}
         self.jobs: set[str] = set()
         self.sums: Matrix = np.zeros((5, size), dtype=np.int64)
+        self.exact = WideSum((5, size))
 
     @property
     def allocated(self) -> Vector:
@@ -297,6 +301,10 @@ class Queue:
         row: Vector = self.sums[4]
         return row
 
+    def tell_sums(self) -> None:
+        """Bring the sums up to date with what jobs came and went."""
+        self.sums = self.exact.value()
+
     def take_sums(self, sums: Matrix) -> None:
         """Carry the sums over from an older record of the same queue."""
         self.sums = sums
@@ -307,6 +315,7 @@ class Queue:
             wide = np.zeros((5, size), dtype=np.int64)
             wide[:, : self.sums.shape[1]] = self.sums
             self.sums = wide
+            self.exact.widen(size)
 
     def __repr__(self) -> str:
         return f"Queue({self.name}, weight {self.weight}, {self.state or 'no state'}, {len(self.jobs)} jobs)"

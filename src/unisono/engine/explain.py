@@ -9,6 +9,7 @@ from unisono.api.times import rfc3339
 from unisono.cluster.records import Job, Task
 from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import TaskStatus
+from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
 from unisono.engine.capacity import CapacityOf, EmptyFit
 from unisono.engine.cycle import Cycle
@@ -307,7 +308,7 @@ class Explainer:
             cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
         idle = self.cycle.session.nodes.idle
         registry = self.cycle.session.registry
-        have = {name: max(int(idle[registry.row(name)].clip(min=0).sum()), 0) for name in lacking}
+        have = {name: int(total(idle[registry.row(name)].clip(min=0), 0)) for name in lacking}
         nowhere = candidates.unoffered(self.cycle, lacking)
         verdict = Verdict(
             job.key,

@@ -13,6 +13,7 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
+from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
 from unisono.engine.capacity import EmptyFit, counts
 from unisono.engine.cycle import Cycle
@@ -104,7 +105,7 @@ def _gang_for_nodes(cycle: Cycle, job: JobState, refusal: Refusal) -> list[Chang
     usable = nodes.table.ready & ~nodes.table.unschedulable
     each = np.array([[-(-amount // job.min_member)] for amount in asked.values()], dtype=np.int64)
     idle = np.maximum(nodes.idle[[registry.row(name) for name in asked]], 0) * usable
-    fits = int((idle // each).min(axis=0).sum())
+    fits = int(total((idle // each).min(axis=0), 0))
     return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
 
 
