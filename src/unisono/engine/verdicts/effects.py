@@ -15,10 +15,13 @@ from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine.verdicts import changes
 from unisono.engine.verdicts.edit import Edit
+from unisono.errors import EngineError
 
 HOST_NAME = "kubernetes.io/hostname"
 FIRST, LAST = "!added-", "~added-"
 """Names that come before and after all names of real nodes: among equal nodes the first one is taken."""
+MOST_ADDED = 4_000
+"""Nodes or pods that a trial adds at most: how many a gang lacks is for its owner to say."""
 
 
 @singledispatch
@@ -36,6 +39,13 @@ def _lower(change: changes.LowerMinAvailable, edit: Edit, job: str) -> None:
     record.min_member = change.to
 
 
+def _bounded(count: int) -> int:
+    """How many nodes or pods a change adds; a user's minMember must not decide how much memory a cycle takes."""
+    if count > MOST_ADDED:
+        raise EngineError(f"{count} nodes or pods are more than a trial may add")
+    return count
+
+
 @apply.register
 def _add_nodes(change: changes.AddNodes, edit: Edit, job: str) -> None:
     add_nodes(change, edit, FIRST)
@@ -45,7 +55,7 @@ def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
     """Add copies of a node whose names begin with ``prefix``."""
     table = edit.origin.nodes
     like = table.facts[table.index[change.like]]
-    for number in range(change.count):
+    for number in range(_bounded(change.count)):
         facts = copy(like)
         facts.name = f"{prefix}{number}"
         facts.labels = {**like.labels, HOST_NAME: facts.name}
@@ -212,7 +222,7 @@ def _relax(change: changes.RelaxRule, edit: Edit, job: str) -> None:
 def _create(change: changes.CreatePods, edit: Edit, job: str) -> None:
     record = edit.job(job)
     like = max(record.tasks.values(), key=lambda task: (task.status is TaskStatus.PENDING, task.ordinal, task.key))
-    for number in range(change.count):
+    for number in range(_bounded(change.count)):
         task = copy(like)
         task.name = f"{like.name}-added-{number}"
         task.key, task.uid = f"{task.namespace}/{task.name}", f"{like.uid}-added-{number}"

@@ -16,14 +16,16 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.close import next_phase
 from unisono.engine.cycle import Cycle
 from unisono.engine.stopwatch import Stopwatch
-from unisono.engine.verdicts.changes import AddNodes, Change
+from unisono.engine.verdicts.changes import AddNodes, Change, CreatePods
 from unisono.engine.verdicts.edit import Edit, Move
-from unisono.engine.verdicts.effects import FIRST, LAST, add_nodes, apply
+from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
+ADDED_COST = 3
+"""Of each node or pod that a change adds."""
 CARRY_COST = 40
 """Of each pod that this cycle binds or evicts: the copy has it carried out. After a great many of them nothing is tried
 in this cycle, and the jobs that still wait have their turn in the next one."""
@@ -65,6 +67,10 @@ class Trials:
 
     def starts(self, job: str, change: Change) -> bool:
         """Whether the next cycle would bind the job (more of it, where it has its minimum) after the change."""
+        if isinstance(change, AddNodes | CreatePods):
+            if change.count > min(MOST_ADDED, self.left // ADDED_COST):
+                return False
+            self.left -= ADDED_COST * change.count
         if isinstance(change, AddNodes):  # whatever they are called
             return all(self._try(job, partial(add_nodes, change, prefix=name)) for name in (LAST, FIRST))
         return self._try(job, partial(apply, change, job=job))
