@@ -68,13 +68,16 @@ def test_budgets_follow_events() -> None:
     assert not state.snapshot().budgets
 
 
-def test_an_unreadable_limit_counts_as_absent() -> None:
+def test_an_unreadable_limit_is_set_aside() -> None:
     state = ClusterState()
     state.apply("ADDED", kinds.RESOURCE_QUOTAS, quota(spec={"hard": {"cpu": "much"}}))
     state.apply("ADDED", kinds.POD_DISRUPTION_BUDGETS, budget(spec={"minAvailable": "half"}))
-    assert set(state.rejected) == {"ResourceQuota ns/q", "PodDisruptionBudget ns/b"}
+    assert {f"{one.kind} {one.key}" for one in state.rejected.all()} == {
+        "ResourceQuota ns/q",
+        "PodDisruptionBudget ns/b",
+    }
     assert not state.snapshot().quotas
-    assert not state.snapshot().budgets
+    assert state.snapshot().budgets["ns"]["b"].allowed == 0, "a budget that cannot be read lets none of its pods go"
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,8 @@ async def test_one_undecodable_object_does_not_hide_the_others() -> None:
         listing = await client.list(THINGS)
         events = [event async for event in client.watch(THINGS, resource_version="7")]
     assert [item.metadata.name for item in listing.items] == ["a", "b"]
-    assert [event.object.metadata.name for event in events] == ["c"]
+    assert [(item.metadata.name, bool(why)) for item, why in listing.unread] == [("broken", True)]
+    assert [(event.object.metadata.name, bool(event.error)) for event in events] == [("broken", True), ("c", False)]
 
 
 async def test_writes_send_what_kubernetes_wants() -> None:

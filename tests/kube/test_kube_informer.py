@@ -200,3 +200,17 @@ async def test_resync_lists_again_after_its_period() -> None:
 def _refuse_watches(operation: str, *_: str) -> None:
     if operation == "watch":
         raise Unavailable("no watch now")
+
+
+async def test_what_cannot_be_decoded_any_more_stays_as_it_was_last_known() -> None:
+    informer = Informer(MemoryClient(), THINGS)
+    told: list[str] = []
+    informer.on_change(lambda event, new, old: told.append(event))
+    known, fresh = thing("known"), thing("fresh")
+    informer.replace([known])
+    informer.refuse(thing("known", color="broken"), "why")
+    informer.replace([], [(thing("known"), "why"), (fresh, "why")])
+    assert informer.items() == [known]
+    assert told == ["ADDED"]
+    informer.replace([])
+    assert told == ["ADDED", "DELETED"]

@@ -20,7 +20,10 @@ class Seen:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def replace(self, objects: Sequence[Thing]) -> None:
+    def refuse(self, obj: Thing, why: str) -> None:
+        raise AssertionError(why)
+
+    def replace(self, objects: Sequence[Thing], unread: Sequence[tuple[Thing, str]] = ()) -> None:
         self.told.append(sorted(obj.metadata.name for obj in objects))
 
     def apply(self, event_type: str, obj: Thing) -> None:

@@ -19,7 +19,10 @@ class Heard:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def replace(self, objects: Sequence[Any]) -> None:
+    def refuse(self, obj: Any, why: str) -> None:
+        raise AssertionError(why)
+
+    def replace(self, objects: Sequence[Any], unread: Sequence[tuple[Any, str]] = ()) -> None:
         self.names = [obj.metadata.name for obj in objects]
 
     def apply(self, _: str, obj: Any) -> None:

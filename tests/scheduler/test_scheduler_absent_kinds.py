@@ -22,7 +22,10 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[Any] = []
 
-    def replace(self, objects: Sequence[Object]) -> None:
+    def refuse(self, obj: Object, why: str) -> None:
+        raise AssertionError(why)
+
+    def replace(self, objects: Sequence[Object], unread: Sequence[tuple[Object, str]] = ()) -> None:
         self.lines.append([obj.metadata.name for obj in objects])
 
     def apply(self, event_type: str, obj: Object) -> None:

@@ -70,6 +70,16 @@ class JobBook:
         self._count(job, task, -1)
         self._drop_if_empty(job)
 
+    def clear_tasks(self) -> None:
+        """Take all tasks out of all jobs."""
+        self._large = LargeSums()
+        for key, job in list(self.jobs.items()):
+            job.tasks, job.pending, job.role_counts = {}, {}, {}
+            job.counts, job.pending_best_effort, job.releasing_on_node = [0] * STATUS_COUNT, 0, 0
+            job.allocated, job.request, job.gated_request = (self.registry.zeros() for _ in range(3))
+            self._dirty.add(key)
+            self._drop_if_empty(job)
+
     def _count(self, job: Job, task: Task, sign: int) -> None:
         status, vector = task.status, task.pod_class.vector
         job.counts[status] += sign
@@ -114,6 +124,11 @@ class JobBook:
         """Add or change a PodGroup; False when nothing differs."""
         meta = group.metadata
         key = f"{meta.namespace or ''}/{meta.name}"
+        given = group.spec.min_resources
+        # What may fail comes before anything changes.
+        quoted, minimum = (None, None) if given is None else _minimum(tuple(given.items()))
+        topology, sub_groups = wish_of(group.spec.network_topology), policies_of(group.spec.sub_group_policy)
+        created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
         job = self.jobs.get(key)
         if job is None:
             job = self.jobs[key] = Job(meta.namespace or "", meta.name, len(self.registry))
@@ -121,17 +136,15 @@ class JobBook:
         job.known = True
         job.uid = meta.uid or ""
         job.labels, job.annotations = meta.labels or {}, meta.annotations or {}
-        job.created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
+        job.created = created
         spec, status = group.spec, group.status
         job.queue = spec.queue or self.default_queue
         job.priority_class = spec.priority_class_name or ""
         job.min_member = spec.min_member or 0
         job.min_task_member = dict(spec.min_task_member or {})
-        given = spec.min_resources
-        quoted, minimum = (None, None) if given is None else _minimum(tuple(given.items()))
         job.min_resources = None if minimum is None else self.registry.vector(minimum)
         job.min_amounts, job.min_quoted = minimum, quoted
-        job.topology, job.sub_groups = wish_of(spec.network_topology), policies_of(spec.sub_group_policy)
+        job.topology, job.sub_groups = topology, sub_groups
         job.phase = status.phase or "Pending"
         job.reported_phase = status.phase or ""
         job.conditions = {
@@ -209,7 +222,6 @@ class JobBook:
     def put_queue(self, obj: QueueObject) -> bool:
         """Add or change a queue; False when nothing differs."""
         meta, spec, status = obj.metadata, obj.spec, obj.status
-        queue = self._queue(meta.name)
         facts = {
             "known": True,
             "uid": meta.uid or "",
@@ -228,7 +240,7 @@ class JobBook:
             else scheduled(resource_list(spec.guarantee.resource)),
             "reported": {name: str(value) for name, value in (status.allocated or {}).items()},
         }
-        changed = False
+        queue, changed = self._queue(meta.name), False
         for name, value in facts.items():
             if getattr(queue, name) != value:
                 setattr(queue, name, value)

@@ -132,6 +132,12 @@ def budget_of(obj: PodDisruptionBudget) -> Budget:
     )
 
 
+def closed_budget(obj: PodDisruptionBudget) -> Budget:
+    """The record of a budget that cannot be read: none of its pods may go."""
+    meta = obj.metadata
+    return Budget(meta.namespace or "", meta.name, obj.spec.selector, "100%", None, 0)
+
+
 def scaled(value: IntOrString, whole: int) -> int:
     """A number, or a percentage of ``whole`` rounded up; ValueError when the text is neither."""
     if isinstance(value, int):

@@ -58,6 +58,13 @@ class Neighbours:
         self._index(task, present=False)
         self._count(task, -1)
 
+    def clear_pods(self) -> None:
+        """Forget all pods; selectors and held terms stay."""
+        for counts in (self.selected, self.leaving, self.holders, self.held_by, self.volume_users):
+            counts.clear()
+        for by_value in self._watched.values():
+            by_value.clear()
+
     def _count(self, task: Task, sign: int) -> None:
         pod_class = task.pod_class
         if pod_class.base is pod_class or not task.node or task.status not in ON_NODE_STATES:

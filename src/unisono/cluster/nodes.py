@@ -234,6 +234,13 @@ class NodeTable:
                 self._large.drop((name, part))
         moved_in([name for name in self.names if name not in old_index])
 
+    def clear_pods(self) -> None:
+        """Take all pods off all nodes."""
+        self._sums = None
+        self._large = LargeSums()
+        for array in (self.used, self.releasing, self.nonzero):
+            array[:] = 0
+
     def occupy(self, name: str, pod_class: PodClass, sign: int, *, releasing: bool) -> None:
         """Add (``sign`` 1) or take away (-1) one pod; a node that is unknown or not settled yet is left alone."""
         row = self.index.get(name)

@@ -8,8 +8,10 @@ from math import inf
 from sys import intern
 
 from unisono.api.annotations import RUN_SECONDS
-from unisono.api.core import Pod
+from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
+from unisono.api.fields import Quantity
 from unisono.api.membership import pod_group_name
+from unisono.api.quantity import QuantityError, to_int
 from unisono.api.times import parse_time
 from unisono.cluster.podclass import PodClass, PodClasses, Ties
 from unisono.cluster.records import Task
@@ -19,6 +21,11 @@ from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
 PREEMPTABLE = "volcano.sh/preemptable"
+
+_HIGHEST = 2**31 - 1
+"""Priorities are int32 on the wire; annotations must not go beyond."""
+_DIGITS = 9
+"""Digits of a number at the end of a name that are looked at: more name no pod of a task."""
 
 _COMPARED = tuple(name for name in Task.__slots__ if name != "told")
 _NOTHING: Mapping[str, str] = {}
@@ -73,6 +80,41 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
         task.run_seconds = _run_seconds(notes, spec.active_deadline_seconds)
     task.since = _seconds(scheduled) if scheduled and task.node else 0.0
     return task
+
+
+def blind_task(pod: Pod, classes: PodClasses) -> Task:
+    """The record of a pod that cannot be read and has a node: it occupies that, and nothing may be done with it.
+
+    Requests count as far as they can be read.
+    """
+    meta, spec = pod.metadata, pod.spec
+    readable = PodSpec(
+        containers=[_readable(container) for container in spec.containers or ()],
+        init_containers=[_readable(container) for container in spec.init_containers or ()] or None,
+    )
+    task = Task(meta.namespace or "", meta.name, meta.uid or "", classes.intern(readable))
+    task.node, task.owned, task.preemptable = spec.node_name or "", False, False
+    task.status = TaskStatus.RUNNING if meta.deletion_timestamp is None else TaskStatus.RELEASING
+    return task
+
+
+def _readable(container: Container) -> Container:
+    """A container with those of its resources that are quantities."""
+    sides = (container.resources.requests, container.resources.limits)
+    requests, limits = ({name: each for name, each in (side or {}).items() if _is_quantity(each)} for side in sides)
+    return Container(
+        name=container.name,
+        resources=ResourceRequirements(requests=requests, limits=limits),
+        restart_policy=container.restart_policy,
+    )
+
+
+def _is_quantity(value: Quantity) -> bool:
+    try:
+        to_int(value)
+    except QuantityError:
+        return False
+    return True
 
 
 def class_of(pod: Pod, classes: PodClasses) -> PodClass:
@@ -133,7 +175,7 @@ def _priority(annotations: Mapping[str, str], spec_priority: int | None) -> int:
     text = annotations.get(TASK_PRIORITY)
     if text is not None:
         try:
-            return int(text)
+            return max(-_HIGHEST, min(_HIGHEST, int(text)))
         except ValueError:
             pass
     return 1 if spec_priority is None else spec_priority
@@ -152,4 +194,4 @@ def _run_seconds(annotations: Mapping[str, str], deadline: int | None) -> float:
 def _ordinal(name: str) -> int:
     """Number after the last ``-`` of ``job-role-3``; -1 when the name is not of that form."""
     head, _, tail = name.rpartition("-")
-    return int(tail) if tail.isascii() and tail.isdigit() and "-" in head else -1
+    return int(tail) if len(tail) <= _DIGITS and tail.isascii() and tail.isdigit() and "-" in head else -1

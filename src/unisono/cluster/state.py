@@ -10,21 +10,24 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from unisono.api.base import Object
-from unisono.api.core import Namespace, Node, Pod, PriorityClass
+from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
 from unisono.api.kind import Kind
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog, PastEviction
 from unisono.cluster.foreign import ForeignPods
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.jobs import JobBook
-from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, quota_of
+from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, quota_of
 from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass, PodClasses
-from unisono.cluster.pods import same_task, task_of
+from unisono.cluster.pods import blind_task, same_task, task_of
 from unisono.cluster.quiet import collector_paused
 from unisono.cluster.records import Task
+from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.runtimes import RunTimes
 from unisono.cluster.setbacks import Setback
@@ -32,6 +35,8 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
+
+_log = structlog.get_logger(__name__)
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
 """How to put an object in, how to remove one by key, and the keys of those that are there."""
@@ -56,7 +61,8 @@ class ClusterState:
 
     Attributes:
         version: moves whenever something changed that a decision may depend on.
-        rejected: ``"Kind key"`` to message, for objects that could not be read; they count as absent.
+        rejected: objects that could not be taken in, by kind and key. They count as absent, and a pod with a node still
+            occupies it.
 
     """
 
@@ -81,7 +87,7 @@ class ClusterState:
         self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
         self.memo: dict[Hashable, Any] = {}
-        self.rejected: dict[str, str] = {}
+        self.rejected = RejectionBook()
         self._foreign = ForeignPods()
         self._assumed: dict[str, _Assumed] = {}
         self._released: dict[str, tuple[str, TaskStatus]] = {}
@@ -125,7 +131,7 @@ class ClusterState:
             return
         put, remove, _ = handler
         if event_type == "DELETED":
-            self.rejected.pop(f"{kind.kind} {obj.key}", None)
+            self.rejected.forget(kind, obj.key)
             self.version += remove(obj.key)
         else:
             self._take(kind, obj, put, remove)
@@ -137,6 +143,8 @@ class ClusterState:
             return
         put, remove, keys = handler
         present = {obj.key: obj for obj in objects}
+        for key in self.rejected.keys(kind) - present.keys():
+            self.rejected.forget(kind, key)
         with collector_paused():
             for key in keys():
                 if key not in present:
@@ -144,16 +152,60 @@ class ClusterState:
             for obj in present.values():
                 self._take(kind, obj, put, remove)
 
+    def reject(self, kind: Kind[Any], obj: Object, why: str) -> None:
+        """Set an object aside that could not be decoded; ``obj`` has what could be."""
+        handler = self._handlers.get(kind.kind)
+        if handler is not None:
+            self._set_aside(kind, obj, why, handler[1])
+
     def _take(self, kind: Kind[Any], obj: Object, put: Callable[[Any], bool], remove: Callable[[str], bool]) -> None:
-        """One object that cannot be read (a broken quantity or time) counts as absent, and stops nobody else."""
+        """One object that cannot be taken in counts as absent, and stops nobody else."""
         try:
-            changed = put(obj)
-            if self.rejected:
-                self.rejected.pop(f"{kind.kind} {obj.key}", None)
-        except (UnisonoError, ValueError) as error:
-            self.rejected[f"{kind.kind} {obj.key}"] = str(error)
-            changed = remove(obj.key)
-        self.version += changed
+            self.version += put(obj)
+        except Exception as error:
+            if not isinstance(error, (UnisonoError, ValueError)):
+                _log.exception("cluster.put_failed", kind=kind.kind, key=obj.key)
+            self._set_aside(kind, obj, str(error) or type(error).__name__, remove)
+            return
+        if self.rejected:
+            self.rejected.forget(kind, obj.key)
+
+    def _set_aside(self, kind: Kind[Any], obj: Object, why: str, remove: Callable[[str], bool]) -> None:
+        """Take out what is known of an object; its pods, or the pod itself, go on to occupy their nodes."""
+        self.version += self.rejected.note(kind, obj, why)
+        try:
+            self.version += remove(obj.key)
+            if isinstance(obj, Pod):
+                self.version += self._occupy_blindly(obj)
+            elif isinstance(obj, PodDisruptionBudget):
+                self.version += self.budgets.put(closed_budget(obj))
+        except Exception:
+            # A change has stopped halfway: everything that is derived from pods is counted again.
+            _log.exception("cluster.recounted", kind=kind.kind, key=obj.key)
+            self._recount(obj.key if isinstance(obj, Pod) else "")
+            self.version += 1
+
+    def _occupy_blindly(self, pod: Pod) -> bool:
+        """A pod that cannot be read is on its node all the same, with as much of its requests as can be read."""
+        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+            return False
+        task = blind_task(pod, self.classes)
+        self._put_in(task)
+        return True
+
+    def _recount(self, without: str = "") -> None:
+        """Make everything anew that is derived from pods; ``without`` is the key of the one that is to blame."""
+        tasks = [task for key, task in self.tasks.items() if key != without]
+        for derived in (self.tasks, self.tasks_on, self.port_holders):
+            derived.clear()
+        for key in (self._assumed.keys() | self._released.keys()) & {without}:
+            self._assumed.pop(key, None)
+            self._released.pop(key, None)
+        self.nodes.clear_pods()
+        self.neighbours.clear_pods()
+        self.book.clear_tasks()
+        for task in tasks:
+            self._put_in(task)
 
     # ---- pods
 
@@ -167,12 +219,16 @@ class ClusterState:
         self._keep_assumption(task)
         self._keep_release(task)
         old = self.tasks.get(task.key)
-        if old is not None:
-            if same_task(old, task):
-                old.told = task.told
-                return False
-            self._take_out(old)
-        self._put_in(task)
+        if old is not None and same_task(old, task):
+            old.told = task.told
+            return False
+        try:
+            if old is not None:
+                self._take_out(old)
+            self._put_in(task)
+        except Exception:
+            self._recount(task.key)  # no count may say half of a pod
+            raise
         return True
 
     def _keep_assumption(self, task: Task) -> None:

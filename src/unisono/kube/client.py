@@ -26,18 +26,30 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A consistent list and the resourceVersion to watch from."""
+    """A consistent list and the resourceVersion to watch from.
+
+    Attributes:
+        items: all objects that could be decoded.
+        resource_version: to watch from.
+        unread: the others: what of each could be read, and why the rest could not.
+
+    """
 
     items: list[T]
     resource_version: str
+    unread: Sequence[tuple[T, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One change. ``BOOKMARK`` events carry an object of which only the resourceVersion is set."""
+    """One change. ``BOOKMARK`` events carry an object of which only the resourceVersion is set.
+
+    Where ``error`` says why, the object could not be decoded, and ``object`` has only what could be read of it.
+    """
 
     type: EventType
     object: T
+    error: str = ""
 
 
 class Client(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, MutableSequence, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from unisono.api.base import Object, ObjectMeta
+from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
@@ -103,21 +104,22 @@ class HttpClient:
         label_selector: str = "",
         field_selector: str = "",
     ) -> Listing[T]:
-        """Read all objects, page by page; an object that cannot be decoded is logged and left out.
+        """Read all objects, page by page; one that cannot be decoded stands in ``unread``, without what is wrong.
 
         Pods and nodes come without ``metadata.managedFields``, also in watches.
         """
         params = {"limit": str(self._page), **_selectors(label_selector, field_selector)}
         items: list[T] = []
+        unread: list[tuple[T, str]] = []
         while True:
-            page = self._decode_page(kind, await self._call("GET", kind.path(namespace), params=params))
+            page = self._decode_page(kind, await self._call("GET", kind.path(namespace), params=params), unread)
             found = page.items or []
             if (kind.group, kind.plural) in _LEAN:
                 for item in found:
                     item.metadata.managed_fields = None
             items.extend(found)
             if not page.metadata.continue_:
-                return Listing(items, page.metadata.resource_version or "")
+                return Listing(items, page.metadata.resource_version or "", unread)
             params["continue"] = page.metadata.continue_
 
     async def watch(
@@ -153,9 +155,7 @@ class HttpClient:
                 event = self._decode(_Event, line)
                 if event.type == "ERROR":
                     raise from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
-                decoded = self._decode_event(kind, event)
-                if decoded is not None:
-                    yield decoded
+                yield self._decode_event(kind, event)
 
     async def create(self, kind: Kind[T], obj: T, *, dry_run: bool = False) -> T:
         """Create; without a namespace the one of the configuration is meant."""
@@ -283,45 +283,53 @@ class HttpClient:
                 f"The API server at {self.config.server} sent what is not understood: {error}."
             ) from error
 
-    def _decode_page(self, kind: Kind[T], data: bytes) -> _Page[T]:
+    def _decode_page(self, kind: Kind[T], data: bytes, unread: MutableSequence[tuple[T, str]]) -> _Page[T]:
         struct = kind.struct
         try:
             return self._decoder(_Page[struct]).decode(data)  # type: ignore[valid-type]
         except msgspec.ValidationError:
             # One object is not what its kind says; the others must not suffer for it.
             raw = self._decode(_Page[msgspec.Raw], data)
-            items = [item for item in (self._decode_one(kind, value) for value in raw.items or ()) if item is not None]
+            items = []
+            for value in raw.items or ():
+                obj, problem = self._decode_one(kind, value)
+                if not problem:
+                    items.append(obj)
+                elif obj.metadata.name:
+                    unread.append((obj, problem))
             return _Page(raw.metadata, items)
         except msgspec.DecodeError as error:
             raise Unavailable(f"The API server at {self.config.server} sent what is not JSON: {error}.") from error
 
-    def _decode_event(self, kind: Kind[T], event: _Event) -> WatchEvent[T] | None:
+    def _decode_event(self, kind: Kind[T], event: _Event) -> WatchEvent[T]:
         event_type: EventType = event.type  # type: ignore[assignment]
         if event_type == "BOOKMARK":
             # The rest of a bookmark is an empty object, which need not be what the kind says.
             return WatchEvent(event_type, kind.struct(metadata=self._decode(_Marked, event.object).metadata))
-        obj = self._decode_one(kind, event.object)
-        if obj is None:
-            return None
+        obj, problem = self._decode_one(kind, event.object)
         if (kind.group, kind.plural) in _LEAN:
             obj.metadata.managed_fields = None
-        return WatchEvent(event_type, obj)
+        return WatchEvent(event_type, obj, problem)
 
-    def _decode_one(self, kind: Kind[T], data: msgspec.Raw) -> T | None:
+    def _decode_one(self, kind: Kind[T], data: msgspec.Raw) -> tuple[T, str]:
+        """The object, or what of it is as its kind says and what is not."""
         try:
-            return self._decoder(kind.struct).decode(data)
+            return self._decoder(kind.struct).decode(data), ""
         except msgspec.ValidationError as error:
-            meta = msgspec.json.decode(data, type=_Named).metadata
-            _log.warning("object.undecodable", resource=kind.resource, object=meta, error=str(error))
-            return None
+            obj = decode(kind, msgspec.json.decode(data)).obj
+            meta = obj.metadata
+            _log.warning(
+                "object.undecodable",
+                resource=kind.resource,
+                namespace=meta.namespace,
+                name=meta.name,
+                error=str(error),
+            )
+            return obj, str(error)
 
 
 class _Marked(msgspec.Struct):
     metadata: ObjectMeta
-
-
-class _Named(msgspec.Struct):
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

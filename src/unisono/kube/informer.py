@@ -121,13 +121,20 @@ class Informer(Generic[T]):
         for obj in list(self._objects.values()):
             self._call(handler, "ADDED", obj, None)
 
-    def replace(self, objects: Sequence[T]) -> None:
-        """Take over a complete list (called by the reflector)."""
+    def replace(self, objects: Sequence[T], unread: Sequence[tuple[T, str]] = ()) -> None:
+        """Take over a complete list (called by the reflector); what cannot be decoded stays as it was last known."""
         listed = {obj.key: obj for obj in objects}
-        for key in [key for key in self._objects if key not in listed]:
+        there = listed.keys() | {obj.key for obj, _ in unread}
+        for key in [key for key in self._objects if key not in there]:
             self._remove(key, self._objects[key])
         for key, obj in listed.items():
             self._store(key, obj)
+
+    def refuse(self, obj: T, why: str) -> None:
+        """An object cannot be decoded (called by the reflector): it is still there, as it was last known.
+
+        One of which nothing was known stays unknown; the client has logged it.
+        """
 
     def apply(self, event_type: EventType, obj: T) -> None:
         """Take over one change (called by the reflector)."""

@@ -41,10 +41,17 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Sink(Protocol[T_contra]):
-    """What a reflector feeds; both methods are synchronous and must not raise."""
+    """What a reflector feeds; all methods are synchronous and must not raise.
 
-    def replace(self, objects: Sequence[T_contra]) -> None:
-        """The complete set of objects; whatever is not in it is gone."""
+    An object that could not be decoded comes with what of it could be read, and with the reason.
+    """
+
+    def replace(self, objects: Sequence[T_contra], unread: Sequence[tuple[T_contra, str]] = ()) -> None:
+        """The complete set of objects; whatever is in neither of the two is gone."""
+        ...
+
+    def refuse(self, obj: T_contra, why: str) -> None:
+        """An object was added or changed, and could not be decoded."""
         ...
 
     def apply(self, event_type: EventType, obj: T_contra) -> None:
@@ -114,7 +121,7 @@ class Reflector(Generic[T]):
         self._can_stream: bool = getattr(client, "streams_lists", False)
         self._streams_lists = self._can_stream
         # Objects of a list that comes as the beginning of a watch; None while none comes.
-        self._coming: dict[str, T] | None = None
+        self._coming: dict[str, WatchEvent[T]] | None = None
 
     async def run(self) -> None:
         """Feed the sink until cancelled; every failure is retried with a back-off."""
@@ -168,15 +175,15 @@ class Reflector(Generic[T]):
             self.synced.set()
             await self._clock.sleep(self._absent_seconds)
             return
-        self._replace(listing.items, listing.resource_version)
+        self._replace(listing.items, listing.resource_version, listing.unread)
         self._streams_lists = self._can_stream
 
-    def _replace(self, objects: Sequence[T], resource_version: str) -> None:
+    def _replace(self, objects: Sequence[T], resource_version: str, unread: Sequence[tuple[T, str]]) -> None:
         self._lists += 1
         self._absence = 0
         self._listed_at = self._clock.monotonic()
         self._resource_version = resource_version
-        self._sink.replace(objects)
+        self._sink.replace(objects, unread)
         self._heard()
         self.synced.set()
 
@@ -258,22 +265,29 @@ class Reflector(Generic[T]):
                 self._guard.start()
         else:
             self._events += 1
-            self._sink.apply(event.type, event.object)
+            if not event.object.metadata.name:
+                return  # nothing of it can be read, not even what it is called; the client has logged it
+            if event.error and event.type != "DELETED":
+                self._sink.refuse(event.object, event.error)
+            else:
+                self._sink.apply(event.type, event.object)
 
-    def _take_early(self, coming: dict[str, T], event: WatchEvent[T]) -> None:
+    def _take_early(self, coming: dict[str, WatchEvent[T]], event: WatchEvent[T]) -> None:
         """One object of the list that a watch begins with; a marked bookmark is its end."""
         self._heard()
         meta = event.object.metadata
         if event.type == "BOOKMARK":
             if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self._coming = None
-                self._replace(list(coming.values()), meta.resource_version or "")
+                objects = [one.object for one in coming.values() if not one.error]
+                unread = [(one.object, one.error) for one in coming.values() if one.error]
+                self._replace(objects, meta.resource_version or "", unread)
                 if self._guard is not None:
                     self._guard.start()
         elif event.type == "DELETED":
             coming.pop(event.object.key, None)
         else:
-            coming[event.object.key] = event.object
+            coming[event.object.key] = event
 
     def _heard(self) -> None:
         self._heard_at = self._clock.monotonic()

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import structlog
+
 from unisono.api.annotations import VERDICT
 from unisono.api.base import Object
 from unisono.api.core import Pod, PodCondition
@@ -44,6 +46,8 @@ from unisono.cluster.state import ClusterState
 from unisono.kube.client import EventType
 from unisono.kube.informer import is_newer
 from unisono.kube.reflector import Sink
+
+_log = structlog.get_logger(__name__)
 
 KINDS: tuple[Kind[Any], ...] = (
     NODES,
@@ -213,7 +217,10 @@ class Feed:
         finally:
             held, self._held = self._held, None
             for change in held:
-                change()
+                try:
+                    change()
+                except Exception:  # the others must not be lost with it
+                    _log.exception("feed.change_failed")
 
     def learn(self, kind: Kind[Any], obj: Object) -> None:
         """Take in the answer to one's own write before its watch event comes."""
@@ -236,24 +243,54 @@ class Feed:
                 known = self._known(kind, obj.key)
                 if known is not None and known.metadata.uid == obj.metadata.uid and not is_newer(obj, known):
                     return
-                records.put(obj)
+                if not self._put(records, kind, obj):
+                    return
             self._note_verdict(kind, obj.key)
         self.state.apply(event_type, kind, obj)
 
-    def take_all(self, kind: Kind[Any], objects: Sequence[Object]) -> None:
+    def refuse(self, kind: Kind[Any], obj: Object, why: str) -> None:
+        """Set an object aside now that could not be decoded (called through `do`)."""
+        self.events += 1
+        records = self._records.get(kind.kind)
+        if records is None or self._put(records, kind, obj):
+            self.state.reject(kind, obj, why)
+
+    def _put(self, records: _Records, kind: Kind[Any], obj: Object) -> bool:
+        """Keep what writers need of an object; False when that cannot be done, and the object is set aside."""
+        try:
+            records.put(obj)
+        except Exception as error:
+            _log.exception("feed.put_failed", kind=kind.kind, key=obj.key)
+            records.remove(obj.key)
+            self.state.reject(kind, obj, str(error) or type(error).__name__)
+            return False
+        return True
+
+    def take_all(self, kind: Kind[Any], objects: Sequence[Object], unread: Sequence[tuple[Object, str]] = ()) -> None:
         """Apply a complete list now (called through `do`)."""
         self.events += len(objects)
         records = self._records.get(kind.kind)
+        refused = list(unread)
+        taken = objects
         if records is not None:
-            listed = {obj.key for obj in objects}
+            listed = {obj.key for obj in objects} | {obj.key for obj, _ in unread}
             for key in records.known_keys():
                 if key not in listed:
                     records.remove(key)
                     self._note_verdict(kind, key)
+            taken = []
             for obj in objects:
-                records.put(obj)
+                try:
+                    records.put(obj)
+                    taken.append(obj)
+                except Exception as error:
+                    _log.exception("feed.put_failed", kind=kind.kind, key=obj.key)
+                    records.remove(obj.key)
+                    refused.append((obj, str(error) or type(error).__name__))
                 self._note_verdict(kind, obj.key)
-        self.state.replace(kind, objects)
+        self.state.replace(kind, taken)
+        for obj, why in refused:
+            self.refuse(kind, obj, why)
 
     def _known(self, kind: Kind[Any], key: str) -> Object | None:
         if kind.kind == POD_GROUPS.kind:
@@ -275,8 +312,11 @@ class _Sink:
     feed: Feed
     kind: Kind[Any]
 
-    def replace(self, objects: Sequence[Object]) -> None:
-        self.feed.do(lambda: self.feed.take_all(self.kind, objects))
+    def replace(self, objects: Sequence[Object], unread: Sequence[tuple[Object, str]] = ()) -> None:
+        self.feed.do(lambda: self.feed.take_all(self.kind, objects, unread))
+
+    def refuse(self, obj: Object, why: str) -> None:
+        self.feed.do(lambda: self.feed.refuse(self.kind, obj, why))
 
     def apply(self, event_type: EventType, obj: Object) -> None:
         if event_type == "ADDED" and self.kind in (PODS, POD_GROUPS):

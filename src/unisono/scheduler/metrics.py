@@ -122,6 +122,10 @@ class Metrics:
             "Times that a job began to wait because a plug-in keeps failing for it.",
         )
         self.violations = make.count("unisono_scheduler_violations", "Decisions dropped for a broken invariant.")
+        self._rejected = make.gauge(
+            "unisono_objects_rejected", "Objects that cannot be read and count as absent, by kind.", "kind"
+        )
+        self._rejected_kinds: set[str] = set()
         self.config_errors = make.count("unisono_scheduler_config_errors", "Configurations that were rejected.")
 
     def _add_writers(self, make: _Maker) -> None:
@@ -159,6 +163,14 @@ class Metrics:
     def plugin_failed(self, plugin: str, hook: str) -> None:
         """Count one question that a plug-in failed to answer."""
         self._plugin_failures.labels(plugin, hook).inc()
+
+    def rejected(self, numbers: Mapping[str, int]) -> None:
+        """Objects that are set aside now, by kind."""
+        for kind in self._rejected_kinds - numbers.keys():
+            self._rejected.labels(kind).set(0)
+        self._rejected_kinds |= numbers.keys()
+        for kind, number in numbers.items():
+            self._rejected.labels(kind).set(number)
 
     def evicted(self, action: str) -> None:
         """Count one eviction."""

@@ -63,7 +63,7 @@ def read_cluster(objects: Iterable[tuple[Mapping[str, Any], str]]) -> OfflineClu
     for kind, found in by_kind.values():
         cluster.state.replace(kind, found)
         cluster.groups.update({obj.key: obj for obj in found if isinstance(obj, PodGroup)})
-    cluster.problems += [f"{name}: {message}" for name, message in cluster.state.rejected.items()]
+    cluster.problems += [f"{one.kind} {one.key}: {one.message}" for one in cluster.state.rejected.all()]
     return cluster
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -40,6 +41,7 @@ from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.plugin_failures import PluginFailures
+from unisono.scheduler.rejections import Rejections
 from unisono.scheduler.reports import Reports
 from unisono.scheduler.settings import ConfigSource, FixedConfig
 from unisono.scheduler.usage.collector import UsageCollector
@@ -167,6 +169,7 @@ class Scheduler:
         )
         self._evictor = Evictor(client, events, metrics, clock, feed=feed)
         self._reports = Reports(client, feed, self.verdicts, events, metrics, clock)
+        self._rejections = Rejections(feed, events, metrics)
         self._gangs = PartialGangs(gang_patience)
         self._usage = UsageCollector(client, feed, lambda: self._source.poll().metrics, metrics, clock)
         self._reflectors: list[Reflector[Any]] = [
@@ -215,7 +218,8 @@ class Scheduler:
     def _watched(self, pod: Pod) -> None:
         created = pod.metadata.creation_timestamp
         if created and pod.spec.scheduler_name in self.feed.state.scheduler_names:
-            self.metrics.task_watched.observe(max(0.0, self._clock.time() - parse_time(created)) * 1000)
+            with suppress(ValueError):  # a time that is none is told of where the pod is taken in
+                self.metrics.task_watched.observe(max(0.0, self._clock.time() - parse_time(created)) * 1000)
 
     async def _loop(self) -> None:
         while True:
@@ -307,6 +311,7 @@ class Scheduler:
         self._evict(decisions.evictions)
         sent = self._binder.submit(decisions.binds)
         self._binds += len(sent)
+        self._rejections.complete(decisions)
         self._reports.bound(f"{bind.namespace}/{bind.pod}" for bind in sent)
         self.verdicts.replace(decisions.verdicts)
         await asyncio.sleep(0)
