@@ -10,8 +10,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
 from unisono.api.kind import Kind
@@ -35,8 +33,6 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
-
-_log = structlog.get_logger(__name__)
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
 """How to put an object in, how to remove one by key, and the keys of those that are there."""
@@ -163,9 +159,8 @@ class ClusterState:
         try:
             self.version += put(obj)
         except Exception as error:
-            if not isinstance(error, (UnisonoError, ValueError)):
-                _log.exception("cluster.put_failed", kind=kind.kind, key=obj.key)
-            self._set_aside(kind, obj, str(error) or type(error).__name__, remove)
+            expected = isinstance(error, (UnisonoError, ValueError))
+            self._set_aside(kind, obj, str(error) if expected else f"{type(error).__name__}: {error}", remove)
             return
         if self.rejected:
             self.rejected.forget(kind, obj.key)
@@ -181,7 +176,6 @@ class ClusterState:
                 self.version += self.budgets.put(closed_budget(obj))
         except Exception:
             # A change has stopped halfway: everything that is derived from pods is counted again.
-            _log.exception("cluster.recounted", kind=kind.kind, key=obj.key)
             self._recount(obj.key if isinstance(obj, Pod) else "")
             self.version += 1
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import structlog
+
 from unisono.cluster.rejections import Rejection
 from unisono.engine.decisions import Condition, Decisions, PodCondition, PodGroupUpdate
 from unisono.engine.verdict import Cause, Verdict
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.feed import Feed
 from unisono.scheduler.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
 
 REASON = "SchedulerError"
 """Reason of the events and conditions; kube-scheduler's for a pod that it fails on."""
@@ -39,6 +43,7 @@ class Rejections:
                 self._add_verdict(one, decisions)
             facts = (one.reference.uid, one.message)
             if self._told.get((one.kind, one.key)) != facts:
+                _log.warning("object.rejected", kind=one.kind, key=one.key, error=one.message)
                 self._events.event(one.reference, "Warning", REASON, text_of(one))
             told[one.kind, one.key] = facts
         self._told = told
