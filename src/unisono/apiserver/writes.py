@@ -13,6 +13,7 @@ from unisono.api.kind import Kind
 from unisono.api.validation import validate
 from unisono.apiserver import codec, failures, field_owners, metadata, strategy
 from unisono.apiserver.admission import Request
+from unisono.apiserver.aside import HEAVY_BYTES, aside, is_heavy, weigh
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.checking import check_object
 from unisono.apiserver.custom.kinds import CustomKind
@@ -22,6 +23,8 @@ from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import ApiError, Conflict, NotFound
 
+LARGEST_OBJECT = 1536 * 1024
+"""Bytes of a stored object, as in etcd."""
 _NAME_ATTEMPTS = 8
 PATCH_ATTEMPTS = 5
 
@@ -31,7 +34,7 @@ async def create(
 ) -> Written:
     """Store a new object; see ``ObjectService.create``."""
     stored = context.stored_kind(kind)
-    obj, warnings = codec.accept(kind, stored, body, options, _name_in(body))
+    obj, warnings = await aside(codec.accept, kind, stored, body, options, _name_in(body))
     metadata.check_place(obj, stored, namespace, None)
 
     def own() -> None:
@@ -73,7 +76,7 @@ async def store_new(
     strategy.begin_status(obj, stored)
     # Its creator owns the defaults too, but nothing that admission adds.
     apply_defaults(stored, obj)
-    own()
+    await aside(own)
     request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
     obj = await _admit(context, request, options, warnings)
     _make_unique(context, stored, obj, generated=generated)
@@ -95,7 +98,8 @@ async def update(
     check_subresource(stored, subresource)
     await context.conversions.know_present(stored, namespace, name)
     entry, old = context.current(stored, namespace, name)
-    new, warnings = codec.accept(kind, stored, body, options, name)
+    weigh(len(entry.data))
+    new, warnings = await aside(codec.accept, kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored), replacing=True)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
@@ -121,6 +125,8 @@ async def patch(
     for attempt in range(1, PATCH_ATTEMPTS + 1):
         await context.conversions.know_present(stored, namespace, name)
         entry, old = context.current(stored, namespace, name)
+        # What a JSON patch copies may be larger than itself and the object.
+        weigh(len(entry.data) if patch_type != "json" else HEAVY_BYTES + 1)
         try:
             return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
         except Conflict:
@@ -161,10 +167,10 @@ async def _patch(
         current = codec.json_value(codec.as_version(entry.data, stored, kind))
     else:
         current = field_owners.seen(kind, stored, entry.data, old)
-    body = apply_patch(stored, current, change, patch_type)
+    body = await aside(apply_patch, stored, current, change, patch_type)
     if subresource == "status" and not isinstance(stored, CustomKind):
         body = _without_kept(current, body)
-    new, warnings = codec.accept(kind, stored, body, options, name)
+    new, warnings = await aside(codec.accept, kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
     own = _updater(context, kind, stored, entry, old, new, options, subresource)
@@ -218,7 +224,7 @@ async def replace(
     _check_finalizers(stored, old, new)
     strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
     apply_defaults(stored, new)
-    own()
+    await aside(own)
     request = Request(
         "UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups
     )
@@ -248,16 +254,26 @@ async def _admit(
         if asked.changed is not None:
             _take_over(request, asked.changed)
     if isinstance(request.kind, CustomKind):
-        errors = check_object(request.kind, request.object, request.old)
+        # Rules may take long on small objects as well.
+        ruled = request.kind.node.has_rules
+        errors = await aside(check_object, request.kind, request.object, request.old, always=ruled)
     else:
-        errors = validate(request.kind, request.object, request.old)
+        errors = await aside(validate, request.kind, request.object, request.old)
     if errors:
         raise failures.invalid(request.kind, request.name, errors)
     if hooked and hooks.wanted(request, changing=False):
         warnings += await hooks.check(request, dry_run=dry_run)
     storing = await context.conversions.for_storing(request.object)
+    if is_heavy():
+        _check_size(await aside(codec.render, storing))
     context.admission.check(request, context)
     return storing
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > LARGEST_OBJECT:
+        message = f"Request entity too large: the object has {len(data)} bytes, limit is {LARGEST_OBJECT}"
+        raise ApiError(message, code=413, reason="RequestEntityTooLarge")
 
 
 def _take_over(request: Request, changed: dict[str, Any]) -> None:

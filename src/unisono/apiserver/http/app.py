@@ -24,6 +24,7 @@ from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.flow_control import STREAMS, FlowControl
 from unisono.apiserver.http.impersonation import effective_user
 from unisono.apiserver.http.logs import LogHandler
+from unisono.apiserver.http.loop_watch import LoopWatch
 from unisono.apiserver.http.meta import MetaHandlers
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
@@ -94,6 +95,7 @@ class App:
         self._metrics, self._limits, self._monotonic = metrics, limits, monotonic
         self._writing, self._connections = writing, connections
         self._flow = FlowControl(limits)
+        self._watch = LoopWatch(metrics, monotonic)
         self._streams: set[asyncio.Task[Any]] = set()
         self._writes: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -105,7 +107,7 @@ class App:
         self._connections.begins(request.protocol)
         try:
             with exchange.held:
-                answer = await self._guarded(exchange)
+                answer = await self._watch.timed(exchange, self._guarded(exchange))
                 if exchange.verb != "connect":
                     await exchange.finish(answer)
                 return answer
@@ -204,7 +206,7 @@ class App:
             return await self._stream(exchange, handler)
         if verb in _READS:
             return await handler()
-        return await self._write(handler)
+        return await self._write(exchange, handler)
 
     def _handler(self, exchange: Exchange, served: Served, path: ResourcePath, verb: str) -> Handler | None:
         kind, objects = served.kind, self._objects
@@ -238,15 +240,20 @@ class App:
         }.get(verb)
         return None if act_on_kind is None else partial(act_on_kind, exchange, kind, path)
 
-    async def _write(self, handler: Handler) -> web.StreamResponse:
+    async def _write(self, exchange: Exchange, handler: Handler) -> web.StreamResponse:
         # A client that goes away must not stop a write half-way: the write ends, only its answer is lost.
-        task = asyncio.create_task(self._in_turn(handler))
+        task = asyncio.create_task(self._timed_write(exchange, handler))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         answer = await asyncio.shield(task)
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def _timed_write(
+        self, exchange: Exchange, handler: Handler
+    ) -> web.StreamResponse | ApiError | ConnectionError:
+        return await self._watch.timed(exchange, self._in_turn(handler))
 
     async def _in_turn(self, handler: Handler) -> web.StreamResponse | ApiError | ConnectionError:
         """The answer, or why there is none: raised where nobody waits any more, that would be logged as an error."""

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.yaml import load_all
+from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.status import (
     BODY_TYPES,
@@ -23,6 +24,8 @@ from unisono.apiserver.limits import Limits
 from unisono.apiserver.types import PatchType
 from unisono.errors import ApiError, ConfigError
 
+DEEPEST = 200
+"""Levels of a body. Schemas of real definitions have up to 60."""
 _PATCHES: dict[str, PatchType] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -89,6 +92,25 @@ def patch_type(media_type: str) -> PatchType:
     return found
 
 
+async def read_object(request: web.BaseRequest, data: bytes, kind: str) -> Body:
+    """``decode_object`` of a request's body; large ones are decoded beside the event loop."""
+    weigh(len(data))
+    return await aside(decode_object, data, content_type(request), kind)
+
+
+async def read_patch(data: bytes, wanted: PatchType) -> Body:
+    """A decoded patch; large ones are decoded beside the event loop.
+
+    Raises:
+        ApiError: 400 when it cannot be read.
+
+    """
+    weigh(len(data))
+    if wanted == "apply":
+        return await aside(decode_yaml, data)
+    return await aside(decode_json, data, "error decoding patch: ")
+
+
 def decode_object(data: bytes, media_type: str, kind: str) -> Body:
     """Decode an object of ``kind``; no content type means JSON.
 
@@ -102,6 +124,7 @@ def decode_object(data: bytes, media_type: str, kind: str) -> Body:
         body = decode_yaml(data)
     elif media_type == protobuf.MEDIA_TYPE:
         body = Body(protobuf.decode(data))
+        _check_depth(body.value)
     else:
         raise unsupported_media_type(BODY_TYPES)
     if not isinstance(body.value, dict):
@@ -113,6 +136,7 @@ def decode_json(data: bytes, context: str = "") -> Body:
     """Decode JSON and find duplicate keys; ``context`` goes in front of an error's text."""
     try:
         value = msgspec.json.decode(data)
+        _check_depth(value)
         return Body(value, _duplicates(data, value))
     except (ValueError, RecursionError) as error:  # decoding and Unicode errors are ValueErrors
         raise bad_request(f"{context}json parse error: {error}") from None
@@ -126,7 +150,24 @@ def decode_yaml(data: bytes) -> Body:
         raise bad_request(f"error converting YAML to JSON: {error}") from None
     if len(documents) != 1:
         raise bad_request(f"the body must hold exactly one YAML document, not {len(documents)}")
+    _check_depth(documents[0].value)
     return Body(documents[0].value)
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what is nested deeper than anything that reads it recursively is sure to stand."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise bad_request(f"the body is nested more than {DEEPEST} levels deep")
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below.extend(one for one in each.values() if isinstance(one, dict | list))
+            elif isinstance(each, list):
+                below.extend(one for one in each if isinstance(one, dict | list))
+        level = below
 
 
 def _duplicates(data: bytes, value: Any) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from unisono.kube.request_meter import RequestMeter
 
@@ -39,6 +39,13 @@ class RequestMetrics:
             ["verb", "resource"],
             registry=registry,
         )
+        self._held = Histogram(
+            "apiserver_request_held_loop_seconds",
+            "Times for which one request kept the event loop from all others, where they were above 50 ms.",
+            ["verb", "resource"],
+            registry=registry,
+            buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+        )
         self._rejected = Counter(
             "apiserver_request_rejected",
             "Requests and connections that were refused or dropped because there were too many, or too slow.",
@@ -53,6 +60,10 @@ class RequestMetrics:
     def stream(self, verb: str, resource: str, change: int) -> None:
         """Count a stream that opens (+1) or ends (-1)."""
         self._streams.labels(verb, resource).inc(change)
+
+    def held_loop(self, verb: str, resource: str, seconds: float) -> None:
+        """Count a time for which a request has kept all others waiting."""
+        self._held.labels(verb, resource).observe(seconds)
 
     def rejected(self, what: str) -> None:
         """Count a refusal."""

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from unisono.api.kind import Kind
 from unisono.apiserver.http.accept import PROTOBUF
-from unisono.apiserver.http.body import Body, content_type, decode_json, decode_object, decode_yaml, patch_type
+from unisono.apiserver.http.body import Body, content_type, patch_type, read_object, read_patch
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.lists import list_pieces
 from unisono.apiserver.http.openapi import is_core
@@ -89,8 +89,7 @@ class ObjectHandlers:
     async def patch(self, exchange: Exchange, kind: Kind[Any], path: ResourcePath) -> web.StreamResponse:
         """PATCH of one object or of its status; the content type says which kind of patch."""
         wanted = patch_type(content_type(exchange.request))
-        data = await exchange.body()
-        body = decode_yaml(data) if wanted == "apply" else decode_json(data, "error decoding patch: ")
+        body = await read_patch(await exchange.body(), wanted)
         if not isinstance(body.value, list if wanted == "json" else dict):
             form = "a list of operations" if wanted == "json" else "an object"
             raise bad_request(f"the body of the {wanted} patch must be {form}")
@@ -124,20 +123,20 @@ class ObjectHandlers:
 
     async def bind(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
         """POST of a pod's binding."""
-        body = decode_object(await exchange.body(), content_type(exchange.request), "Binding")
+        body = await read_object(exchange.request, await exchange.body(), "Binding")
         options = self._options(exchange, "Create")
         warnings = await self._service.bind(str(path.namespace), str(path.name), body.value, options)
         return await exchange.document(success(code=201), 201, warnings)
 
     async def evict(self, exchange: Exchange, path: ResourcePath) -> web.StreamResponse:
         """POST of a pod's eviction."""
-        body = decode_object(await exchange.body(), content_type(exchange.request), "Eviction")
+        body = await read_object(exchange.request, await exchange.body(), "Eviction")
         options = self._options(exchange, "Create")
         warnings = await self._service.evict(str(path.namespace), str(path.name), body.value, options)
         return await exchange.document(success(code=201), 201, warnings)
 
     async def _read(self, exchange: Exchange, kind: Kind[Any]) -> Body:
-        body = decode_object(await exchange.body(), content_type(exchange.request), kind.kind)
+        body = await read_object(exchange.request, await exchange.body(), kind.kind)
         if is_core(kind):
             # Typed clients leave out what the URL says anyway; for custom kinds Kubernetes insists on it.
             body.value["apiVersion"] = body.value.get("apiVersion") or kind.api_version
@@ -148,7 +147,7 @@ class ObjectHandlers:
         data = await exchange.body()
         if not data.strip():
             return None
-        value: dict[str, Any] = decode_object(data, content_type(exchange.request), "DeleteOptions").value
+        value: dict[str, Any] = (await read_object(exchange.request, data, "DeleteOptions")).value
         return value
 
     @staticmethod

@@ -1,0 +1,35 @@
+"""Heavy work beside the event loop: what one large request takes must not keep the others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+HEAVY_BYTES = 32 * 1024
+"""From this size on decoding, merging and validating an object takes milliseconds."""
+# Threads of their own, so that large requests wait for each other and for nobody else's work.
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="heavy-request")
+_heavy: ContextVar[bool] = ContextVar("heavy", default=False)
+
+
+def weigh(size: int) -> None:
+    """Tell how many bytes the current request works on."""
+    if size > HEAVY_BYTES:
+        _heavy.set(True)
+
+
+def is_heavy() -> bool:
+    """Whether the current request works on much."""
+    return _heavy.get()
+
+
+async def aside(function: Callable[..., T], *arguments: Any, always: bool = False) -> T:
+    """What a pure function answers; where the request is heavy, or ``always``, from a thread."""
+    if not (always or _heavy.get()):
+        return function(*arguments)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *arguments)
