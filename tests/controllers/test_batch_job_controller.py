@@ -236,8 +236,8 @@ async def test_a_job_of_another_controller_is_left_alone():
     ("text", "found"), [("", set()), ("3", {3}), ("0,2-4", {0, 2, 3, 4}), ("0-1,3", {0, 1, 3}), ("0,1", {0, 1})]
 )
 def test_lists_of_indexes(text, found):
-    assert parse_indexes(text) == found
-    assert parse_indexes(format_indexes(found)) == found
+    assert set(parse_indexes(text)) == found
+    assert set(parse_indexes(format_indexes(found))) == found
 
 
 @pytest.mark.parametrize("text", ["x", "1,", "2,1", "3-2", "-1", "1,1"])

@@ -36,14 +36,14 @@ def judge(policy: PodFailurePolicy | None, pod: Pod) -> tuple[str, str]:
 def fulfilled_rule(policy: SuccessPolicy | None, completed: Set[int]) -> int | None:
     """Number of the first rule of the success policy that these completed indexes fulfil."""
     for number, rule in enumerate((policy.rules if policy is not None else None) or ()):
-        done = completed
+        done = len(completed)
         if rule.succeeded_indexes is not None:
             wanted = parse_indexes(rule.succeeded_indexes)
-            done = completed & wanted
-            needed = len(wanted) if rule.succeeded_count is None else rule.succeeded_count
+            done = sum(index in wanted for index in completed)
+            needed = wanted.total if rule.succeeded_count is None else rule.succeeded_count
         else:
             needed = rule.succeeded_count or 0
-        if len(done) >= needed:
+        if done >= needed:
             return number
     return None
 

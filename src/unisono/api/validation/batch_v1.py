@@ -22,7 +22,7 @@ from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.defaulting.workloads import JOB_NAME_LABELS, JOB_UID_LABELS
 from unisono.api.field_error import FieldError, invalid, not_supported, required
-from unisono.api.index_lists import parse_indexes
+from unisono.api.index_lists import Indexes, parse_indexes
 from unisono.api.selecting import selects
 from unisono.api.validation.meta import at_least, by, one_of, validate_selector
 from unisono.api.validation.pod import validate_template
@@ -214,7 +214,7 @@ def _success_policy(spec: BatchJobSpec, path: str) -> Iterator[FieldError]:
 def _success_rule(spec: BatchJobSpec, rule: SuccessPolicyRule, path: str) -> Iterator[FieldError]:
     if rule.succeeded_count is None and rule.succeeded_indexes is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
-    indexes: set[int] | None = None
+    indexes: Indexes | None = None
     if rule.succeeded_indexes is not None:
         try:
             indexes = parse_indexes(rule.succeeded_indexes, spec.completions)
@@ -228,9 +228,9 @@ def _success_rule(spec: BatchJobSpec, rule: SuccessPolicyRule, path: str) -> Ite
     if spec.completions is not None and count > spec.completions:
         detail = f"must be less than or equal to {spec.completions} (the number of specified completions)"
         yield invalid(f"{path}.succeededCount", count, detail)
-    if indexes is not None and count > len(indexes):
+    if indexes is not None and count > indexes.total:
         detail = (
-            f"must be less than or equal to {len(indexes)} "
+            f"must be less than or equal to {indexes.total} "
             "(the number of indexes in the specified succeededIndexes field)"
         )
         yield invalid(f"{path}.succeededCount", count, detail)
