@@ -29,7 +29,7 @@ Row = tuple[str, str]
 async def idle(folder: Path, seconds: int = 60) -> AsyncIterator[Row]:
     """CPU of ``unisono up`` with three simulated nodes and nothing to do."""
     nodes = folder / "nodes.yaml"
-    nodes.write_text("- {name: n, count: 3, capacity: {cpu: 8, memory: 32Gi}}\n")
+    nodes.write_text("- {name: node, count: 3, capacity: {cpu: 8, memory: 32Gi}}\n")
     async with whole_plane(folder / "idle", nodes) as server:
         await asyncio.sleep(20)
         before = server.cpu_seconds()

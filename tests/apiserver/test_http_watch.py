@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.serving import TABLE, ScriptedService, WebClient, serving
+from support.serving import TABLE, ScriptedService, WebClient, serving, trusting
 from unisono.api.kinds import CONFIG_MAPS
+from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.limits import Limits
 from unisono.errors import ApiError, Gone
 
@@ -182,3 +184,48 @@ async def test_a_defect_in_one_watch_ends_only_that(service: ScriptedService, we
     assert len(lines((await web.get(WATCH)).body)) == 1
     service.put(CONFIG_MAPS, "a", "default")
     assert (await web.get(f"{CM}/a")).status == 200
+
+
+async def test_a_large_object_is_not_copied_for_each_watcher(
+    service: ScriptedService, web: WebClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = config_map("a")
+    big["data"]["a"] = "x" * 1_000_000
+    service.script = [("ADDED", big)]
+    written: list[bytes | memoryview] = []
+    stored: list[bytes] = []
+    write, play = Exchange.write, ScriptedService._play
+
+    async def seen(self: Exchange, response: Any, piece: bytes | memoryview) -> None:
+        written.append(piece)
+        await write(self, response, piece)
+
+    async def played(self: ScriptedService) -> Any:
+        async for event in play(self):
+            stored.append(event.object)
+            yield event
+
+    monkeypatch.setattr(Exchange, "write", seen)
+    monkeypatch.setattr(ScriptedService, "_play", played)
+    (line,) = lines((await web.get(WATCH)).body)
+    assert (line["type"], line["object"]["data"]) == ("ADDED", big["data"])
+    assert any(piece is stored[0] for piece in written)
+
+
+async def test_a_client_that_leaves_before_its_answer_is_no_error(
+    service: ScriptedService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.gate = asyncio.Event()
+    async with serving(service, tmp_path) as web:
+        port = int(web.server.url.rpartition(":")[2])
+        head = f"GET {CM}/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {web.token}\r\n\r\n".encode()
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(web.server))
+            writer.write(head)
+            before = len(service.asked)
+            while len(service.asked) == before:
+                await asyncio.sleep(0)
+            writer.transport.abort()
+        service.gate.set()
+        assert (await web.get("/livez")).status == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -109,7 +110,9 @@ class App:
             with exchange.held:
                 answer = await self._watch.timed(exchange, self._guarded(exchange))
                 if exchange.verb != "connect":
-                    await exchange.finish(answer)
+                    # Nobody reads the answer of a client that is gone; aiohttp sees it as well.
+                    with suppress(ConnectionError):
+                        await exchange.finish(answer)
                 return answer
         finally:
             self._connections.ends(request.protocol)

@@ -131,9 +131,7 @@ class Exchange:
         response = web.StreamResponse(status=status, headers=_multi(headers))
         response.content_length = len(body)
         await response.prepare(self.request)
-        view = memoryview(body)
-        for start in range(0, len(body), _PIECE):
-            await self.write(response, view[start : start + _PIECE])
+        await self.write(response, body)
         return response
 
     async def send_pieces(self, pieces: AsyncIterator[bytes], content_type: str) -> web.StreamResponse:
@@ -168,9 +166,7 @@ class Exchange:
     async def _send_piece(self, response: web.StreamResponse, piece: bytes, packer: Any) -> None:
         if packer is not None:
             piece = await asyncio.to_thread(packer.compress, piece)
-        view = memoryview(piece)
-        for start in range(0, len(piece), _PIECE):
-            await self.write(response, view[start : start + _PIECE])
+        await self.write(response, piece)
 
     @property
     def _gzip(self) -> bool:
@@ -217,7 +213,13 @@ class Exchange:
             ConnectionResetError: the client is gone, or too slow.
 
         """
-        await self._in_time(response.write(piece))
+        if len(piece) <= _PIECE:
+            await self._in_time(response.write(piece))
+            return
+        # Transports copy what they can't send at once.
+        view = memoryview(piece)
+        for start in range(0, len(view), _PIECE):
+            await self._in_time(response.write(view[start : start + _PIECE]))
 
     async def _in_time(self, sending: Awaitable[None]) -> None:
         try:

@@ -26,7 +26,9 @@ from unisono.errors import ApiError
 if TYPE_CHECKING:
     from unisono.apiserver.service import ObjectService
 
-Encode = Callable[[StoreEvent], bytes]
+Encode = Callable[[StoreEvent], tuple[bytes, ...]]
+# Larger objects are sent as they are stored, without a copy for each watcher that does not read.
+_WITHOUT_COPY = 32 * 1024
 
 
 class WatchHandler:
@@ -56,7 +58,8 @@ class WatchHandler:
         try:
             async with aclosing(cast("Any", events)):
                 async for event in events:
-                    await exchange.write(response, encode(event))
+                    for piece in encode(event):
+                        await exchange.write(response, piece)
         except ApiError as error:
             line = protobuf_frame if binary else frame
             await exchange.write(response, line("ERROR", encode_failure(error)))
@@ -90,12 +93,18 @@ class WatchHandler:
                 shown = partial_metadata(msgspec.json.decode(event.object), form.version)
                 return line(event.type, msgspec.json.encode(shown))
 
-            return lambda event: lines.line(event, form, kind, partial)
+            return lambda event: (lines.line(event, form, kind, partial),)
 
         def whole(event: StoreEvent) -> bytes:
             return line(event.type, event.object)
 
-        return lambda event: lines.line(event, form, kind, whole)
+        def pieces(event: StoreEvent) -> tuple[bytes, ...]:
+            if form.media == "json" and len(event.object) > _WITHOUT_COPY:
+                lead, _, end = frame(event.type, b"\0").partition(b"\0")
+                return lead, event.object, end
+            return (lines.line(event, form, kind, whole),)
+
+        return pieces
 
     def _table_encoder(self, exchange: Exchange, kind: Kind[Any], line: Callable[[str, bytes], bytes]) -> Encode:
         form, include = exchange.form, include_object(exchange.query)
@@ -107,14 +116,14 @@ class WatchHandler:
             rows = [] if event.type == "BOOKMARK" else [msgspec.json.decode(event.object)]
             return line(event.type, msgspec.json.encode(writer.table(rows, metadata, now, definitions=first)))
 
-        def encode(event: StoreEvent) -> bytes:
+        def encode(event: StoreEvent) -> tuple[bytes, ...]:
             nonlocal first
             # Ages are told in whole seconds, so that all who hear of an event within one see the same.
             now = math.floor(self._clock())
             # Only the first event of a watch names the columns; kubectl keeps them.
             found = self._lines.line(event, (form, include, first, now), kind, lambda event: table(event, now))
             first = False
-            return found
+            return (found,)
 
         return encode
 
