@@ -125,8 +125,8 @@ async def patch(
     for attempt in range(1, PATCH_ATTEMPTS + 1):
         await context.conversions.know_present(stored, namespace, name)
         entry, old = context.current(stored, namespace, name)
-        # What a JSON patch copies may be larger than itself and the object.
-        weigh(len(entry.data) if patch_type != "json" else HEAVY_BYTES + 1)
+        # What a patch copies may be larger than itself and the object.
+        weigh(HEAVY_BYTES + 1 if patch_type == "json" and _copies(change) else len(entry.data))
         try:
             return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
         except Conflict:
@@ -140,6 +140,10 @@ def overtaken(context: Context, entry: Entry) -> bool:
     """Whether an object has been written, and not deleted, since ``entry`` was read."""
     present = context.store.latest(entry.key)
     return present is not None and present.revision != entry.revision
+
+
+def _copies(change: Any) -> bool:
+    return any(isinstance(each, dict) and each.get("op") == "copy" for each in change)
 
 
 def _names_version(change: Any) -> bool:
