@@ -55,8 +55,8 @@ log = structlog.get_logger("test")
 log.info("before")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + int(sys.argv[2]), resource.RLIM_INFINITY))
-for _ in range(7):
-    log.error("lost", why="x" * 50)
+for number in range(7):  # of seven causes: the log limits each
+    log.error(f"lost {number}", why="x" * 50)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 log.info("after")
 log.info("later")

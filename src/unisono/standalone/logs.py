@@ -11,6 +11,8 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from unisono.standalone.log_limit import LogLimit
+
 
 class _CurrentStderr:
     """Standard error as it is when something is written: whoever replaces it must not end up with a closed stream."""
@@ -80,6 +82,7 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            LogLimit(),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
             *([] if readable else [structlog.processors.format_exc_info]),
