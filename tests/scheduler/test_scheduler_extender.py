@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
-from unisono.scheduler.extender import ExtenderError, call
+from support.build import cluster, config, gang, nodes, schedule
+from unisono.engine.plugins.extender import extender_with
+from unisono.engine.verdict import Cause
+from unisono.scheduler.extender import ExtenderError, Extenders, ExtenderUnavailable, call
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -53,3 +59,80 @@ def test_what_goes_wrong(prefix: str) -> None:
         call(f"{prefix}/broken", {}, 5.0).get("x")
     with pytest.raises(ExtenderError, match="must begin with http"):
         call("file:///etc/hostname", {}, 5.0)
+
+
+class Remote:
+    """An extender that does not answer before the time is up, while it ``hangs``."""
+
+    def __init__(self) -> None:
+        self.now, self.hangs, self.asked = 0.0, True, 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def __call__(self, url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
+        self.asked += 1
+        if self.hangs:
+            self.now += timeout
+            raise TimeoutError("timed out")
+        return {}
+
+
+def test_an_extender_that_does_not_answer_is_asked_less_and_less_often() -> None:
+    remote = Remote()
+    extenders = Extenders(remote.monotonic, remote)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            extenders.begin(3.0)("http://there/x", {}, 1.0)
+    with pytest.raises(ExtenderUnavailable, match=r"2 calls in a row got no answer; asked again in 1\.0 s"):
+        extenders.begin(3.0)("http://there/x", {}, 1.0)
+    assert remote.asked == 2
+    for pause in (1.0, 2.0, 4.0, 8.0):
+        remote.now += pause
+        with pytest.raises(TimeoutError):
+            extenders.begin(3.0)("http://there/x", {}, 1.0)
+    remote.now += 16.0
+    remote.hangs = False
+    assert extenders.begin(3.0)("http://there/x", {}, 1.0) == {}
+    assert extenders.begin(3.0)("http://there/x", {}, 1.0) == {}
+
+
+def test_the_calls_of_a_cycle_have_so_much_time_together() -> None:
+    remote = Remote()
+    ask = Extenders(remote.monotonic, remote).begin(2.5)
+    with pytest.raises(TimeoutError):
+        ask("http://one/x", {}, 2.0)
+    with pytest.raises(TimeoutError):
+        ask("http://two/x", {}, 2.0)
+    assert remote.now == 2.5
+    with pytest.raises(ExtenderUnavailable, match=r"taken the 2\.5 s that a cycle has"):
+        ask("http://three/x", {}, 2.0)
+
+
+def test_an_answer_that_is_no_good_is_an_answer() -> None:
+    def refuse(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
+        raise HTTPError(url, 500, "no", Message(), None)
+
+    extenders = Extenders(lambda: 0.0, refuse)
+    for _ in range(5):
+        with pytest.raises(HTTPError):
+            extenders.begin(3.0)("http://there/x", {}, 1.0)
+
+
+@pytest.mark.parametrize("ignorable", [False, True])
+def test_a_hanging_extender_costs_a_cycle_a_bounded_time(ignorable: bool) -> None:
+    remote = Remote()
+    verbs = {f"extender.{verb}Verb": verb for verb in ("predicate", "prioritize", "jobReady", "queueOverused")}
+    given = {"extender.urlPrefix": "http://there", "extender.ignorable": ignorable, **verbs}
+    settings = config(("gang",), ("predicates", "extender"), arguments={"extender": given})
+    state = cluster(nodes(50), [gang(f"j{at}", 1, created=at) for at in range(20)])
+    extenders = Extenders(remote.monotonic, remote)
+    plugin = extender_with(remote, extenders.begin)
+    for _ in range(3):
+        before = remote.now
+        decisions = schedule(state, settings, plugins={"extender": plugin})
+        assert remote.now - before <= 3.0
+        assert len(decisions.binds) == (20 if ignorable else 0)
+        if not ignorable:
+            assert {verdict.cause for verdict in decisions.verdicts.values()} == {Cause.EXTENDER}
+            assert all("extender" in verdict.message for verdict in decisions.verdicts.values())

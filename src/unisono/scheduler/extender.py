@@ -1,9 +1,16 @@
-"""HTTP calls of the extender plug-in; made in the thread in which the engine runs."""
+"""HTTP calls of the extender plug-in; made in the thread in which the engine runs.
+
+One cycle has so much time for all its calls together. An extender that cannot be reached several times in a row is not
+asked for a while, longer each time; then one call tries it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import msgspec
@@ -12,6 +19,14 @@ from unisono.errors import UnisonoError
 
 _LONGEST = 10 << 20
 """Bytes of an answer at most, as in Volcano."""
+
+
+_FAILURES = 2
+"""Calls in a row that get no answer, until the extender is not asked for a while."""
+_LONGEST_PAUSE = 60.0
+
+
+Call = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 
 
 class ExtenderError(UnisonoError):
@@ -39,3 +54,65 @@ def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise ExtenderError(f"the answer of {url} is no JSON object: {error}") from error
+
+
+class ExtenderUnavailable(UnisonoError):
+    """An extender is not asked at present."""
+
+
+@dataclass(slots=True)
+class _Circuit:
+    """One extender: calls in a row that got no answer, and until when it is not asked (monotonic seconds)."""
+
+    failures: int = 0
+    until: float = 0.0
+
+
+class Extenders:
+    """The extenders of one scheduler, from cycle to cycle.
+
+    Args:
+        monotonic: seconds that only grow.
+        call: makes one call; see `call`.
+
+    """
+
+    def __init__(self, monotonic: Callable[[], float], call: Call = call) -> None:
+        self._monotonic = monotonic
+        self._call = call
+        self._circuits: dict[str, _Circuit] = {}
+
+    def begin(self, budget: float) -> Call:
+        """The calls of one cycle, which may take ``budget`` seconds together."""
+        left = budget
+
+        def ask(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
+            nonlocal left
+            circuit = self._circuits.setdefault(urlsplit(url).netloc, _Circuit())
+            started = self._monotonic()
+            if started < circuit.until:
+                raise ExtenderUnavailable(
+                    f"{circuit.failures} calls in a row got no answer; asked again in {circuit.until - started:.1f} s"
+                )
+            if left <= 0:
+                raise ExtenderUnavailable(f"its calls have taken the {budget:g} s that a cycle has for them")
+            try:
+                answer = self._call(url, body, min(timeout, left))
+            except HTTPError:
+                circuit.failures = 0  # an answer, if no good one
+                raise
+            except OSError:
+                self._failed(circuit)
+                raise
+            finally:
+                left -= self._monotonic() - started
+            circuit.failures = 0
+            return answer
+
+        return ask
+
+    def _failed(self, circuit: _Circuit) -> None:
+        circuit.failures += 1
+        if circuit.failures >= _FAILURES:
+            pause = min(float(1 << min(circuit.failures - _FAILURES, 10)), _LONGEST_PAUSE)
+            circuit.until = self._monotonic() + pause

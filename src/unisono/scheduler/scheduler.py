@@ -377,6 +377,7 @@ class Scheduler:
 def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.engine import run
     from unisono.engine.plugins.extender import extender_with
-    from unisono.scheduler.extender import call
+    from unisono.scheduler.extender import Extenders, call
 
-    return partial(run, monotonic=monotonic, plugins={"extender": extender_with(call)})
+    plugin = extender_with(call, Extenders(monotonic).begin)
+    return partial(run, monotonic=monotonic, plugins={"extender": plugin})

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Transport = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 """POSTs a JSON body to a URL within so many seconds and returns the decoded answer; raises whatever goes wrong."""
 
+Begin = Callable[[float], Transport]
+"""Makes the transport of one cycle, whose calls may take so many seconds together."""
+
 _VERBS = (
     "onSessionOpen",
     "onSessionClose",
@@ -46,6 +49,7 @@ _VERBS = (
 )
 _PREFIX = Argument("extender.urlPrefix", "text", "", "where the extender listens; required")
 _TIMEOUT = Argument("extender.httpTimeout", "duration", "1s", "time for one call")
+_BUDGET = Argument("extender.cycleTimeout", "duration", "3s", "time for all calls of one cycle together")
 _IGNORABLE = Argument("extender.ignorable", "bool", False, "true: go on as if it were not there when a call fails")
 _MANAGED = Argument("extender.managedResources", "list", None, "only tasks that ask for one of these are shown to it")
 _PURPOSES = {Purpose.PREEMPT: "preemptable", Purpose.RECLAIM: "reclaimable"}
@@ -58,10 +62,11 @@ class ExtenderPlugin(Plugin):
     scope = Scope.JOB
     pure = False
     outside = True
-    transport: ClassVar[Transport | None] = None
+    begin: ClassVar[Begin | None] = None
     known_arguments = (
         _PREFIX,
         _TIMEOUT,
+        _BUDGET,
         _IGNORABLE,
         _MANAGED,
         *(Argument(f"extender.{verb}Verb", "text", "", f"path of the call {verb}") for verb in _VERBS),
@@ -69,10 +74,10 @@ class ExtenderPlugin(Plugin):
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)
-        call = type(self).transport
-        if call is None:
+        begin = type(self).begin
+        if begin is None:
             raise ConfigError("plug-in extender cannot make HTTP calls here; remove it from the tiers")
-        self.call = call
+        self.call = begin(parse_duration(str(argument_value(_BUDGET, self.arguments))))
         self.prefix = str(argument_value(_PREFIX, self.arguments)).rstrip("/")
         if not self.prefix:
             raise ConfigError("plug-in extender needs extender.urlPrefix, such as http://127.0.0.1:8713")
@@ -83,6 +88,7 @@ class ExtenderPlugin(Plugin):
         verbs = {verb: str(self.arguments.get(f"extender.{verb}Verb") or "").strip("/") for verb in _VERBS}
         self.verbs = {verb: path for verb, path in verbs.items() if path}
         self._fits: dict[tuple[str, int, int, bytes], str] = {}
+        self._unasked: dict[tuple[str, int], str] = {}
         self._points: dict[tuple[str, int], FloatArray] = {}
 
     def _post(self, verb: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -94,7 +100,7 @@ class ExtenderPlugin(Plugin):
     # ---- session
 
     def open(self, session: Session) -> None:
-        """Show the whole cluster, where the extender wants that; a failure switches the plug-in off."""
+        """Show the whole cluster, where the extender wants that; where that fails nothing is asked in this cycle."""
         self.session = session
         if "onSessionOpen" not in self.verbs:
             return
@@ -130,27 +136,38 @@ class ExtenderPlugin(Plugin):
         return bool({"predicate", "prioritize"} & self.verbs.keys()) and wire.requests_any(pod_class, self.managed)
 
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
-        """Asks about each node on which the task would fit, and again when the node has changed."""
+        """Asks about each node on which the task would fit, and again when the node has changed.
+
+        Once a call fails, no more are made for that job in this cycle.
+        """
         task = self._example(pod_class)
         if "predicate" not in self.verbs or task is None or not self.concerns(pod_class):
             return ()
         refused: dict[str, BoolArray] = {}
-        for at in self._roomy(pod_class, nodes):
-            text = self._refusal(task, pod_class, int(nodes.columns[at]))
+        roomy, key = self._roomy(pod_class, nodes), (task.job, pod_class.id)
+        for at in roomy if key not in self._unasked else ():
+            try:
+                text = self._refusal(task, pod_class, int(nodes.columns[at]))
+            except Exception as error:
+                self._unasked[key] = f"extender failed: {type(error).__name__}"
+                break
             if text:
                 refused.setdefault(text, np.zeros(nodes.size, dtype=np.bool_))[at] = True
-        return [Veto(mask, Reason(text, unresolvable=True)) for text, mask in refused.items()]
+        if key not in self._unasked:
+            return [Veto(mask, Reason(text, unresolvable=True)) for text, mask in refused.items()]
+        if self.ignorable:
+            return ()
+        mask = np.zeros(nodes.size, dtype=np.bool_)
+        mask[roomy] = True
+        return [Veto(mask, Reason(self._unasked[key], unresolvable=True, cause=Cause.EXTENDER))]
 
     def _refusal(self, task: Task, pod_class: PodClass, column: int) -> str:
         key = (task.job, pod_class.id, column, self.session.matrix[:, column].tobytes())
         if key not in self._fits:
             body = {"task": self._wire(task), "node": wire.node_of(self.session, column)}
-            try:
-                answer = self._post("predicate", body)
-                text = str(answer.get("status") or answer.get("errorMessage") or "")
-                self._fits[key] = text or ("refused by the extender" if answer.get("code") else "")
-            except Exception as error:
-                self._fits[key] = "" if self.ignorable else f"extender failed: {type(error).__name__}"
+            answer = self._post("predicate", body)
+            text = str(answer.get("status") or answer.get("errorMessage") or "")
+            self._fits[key] = text or ("refused by the extender" if answer.get("code") else "")
         return self._fits[key]
 
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
@@ -266,6 +283,6 @@ class ExtenderPlugin(Plugin):
                 self._try(verb, {"task": body | {"NodeName": self.session.nodes.table.names[column]}})
 
 
-def extender_with(transport: Transport) -> type[ExtenderPlugin]:
-    """The plug-in for one transport."""
-    return type("ExtenderPlugin", (ExtenderPlugin,), {"transport": staticmethod(transport)})
+def extender_with(transport: Transport, begin: Begin | None = None) -> type[ExtenderPlugin]:
+    """The plug-in for one transport, or for one that is made for each cycle with the seconds that the cycle has."""
+    return type("ExtenderPlugin", (ExtenderPlugin,), {"begin": staticmethod(begin or (lambda budget: transport))})
