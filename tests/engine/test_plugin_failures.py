@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 
 from support.build import START, bound_per_job, cluster, config, gang, group, node, nodes, pod, queue
 from unisono.api.core import Toleration
+from unisono.cluster.podclass import PodClass
 from unisono.engine import run
 from unisono.engine.answers import RawScore, Reason, Refusal, Veto, Vote
 from unisono.engine.contract.failures import POLICIES, QUERIES, Fails
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.verdict import Cause
+from unisono.engine.view import NodeView
 
 VICTIM, ITS_QUEUE, GPU = "ns/victim", "victims-queue", "example.com/victim"
 PREEMPTABLE = {"volcano.sh/preemptable": "true"}
@@ -262,5 +265,27 @@ def test_every_hook_that_places_is_asked_about_the_victim() -> None:
     }
 
 
+def test_the_documentation_has_the_policy_of_every_hook() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
+    table = text.partition("<!-- failures -->\n")[2].partition("\n<!-- /failures -->")[0]
+    rows = [f"| `{hook}` | {one.fails.value} | {one.about.value} |" for hook, one in POLICIES.items()]
+    assert table.splitlines() == ["| hook | fails | for |", "|---|---|---|", *rows]
+
+
 def test_there_is_a_policy_for_every_hook() -> None:
     assert set(POLICIES) == {*HOOK_FLAGS, *QUERIES}
+
+
+def test_what_is_handed_in_cannot_be_changed() -> None:
+    class Vandal(Plugin):
+        name = "hostile"
+
+        def filter(self, pod_class: PodClass, nodes: NodeView) -> tuple[Veto, ...]:
+            nodes.used[:] = 0
+            return ()
+
+    decisions = decide(Vandal)
+    assert not decisions.binds
+    assert {failure.error for failure in decisions.plugin_failures} == {
+        "ValueError: assignment destination is read-only"
+    }

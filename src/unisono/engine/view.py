@@ -88,6 +88,8 @@ class NodeView:
     ) -> None:
         self.table = table
         self.columns = columns
+        for array in arrays:  # parts of the session's matrix; a plug-in must not change it
+            array.flags.writeable = False
         self.allocatable, self.used, self.releasing, self.pipelined, self.nonzero = arrays
         self.size = len(columns)
         self.steps = steps
