@@ -19,6 +19,8 @@ from unisono.engine import run
 from unisono.engine.claims.inventory import facts_of
 from unisono.engine.claims.selectors import SelectorError, compile_selector
 from unisono.engine.decisions import ClaimAllocation, Decisions
+from unisono.engine.plugins.resource_claims import ClaimFilter
+from unisono.engine.verdict import Cause
 
 SETTINGS = config(("gang",), ("predicates",))
 DRIVER = "gpu.example.com"
@@ -404,3 +406,43 @@ def test_a_solution_is_found_if_there_is_one(
     assert bool(decisions.binds) == possible(frozenset(range(len(have))), wanted, ())
     for names in devices_of(decisions).values():
         assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("breaks", ["by its selector", "by a fault of the plug-in"])
+def test_a_hostile_claim_switches_no_filter_off(breaks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taints, selectors and cordons hold for everybody else, and the claim's pod waits with a verdict."""
+    deep = "(" * 10_000 + "true" + ")" * 10_000 if breaks == "by its selector" else "true"
+    if breaks != "by its selector":
+
+        def fail(*_: Any) -> Any:
+            raise RecursionError("maximum recursion depth exceeded")
+
+        monkeypatch.setattr(ClaimFilter, "vetoes", fail)
+    selective = [group("picky"), pod("picky", "picky", cpu=1, selector={"disk": "ssd"}, created=2)]
+    things = [
+        node("a-tainted", cpu=9, taints=[("only", "", "NoSchedule")]),
+        node("b-cordoned", cpu=9, unschedulable=True),
+        node("n1", cpu=9),
+        node("z-ssd", cpu=9, labels={"disk": "ssd"}),
+        device_class(),
+        slice_of("n1", device("g0")),
+        claim("c", {"selectors": [{"cel": {"expression": deep}}]}),
+        *user("hostile", "c"),
+        *selective,
+        *(each for at in range(5) for each in user(f"plain-{at}", created=3 + at)),
+    ]
+    decisions = schedule(world(*things), SETTINGS)
+    where = {bind.pod: bind.node for bind in decisions.binds}
+    assert where.pop("picky") == "z-ssd"
+    assert len(where) == 5
+    assert set(where.values()) <= {"n1", "z-ssd"}
+    assert list(decisions.verdicts) == ["ns/hostile"]
+    verdict = decisions.verdicts["ns/hostile"]
+    if breaks == "by its selector":
+        assert not decisions.plugin_failures
+    else:
+        assert verdict.cause is Cause.PLUGIN_FAILED
+        assert verdict.message == (
+            "plug-in predicates failed in domain_filter for job ns/hostile: "
+            "RecursionError: maximum recursion depth exceeded"
+        )
