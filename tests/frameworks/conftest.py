@@ -16,6 +16,8 @@ from support.plane import RunningPlane, unisono
 def framework_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlane]:
     plane = RunningPlane(tmp_path_factory.mktemp("frameworks") / "data", ())
     plane.start()
+    # Jobs that start sshd, and programs below directories of the tests that other users may not enter.
+    plane.kubectl("label", "namespace", "default", "pod-security.kubernetes.io/enforce=privileged")
     yield plane
     plane.stop()
     unisono("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)

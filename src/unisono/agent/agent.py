@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -25,6 +26,7 @@ from unisono.agent.memory_watch import MemoryWatch
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.agent.pod_worker import PodWorker
 from unisono.agent.port_book import PortBook
+from unisono.agent.setting_aside import cause, tell
 from unisono.agent.sources import ObjectSource, references
 from unisono.agent.spawner.client import Spawner
 from unisono.agent.users import PodUsers, UserBook, hidden, interpreter_paths
@@ -41,6 +43,8 @@ from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 
+# A pod on which the agent fails so often in a row is given up.
+_TRIES = 5
 _FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
@@ -94,6 +98,8 @@ class Agent:
         self._own_users = own_users
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # By pod that cannot be begun: why.
+        self._aside: dict[str, str] = {}
         self._last_words = LastWords(self._layout, self._clock)
         self._leaving = False
         self._cleared = asyncio.Event()
@@ -250,12 +256,30 @@ class Agent:
         uid = pod.metadata.uid or ""
         worker = self._workers.get(uid)
         if event_type == "DELETED":
+            self._aside.pop(uid, None)
             if worker is not None:
                 worker.remove()
         elif worker is not None:
             worker.update(pod)
         else:
-            self._adopt(uid, pod)
+            try:
+                self._adopt(uid, pod)
+            except Exception as error:
+                self._set_aside(uid, pod, error)
+
+    def _set_aside(self, uid: str, pod: Pod, error: Exception) -> None:
+        """The pod cannot even be begun; it is tried again when it changes."""
+        self._workers.pop(uid, None)
+        message = cause(error)
+        if self._host is None or (self._aside.get(uid) == message and pod.metadata.deletion_timestamp is None):
+            return
+        self._aside[uid] = message
+        _log.error("pod.set_aside", pod=pod.key, exc_info=error)
+        self._tasks[uid] = asyncio.get_running_loop().create_task(self._told(uid, tell(self._host, pod, message)))
+
+    async def _told(self, uid: str, telling: Coroutine[Any, Any, None]) -> None:
+        await telling
+        self._tasks.pop(uid, None)
 
     def _adopt(self, uid: str, pod: Pod) -> None:
         """Take a pod over; its address is given at once, so that its peers can name it before it runs."""
@@ -277,12 +301,25 @@ class Agent:
             try:
                 await worker.run()
                 break
-            except Exception:
-                # One pod's failure never stops the others, and is tried again.
+            except Exception as error:
+                # One pod's failure never stops the others, and is tried again a few times.
                 failures += 1
-                _log.exception("pod.worker_failed", pod=worker.pod.key)
+                trace = {"exc_info": error} if failures in (1, _TRIES) else {}
+                _log.error("pod.worker_failed", pod=worker.pod.key, failures=failures, error=str(error), **trace)
+                if failures >= _TRIES and await self._gave_up(uid, worker, error):
+                    break
                 await self._clock.sleep(backoff.delay(failures))
         await self._forget(uid)
+
+    async def _gave_up(self, uid: str, worker: PodWorker, error: Exception) -> bool:
+        """End what runs of a pod that the agent fails on, and say so; True when the pod is gone."""
+        host = self._host
+        if host is None:
+            return True
+        await asyncio.to_thread(end_pod, host.layout.pod(uid), host.isolation.cgroups)
+        if not worker.gone:
+            await tell(host, worker.pod, cause(error))
+        return worker.gone or worker.pod.metadata.deletion_timestamp is not None
 
     async def _forget(self, uid: str) -> None:
         """The API has no such pod any more, and nothing of it runs."""

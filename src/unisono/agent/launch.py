@@ -15,6 +15,7 @@ from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.core import Container, Pod
 from unisono.errors import AgentError
 
+_LARGEST_ID = (1 << 31) - 1
 LOG_BYTES = 10 << 20
 LOG_FILES = 5
 TERMINATION_PATH = "/dev/termination-log"
@@ -111,6 +112,12 @@ def identity(pod: Pod, container: Container, euid: int, default: int | None = No
     uid = _first(own.run_as_user if own else None, for_pod.run_as_user if for_pod else None)
     gid = _first(own.run_as_group if own else None, for_pod.run_as_group if for_pod else None)
     non_root = _first(own.run_as_non_root if own else None, for_pod.run_as_non_root if for_pod else None)
+    for name, number in _asked_ids(pod, uid, gid):
+        # -1 means "leave it as it is" to the kernel.
+        if not 0 <= number <= _LARGEST_ID:
+            raise AgentError(
+                f"Container {container.name} asks for {name} {number}: it must be between 0 and {_LARGEST_ID}."
+            )
     fallback = euid if default is None else default
     if non_root and (fallback if uid is None else uid) == 0:
         raise AgentError(
@@ -128,6 +135,13 @@ def identity(pod: Pod, container: Container, euid: int, default: int | None = No
         return Identity()
     extra = [*(groups or ()), *([for_pod.fs_group] if for_pod and for_pod.fs_group is not None else ())]
     return Identity(uid, gid, extra)
+
+
+def _asked_ids(pod: Pod, uid: int | None, gid: int | None) -> list[tuple[str, int]]:
+    security = pod.spec.security_context
+    found = [("runAsUser", uid), ("runAsGroup", gid), ("fsGroup", security.fs_group if security else None)]
+    found += [("the supplemental group", each) for each in (security.supplemental_groups if security else None) or ()]
+    return [(name, number) for name, number in found if number is not None]
 
 
 def shim_spec(

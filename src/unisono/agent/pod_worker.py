@@ -14,6 +14,7 @@ from unisono.agent.pod_report import PodReporter
 from unisono.agent.pod_resources import PodResources
 from unisono.agent.ports import PORT_TAKEN, Hold
 from unisono.agent.preparation import impossible, refresh_volumes
+from unisono.agent.setting_aside import REASON, cause
 from unisono.api.core import Pod
 from unisono.errors import AgentError, ApiError
 from unisono.kube.clock import Timer
@@ -198,7 +199,10 @@ class PodWorker:
         try:
             await self._containers.start(self.pod, name)
         except AgentError as error:
-            self._fail("CannotRun", str(error))
+            self._fail(REASON, str(error))
+        except Exception as error:
+            _log.exception("pod.start_failed", pod=self.pod.key, container=name)
+            self._fail(REASON, cause(error))
 
     def _fail(self, reason: str, message: str) -> None:
         self._failure = Reason(reason, message)
@@ -218,7 +222,7 @@ class PodWorker:
         if self.pod.status.phase in _FINAL:
             return
         if (problem := impossible(self.pod)) is not None:
-            self._fail("CannotRun", problem)
+            self._fail(REASON, problem)
         elif record is None:
             self._begin()
 

@@ -28,11 +28,17 @@ from unisono.agent.users import HOME, NAME, PYTHON, own_places
 from unisono.agent.volumes import Mount, PodFacts
 from unisono.agent.volumes_claims import claim_folders
 from unisono.api.core import Container, Pod
+from unisono.api.names import dns_label
 from unisono.errors import AgentError
 
 
 def impossible(pod: Pod) -> str | None:
     """Why a pod can never run here, known before anything is started."""
+    containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
+    for name in (*(each.name for each in containers), *(each.name for each in pod.spec.volumes or ())):
+        # They become names of folders. The API lets no other names pass.
+        if dns_label(name):
+            return f"{name[:80]!r} is no name for a container or a volume: {dns_label(name)}"
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
         try:
             env.command_line(container, {})

@@ -23,6 +23,7 @@ from unisono.agent.admission import Ledger, Requests
 from unisono.agent.devices_slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
 from unisono.agent.node import ready_condition
+from unisono.agent.setting_aside import REASON, cause
 from unisono.agent.simulated_heartbeats import Heartbeats
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
@@ -221,8 +222,22 @@ class SimulatedNodes:
             except (ApiError, OSError) as error:
                 _log.info("simulated.retry", pod=key, error=str(error))
                 self._queue.add_rate_limited(key)
+            except Exception as error:
+                # One pod's failure never stops the others; it is looked at again when it changes.
+                _log.exception("simulated.pod_failed", pod=key)
+                await self._set_aside(key, error)
             finally:
                 self._queue.done(key)
+
+    async def _set_aside(self, key: str, error: Exception) -> None:
+        """Say why a pod cannot be simulated."""
+        pod = self._pods.get(key)
+        if pod is None or pod.status.phase in _FINAL:
+            return
+        try:
+            await self._report(pod, {"phase": "Failed", "reason": REASON, "message": cause(error)})
+        except (ApiError, OSError):
+            self._queue.add_rate_limited(key)
 
     async def _step(self, key: str) -> None:
         """Bring one pod to where it is by now."""
@@ -263,7 +278,11 @@ class SimulatedNodes:
         """Pods that an earlier process started have their place, before any new one is looked at."""
         for pod in self._pods.items():
             if pod.spec.node_name in self._names and pod.status.start_time and pod.status.phase not in _FINAL:
-                self._ledger(pod).take(pod)
+                try:
+                    self._ledger(pod).take(pod)
+                except Exception:
+                    # Its own step says what is wrong with it.
+                    _log.exception("simulated.pod_not_counted", pod=pod.key)
 
     def _look_at_room(self, pod: Pod) -> Reason | None:
         """Why the node does not take the pod, if so."""
