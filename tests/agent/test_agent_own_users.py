@@ -282,6 +282,29 @@ async def test_a_working_directory_that_only_root_may_enter(users: Node) -> None
     assert "cannot be entered: Permission denied" in pod.status.container_statuses[0].state.terminated.message
 
 
+async def test_a_pod_cannot_take_the_address_of_another(node: Node) -> None:
+    if node.agent is None or node.agent._host is None or not node.agent._host.isolation.own_ports:
+        pytest.skip("pods share the ports of this machine")
+    node.run(manifest("victim", ["sleep", "1000"]))
+    victim = await node.until("victim", lambda pod: pod.status.phase == "Running")
+    program = """
+import socket, sys
+def bind(kind, ip):
+    try:
+        socket.socket(socket.AF_INET, kind).bind((ip, 0 if kind == socket.SOCK_DGRAM else 18765))
+        return "yes"
+    except PermissionError:
+        return "no"
+own, other = socket.gethostbyname(socket.gethostname()), sys.argv[1]
+second = other.replace("127.", "", 1).split(".")
+second = f"127.{int(second[0]) + 64}.{second[1]}.{second[2]}"
+for ip in (own, "127.0.0.1", "0.0.0.0", other, second):
+    print(bind(socket.SOCK_STREAM, ip), bind(socket.SOCK_DGRAM, ip))
+"""
+    log = await outcome(node, manifest("thief", [sys.executable, "-c", program, str(victim.status.pod_ip)]))
+    assert log.splitlines() == ["yes yes"] * 3 + ["no no"] * 2
+
+
 def test_users_are_kept_and_given_out_again_last(tmp_path: Path) -> None:
     present = {"a", "b", "c"}
     book = UserBook(tmp_path / "users.json", present.__contains__, size=3)

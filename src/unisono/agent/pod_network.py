@@ -5,7 +5,8 @@ that pods reach everything that their user reaches:
 
 * **bind**: a fixed TCP port bound to 0.0.0.0 or 127.0.0.1 is bound to the pod's address, so that two pods may
   use the same port. Port 0 and other addresses are left alone. A server that listens on the pod's address already
-  and wants the same port of 127.0.0.1 as well, as Ray's agents do, gets it on the pod's second address.
+  and wants the same port of 127.0.0.1 as well, as Ray's agents do, gets it on the pod's second address. The addresses
+  of other pods cannot be bound, by TCP or UDP: a pod must not answer in another's name.
 * **connect**: 127.0.0.1 leads to the pod's own listener where it has one on that port, else to the machine's.
 * **getsockname**: a UDP socket that asks "which address do I send from" is told the pod's address (the way
   programs such as Ray find their own address).
@@ -64,8 +65,17 @@ def isolate(cgroup: Path, pod_ip: str, machine_ips: Sequence[str]) -> None:
 
 def bind_program(pod_ip: str) -> list[Ins]:
     """TCP bind of a fixed port on every address, or on loopback, goes to the pod's address, or else to its second."""
+    second = second_address(pod_ip)
     return [
         Ins(bpf.MOV, 6, 1),
+        # Addresses of other pods are refused, of whatever protocol and port.
+        Ins(bpf.LOAD32, 2, 6, _IP4),
+        Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(pod_ip), to="allow"),
+        Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(second), to="allow"),
+        Ins(bpf.MOV, 3, 2),
+        Ins(bpf.AND32_IMM, 3, imm=_word(str(NETWORK.netmask))),
+        Ins(bpf.JUMP32_EQ_IMM, 3, imm=_word(str(NETWORK.network_address)), to="refuse"),
+        Ins(bpf.JUMP32_EQ_IMM, 3, imm=_word(second_address(str(NETWORK.network_address))), to="refuse"),
         Ins(bpf.LOAD32, 2, 6, _TYPE),
         Ins(bpf.JUMP32_NE_IMM, 2, imm=socket.SOCK_STREAM, to="allow"),
         Ins(bpf.LOAD32, 2, 6, _PORT),
@@ -73,10 +83,12 @@ def bind_program(pod_ip: str) -> list[Ins]:
         Ins(bpf.LOAD32, 2, 6, _IP4),
         Ins(bpf.JUMP32_EQ_IMM, 2, imm=_word(_ANY), to="first"),
         Ins(bpf.JUMP32_NE_IMM, 2, imm=_word(_LOOPBACK), to="allow"),
-        *_to_listener(pod_ip, leads_to=second_address(pod_ip), otherwise="first"),
+        *_to_listener(pod_ip, leads_to=second, otherwise="first"),
         Ins(bpf.MOV32_IMM, 2, imm=_word(pod_ip), label="first"),
         Ins(bpf.STORE32, 6, 2, _IP4),
         *_allow(),
+        Ins(bpf.MOV_IMM, 0, imm=0, label="refuse"),
+        Ins(bpf.EXIT),
     ]
 
 
