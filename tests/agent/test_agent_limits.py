@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import subprocess
@@ -15,6 +16,7 @@ from agent_node import Node, eventually, manifest
 from support.memory import MemoryClient
 from unisono.agent import agent as agent_module
 from unisono.agent.cgroups import Cgroups
+from unisono.agent.cleanup import kill_leftover_pods
 from unisono.agent.isolation import Isolation, find_isolation
 from unisono.agent.limit_groups import LimitGroups, Limits
 from unisono.agent.memory_watch import above_limit
@@ -159,3 +161,31 @@ async def test_a_fork_bomb_meets_its_limit(node: Node, monkeypatch: pytest.Monke
     assert subprocess.run(["true"], check=False).returncode == 0
     await node.client.delete(agent_module.PODS, "bomb", "default", grace_seconds=0)
     await eventually(lambda: node.pod("bomb") is None)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_nothing_is_left_of_a_node_that_ended(tmp_path: Path, crash: bool) -> None:
+    node = Node(MemoryClient(), tmp_path / "agent")
+    await node.start()
+    assert node.agent is not None and node.agent._host is not None
+    branches = node.agent._host.isolation.limits.branches.values()
+    tree = (
+        "import os, signal, time\nsignal.signal(15, 1)\nfor i in range(3):\n if not os.fork(): os.setsid(); os.fork()"
+    )
+    node.run(manifest("p", [sys.executable, "-c", tree + "\nprint('up', flush=True)\ntime.sleep(600)"]))
+    node.run(manifest("done", ["true"]))
+    await node.until("p", lambda pod: pod.status.phase == "Running")
+    await node.phase("done", "Succeeded")
+    log = node.data_dir / "pods" / str(node.pod("p").metadata.uid) / "runs/main/0/log"  # type: ignore[union-attr]
+    await eventually(lambda: log.exists() and log.read_text())
+    running = [
+        pid for branch in branches for file in branch.glob("*/*/cgroup.procs") for pid in file.read_text().split()
+    ]
+    if crash:
+        node.abandon()
+        assert await asyncio.to_thread(kill_leftover_pods, node.data_dir) == 1
+    else:
+        await node.agent._host.client.delete(agent_module.PODS, "p", "default", grace_seconds=0)
+        await node.stop()
+    assert not any(Path("/proc", pid, "exe").exists() for pid in running)
+    assert not any(branch.exists() for branch in branches)

@@ -101,7 +101,7 @@ class Agent:
         # By pod that cannot be begun: why.
         self._aside: dict[str, str] = {}
         self._last_words = LastWords(self._layout, self._clock)
-        self._leaving = False
+        self._leaving = self._empty = False
         self._cleared = asyncio.Event()
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
@@ -140,7 +140,7 @@ class Agent:
 
     async def stop(self, kill_pods: bool = False) -> None:
         """End ``run``; with ``kill_pods`` every process of every pod ends first, within its grace period."""
-        self._leaving = True
+        self._leaving, self._empty = True, kill_pods
         if self._registration is not None:
             await self._registration.leave()
         if kill_pods:
@@ -192,6 +192,8 @@ class Agent:
         pods.on_change(self._pod_changed)
         group.create_task(pods.run())
         await pods.synced.wait()
+        # No container starts before this is done.
+        isolation.limits.sweep()
         await self._forget_strangers()
         self._cleared.set()
         self.ready.set()
@@ -381,6 +383,8 @@ class Agent:
             if self._host.isolation.cgroups is not None:
                 # Stays while pods go on running in it.
                 self._host.isolation.cgroups.remove_root()
+            if self._empty:
+                self._host.isolation.limits.sweep()
             self._host.isolation.limits.remove_root()
             await self._host.recorder.close()
         if not self._shares_spawner:

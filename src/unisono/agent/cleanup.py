@@ -11,6 +11,7 @@ from pathlib import Path
 from unisono.agent import processes
 from unisono.agent.cgroups import Cgroups
 from unisono.agent.layout import Layout, PodDir, RunDir
+from unisono.agent.limit_groups import LimitGroups
 from unisono.agent.processes import Process
 from unisono.kube.clock import Clock
 
@@ -29,6 +30,9 @@ def kill_leftover_pods(data_dir: Path) -> int:
         return 0
     cgroups = Cgroups.find(layout.root)
     count = sum(end_pod(directory, cgroups) for directory in layout.pods())
+    limits = LimitGroups.find(layout.root, cgroups)
+    limits.sweep()
+    limits.remove_root()
     if cgroups is not None:
         cgroups.remove_root()
     return count

@@ -125,6 +125,12 @@ class LimitGroups:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
+    def sweep(self) -> None:
+        """Remove the groups of all pods in which nothing runs; not while containers are being started."""
+        for branch in self.branches.values():
+            for folder in branch.glob("*/"):
+                self.remove(folder.name)
+
     def remove_root(self) -> None:
         """Remove the agent's branches where no pod is left in them."""
         for branch in self.branches.values():
