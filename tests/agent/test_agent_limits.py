@@ -189,3 +189,13 @@ async def test_nothing_is_left_of_a_node_that_ended(tmp_path: Path, crash: bool)
         await node.stop()
     assert not any(Path("/proc", pid, "exe").exists() for pid in running)
     assert not any(branch.exists() for branch in branches)
+
+
+async def test_a_pod_that_writes_without_end_keeps_few_log_files(node: Node) -> None:
+    node.run(manifest("p", ["sh", "-c", "yes 0123456789012345678901234567890123456789 | head -c 70000000"]))
+    node.run(manifest("bystander", ["true"]))
+    await node.phase("bystander", "Succeeded")
+    pod = await node.phase("p", "Succeeded")
+    logs = list((node.data_dir / "pods" / str(pod.metadata.uid) / "runs/main/0").glob("log*"))
+    assert len(logs) == 5
+    assert sum(path.stat().st_size for path in logs) < 5 * (10 << 20) + (8 << 20)
