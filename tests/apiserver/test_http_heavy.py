@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from support.backends import opened
 from support.definitions import crd, obj_schema, version, widget
 from support.serving import WebClient, serving
-from unisono.apiserver import writes
+from unisono.apiserver import ownership, writes
 from unisono.apiserver.http import loop_watch
 from unisono.apiserver.http.loop_watch import LoopWatch
 from unisono.apiserver.http.metrics import RequestMetrics
@@ -138,6 +138,26 @@ async def test_others_are_answered_while_a_request_is_worked_on(
         held.go.set()
     assert (await task).status == 201
     assert held.where.startswith("heavy-request")
+
+
+async def test_large_configurations_are_applied_beside_the_event_loop(
+    web: WebClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where: list[str] = []
+    merge = ownership.apply
+
+    def apply(*arguments: Any, **more: Any) -> Any:
+        where.append(threading.current_thread().name)
+        return merge(*arguments, **more)
+
+    monkeypatch.setattr(ownership, "apply", apply)
+    for data in ({"k": "x" * 100_000}, {"k": "y" * 100_000}):
+        reply = await web.call(
+            "PATCH", f"{CM}/a?fieldManager=me", config_map(data=data), type="application/apply-patch+yaml"
+        )
+        assert reply.status in (200, 201)
+    assert len(where) == 2
+    assert all(name.startswith("heavy-request") for name in where)
 
 
 class TestWatch:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures, field_owners, metadata, ownership, writes
+from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.context import Context
 from unisono.apiserver.types import WriteOptions, Written
 
@@ -25,7 +27,7 @@ async def apply(
     writes.check_subresource(stored, subresource)
     if not isinstance(body, dict):
         raise failures.bad_request("an applied configuration must be an object")
-    config = codec.accept_configuration(kind, stored, body, namespace, name)
+    config = await aside(codec.accept_configuration, kind, stored, body, namespace, name)
     _place(config, kind, namespace, name)
     present = context.store.latest(context.key(stored, namespace, name)) is not None
     if not present and subresource:
@@ -54,8 +56,9 @@ async def _create(
     door = field_owners.ignored(stored, "")
     writer = ownership.Writer(options.field_manager, "Apply", kind.api_version)
     start = {**field_owners.empty(stored), "apiVersion": kind.api_version, "kind": kind.kind}
-    applied = ownership.apply(start, config, field_owners.schema(kind, stored), [], writer, context.now(), door)
-    new, _ = codec.accept(kind, stored, applied.object, _lenient(options), name)
+    schema = field_owners.schema(kind, stored)
+    applied = await aside(ownership.apply, start, config, schema, [], writer, context.now(), door)
+    new, _ = await aside(codec.accept, kind, stored, applied.object, _lenient(options), name)
     metadata.check_place(new, stored, namespace, name)
 
     def own() -> None:
@@ -78,10 +81,12 @@ async def _change(
 ) -> Written:
     await context.conversions.know_present(stored, namespace, name)
     entry, old = context.current(stored, namespace, name)
+    weigh(len(entry.data))
     live = field_owners.plain(codec.as_version(entry.data, stored, kind))
     before = field_owners.entries_of(old.metadata.managed_fields)
     writer = ownership.Writer(options.field_manager, "Apply", kind.api_version, subresource)
-    applied = ownership.apply(
+    applied = await aside(
+        partial(ownership.apply, empty=field_owners.empty(stored), force=options.force),
         live,
         config,
         field_owners.schema(kind, stored),
@@ -89,10 +94,8 @@ async def _change(
         writer,
         context.now(),
         field_owners.ignored(stored, subresource),
-        empty=field_owners.empty(stored),
-        force=options.force,
     )
-    new, _ = codec.accept(kind, stored, applied.object, _lenient(options), name)
+    new, _ = await aside(codec.accept, kind, stored, applied.object, _lenient(options), name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
 
