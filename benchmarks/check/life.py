@@ -1,0 +1,240 @@
+"""A cluster that lives: the scheduler decides, pods start, end, terminate and vanish, new jobs come.
+
+What happens to an object depends on the seed, the cycle and the object alone, so a cluster from which objects were taken
+away lives on as before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from benchmarks.check.facts import Facts, Turn
+from benchmarks.check.rules import check
+from benchmarks.check.world import START, Object, World, stamp
+from unisono import engine
+from unisono.api.decode import decode
+from unisono.api.kinds import find
+from unisono.cluster.state import ClusterState
+from unisono.engine.config import SchedulerConfig, load_config
+from unisono.engine.decisions import Decisions
+
+CYCLES = 6
+_PERIOD = 60.0
+_CONFIGS: dict[str, SchedulerConfig] = {}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong: in which cycle of which cluster, and with which configuration."""
+
+    seed: int
+    cycle: int
+    config: str
+    texts: tuple[str, ...]
+
+
+class Life:
+    """One cluster through its cycles."""
+
+    def __init__(self, seed: int, world: World, objects: Iterable[Object]) -> None:
+        self.seed = seed
+        self.world = world
+        self.cycle = 0
+        self.objects: dict[str, Object] = {}
+        self.state = ClusterState()
+        for obj in objects:
+            self._put(deepcopy(obj))
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return START + 200.0 + self.cycle * _PERIOD
+
+    def run(self) -> Finding | None:
+        """What the first wrong cycle did."""
+        for self.cycle in range(CYCLES):
+            facts = Facts.of(self.objects.values())
+            decisions = engine.run(
+                self.state.snapshot(), _config(self.world), self.now, self.seed, advice=False
+            )
+            turn = _turn(facts, self.world, self.now, decisions)
+            texts = check(turn) + [f"{one.subject}: {one.message}" for one in decisions.violations]
+            if texts:
+                return Finding(self.seed, self.cycle, self.world.config, tuple(texts))
+            self._apply(turn, decisions)
+            self._live()
+        return None
+
+    # ---- objects
+
+    def _put(self, obj: Object) -> None:
+        key = _key(obj)
+        event = "MODIFIED" if key in self.objects else "ADDED"
+        self.objects[key] = obj
+        self._tell(event, obj)
+
+    def _remove(self, key: str) -> None:
+        self._tell("DELETED", self.objects.pop(key))
+
+    def _tell(self, event: str, obj: Object) -> None:
+        kind = find(obj["apiVersion"], obj["kind"])
+        assert kind is not None
+        decoded = decode(kind, obj)
+        assert not decoded.unknown_fields, (obj, decoded.unknown_fields)
+        assert not decoded.type_errors, decoded.type_errors
+        self.state.apply(event, kind, decoded.obj)
+
+    def _chance(self, key: str, what: str, share: float) -> bool:
+        return Random(f"{self.seed}/{self.cycle}/{key}/{what}").random() < share
+
+    # ---- what follows from decisions
+
+    def _apply(self, turn: Turn, decisions: Decisions) -> None:
+        for update in decisions.pod_groups:
+            group = deepcopy(self.objects[f"PodGroup {update.key}"])
+            group["status"]["phase"] = update.phase
+            self._put(group)
+        for condition in decisions.pod_conditions:
+            pod = deepcopy(self.objects[f"Pod {condition.namespace}/{condition.pod}"])
+            pod["status"]["nominatedNodeName"] = condition.nominated_node
+            self._put(pod)
+        for key, node in turn.binds:
+            pod = deepcopy(self.objects[f"Pod {key}"])
+            if self._chance(key, "assume", 0.5):
+                self.state.assume(key, node)
+            pod["spec"]["nodeName"] = node
+            started = "Running" if self._chance(key, "start", 0.8) else "Pending"
+            pod["status"] = {"phase": started, "startTime": stamp(self.now)}
+            self._put(pod)
+        for key, _, _ in turn.evictions:
+            self.state.release(key, self.now)
+            self._terminate(f"Pod {key}")
+
+    def _terminate(self, key: str) -> None:
+        pod = deepcopy(self.objects[key])
+        pod["metadata"]["deletionTimestamp"] = stamp(self.now)
+        self._put(pod)
+
+    # ---- what happens by itself
+
+    def _live(self) -> None:
+        for key, obj in list(self.objects.items()):
+            if obj["kind"] == "Pod":
+                self._live_pod(key, obj)
+            elif obj["kind"] == "Node" and self._chance(key, "cordon", 0.04):
+                node = deepcopy(obj)
+                node["spec"]["unschedulable"] = not node["spec"]["unschedulable"]
+                self._put(node)
+            elif obj["kind"] == "Queue" and obj["metadata"]["name"].startswith(("flat", "team")):
+                self._live_queue(key, obj)
+        if self._chance("", "arrival", 0.35):
+            arrivals = World(0)
+            arrivals.__dict__.update(self.world.__dict__)
+            arrivals.random = Random(f"{self.seed}/{self.cycle}/job")
+            for obj in arrivals.job(f"new{self.cycle}", self.now, running=False):
+                if obj["spec"].get("queue", "default") in self.world.queues:
+                    self._put(obj)
+
+    def _live_pod(self, key: str, obj: Object) -> None:
+        pod = deepcopy(obj)
+        if obj["metadata"].get("deletionTimestamp"):
+            if self._chance(key, "gone", 0.5):
+                self._remove(key)
+                if self._chance(key, "again", 0.6):
+                    self._put(_fresh(pod, self.cycle, self.now))
+        elif obj["spec"].get("nodeName"):
+            if obj["status"]["phase"] == "Pending":
+                pod["status"]["phase"] = "Running"
+                self._put(pod)
+            elif obj["status"]["phase"] == "Running":
+                if self._chance(key, "end", 0.12):
+                    pod["status"]["phase"] = "Succeeded" if self._chance(key, "well", 0.6) else "Failed"
+                    self._put(pod)
+                elif self._chance(key, "deleted", 0.06):
+                    self._terminate(key)
+                elif self._chance(key, "lost", 0.01):
+                    pod["status"]["phase"] = "Unknown"
+                    self._put(pod)
+        elif obj["spec"].get("schedulingGates") and self._chance(key, "opened", 0.3):
+            pod["spec"].pop("schedulingGates")
+            self._put(pod)
+
+    def _live_queue(self, key: str, obj: Object) -> None:
+        if self._chance(key, "turn", 0.04):
+            queue = deepcopy(obj)
+            queue["status"]["state"] = "Closed" if queue["status"]["state"] == "Open" else "Open"
+            self._put(queue)
+
+
+def _fresh(pod: Object, cycle: int, now: float) -> Object:
+    pod["metadata"].pop("deletionTimestamp")
+    pod["metadata"].update(uid=f"{pod['metadata']['uid']}-{cycle}", creationTimestamp=stamp(now))
+    pod["spec"].pop("nodeName", None)
+    pod["status"] = {"phase": "Pending"}
+    return pod
+
+
+def _key(obj: Object) -> str:
+    meta = obj["metadata"]
+    return f"{obj['kind']} {meta['namespace']}/{meta['name']}" if "namespace" in meta else f"{obj['kind']} {meta['name']}"
+
+
+def _config(world: World) -> SchedulerConfig:
+    found = _CONFIGS.get(world.config)
+    if found is None:
+        found = _CONFIGS[world.config] = load_config(json.dumps(world.settings), f"{world.config}.json")
+    return found
+
+
+def _turn(facts: Facts, world: World, now: float, decisions: Decisions) -> Turn:
+    return Turn(
+        facts=facts,
+        config=world.settings,
+        now=now,
+        binds=[(f"{bind.namespace}/{bind.pod}", bind.node) for bind in decisions.binds],
+        evictions=[(f"{one.namespace}/{one.pod}", one.reason, one.beneficiary) for one in decisions.evictions],
+        promised={f"{one.namespace}/{one.pod}": one.node for one in decisions.pipelined},
+        phases={update.key: update.phase for update in decisions.pod_groups},
+    )
+
+
+def examine(seed: int, without: frozenset[str] = frozenset()) -> Finding | None:
+    """The first finding in the cluster of a seed, from which objects may have been taken away."""
+    world = World(seed)
+    objects: list[Any] = [obj for obj in world.objects() if _key(obj) not in without]
+    return Life(seed, world, objects).run()
+
+
+def shrink(finding: Finding) -> tuple[list[Object], Finding]:
+    """Fewer objects with which something of the kind is still found, and what is."""
+    whole = World(finding.seed).objects()
+    without: frozenset[str] = frozenset()
+    words = _kind(finding)
+    progress = True
+    while progress:
+        progress = False
+        for obj in whole:
+            key = _key(obj)
+            if key in without:
+                continue
+            fewer = without | {key}
+            again = _examined(finding.seed, fewer)
+            if again is not None and _kind(again) & words:
+                without, finding, progress = fewer, again, True
+    return [obj for obj in whole if _key(obj) not in without], finding
+
+
+def _examined(seed: int, without: frozenset[str]) -> Finding | None:
+    try:
+        return examine(seed, without)
+    except (KeyError, AssertionError):
+        return None
+
+
+def _kind(finding: Finding) -> set[str]:
+    return {" ".join(word for word in text.split() if word.isalpha() and word.islower()) for text in finding.texts}

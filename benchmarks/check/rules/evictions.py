@@ -1,0 +1,205 @@
+"""Evictions have a beneficiary that they help, and spare whom the configuration protects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from benchmarks.check.facts import Amounts, Pod, Turn, add, amounts, seconds
+from benchmarks.check.rules.selectors import selects
+
+_CRITICAL = ("system-cluster-critical", "system-node-critical")
+_WITHIN = ("preempt", "gangpreempt")
+
+
+def rules(turn: Turn) -> Iterator[str]:
+    """All of them."""
+    for key, number in Counter(key for key, _, _ in turn.evictions).items():
+        if number > 1:
+            yield f"pod {key} is evicted {number} times"
+    for key, action, beneficiary in turn.evictions:
+        pod = turn.facts.pods.get(key)
+        if pod is None:
+            yield f"pod {key} is evicted and does not exist"
+            continue
+        yield from _victim(turn, pod, action)
+        yield from _for(turn, pod, action, beneficiary)
+    yield from _helped(turn)
+    if turn.has("pdb"):
+        yield from _budgets(turn)
+    if turn.has("capacity"):
+        yield from _guarantees(turn)
+    yield from _few(turn)
+
+
+def _victim(turn: Turn, pod: Pod, action: str) -> Iterator[str]:
+    if not pod.ours or not pod.group:
+        yield f"pod {pod.key} is evicted and is not ours"
+    if not pod.occupies or pod.leaving or pod.phase == "Unknown":
+        yield f"pod {pod.key} is evicted and holds no place"
+    notes = {**pod.labels, **pod.annotations}
+    if notes.get("volcano.sh/preemptable", "true") != "true":
+        yield f"pod {pod.key} says that it is not preemptable and is evicted"
+    if turn.has("conformance") and (
+        pod.namespace == "kube-system" or pod.spec.get("priorityClassName") in _CRITICAL
+    ):
+        yield f"pod {pod.key} is critical and is evicted"
+    if turn.has("eviction-guard"):
+        least = str(turn.arguments("eviction-guard").get("eviction-guard.minRunTime", "0s"))
+        started = seconds((pod.raw.get("status") or {}).get("startTime")) or seconds(
+            pod.raw["metadata"].get("creationTimestamp")
+        )
+        if turn.now - started < float(least.removesuffix("s")):
+            yield f"pod {pod.key} is evicted after {turn.now - started:.0f} s, before its minimum run time {least}"
+
+
+def _for(turn: Turn, pod: Pod, action: str, beneficiary: str) -> Iterator[str]:
+    groups = turn.facts.all("PodGroup")
+    if action == "shuffle":
+        return
+    if beneficiary not in groups:
+        yield f"pod {pod.key} is evicted for {beneficiary or 'nobody'}"
+        return
+    mine, theirs = turn.facts.queue_of(beneficiary), turn.facts.queue_of(pod.group)
+    if action in _WITHIN:
+        if mine != theirs:
+            yield f"pod {pod.key} of queue {theirs} is preempted for {beneficiary} of queue {mine}"
+        elif pod.group != beneficiary and turn.has("priority"):
+            if turn.facts.rank(pod.group) >= turn.facts.rank(beneficiary):
+                yield f"pod {pod.key} is preempted for {beneficiary}, which has no higher priority"
+        elif pod.group == beneficiary and turn.has("priority"):
+            ranks = [other.priority for other in turn.facts.members(beneficiary) if other.key in turn.promised]
+            if not any(rank > pod.priority for rank in ranks):
+                yield f"pod {pod.key} is preempted for a pod of its own job that is no more important"
+    else:
+        if mine == theirs:
+            yield f"pod {pod.key} is reclaimed for {beneficiary} of the same queue"
+        queue = turn.facts.all("Queue").get(theirs)
+        if queue is not None and queue["spec"].get("reclaimable") is False:
+            yield f"pod {pod.key} is reclaimed, and its queue {theirs} is not reclaimable"
+    taker = turn.facts.all("Queue").get(mine)
+    if taker is None or (taker["status"].get("state") or "") in ("Closed", "Closing"):
+        yield f"pod {pod.key} is evicted for {beneficiary}, whose queue is closed or unknown"
+
+
+def _helped(turn: Turn) -> Iterator[str]:
+    """The beneficiary gets its minimum, in places where there is room once the evicted are gone."""
+    gone = {key for key, _, _ in turn.evictions}
+    bound = {key for key, _ in turn.binds}
+    for beneficiary in {name for _, action, name in turn.evictions if action != "shuffle"}:
+        found = turn.facts.all("PodGroup").get(beneficiary)
+        if found is None:
+            continue
+        members = turn.facts.members(beneficiary)
+        taking = [pod for pod in members if pod.key in turn.promised or pod.key in bound]
+        have = [pod for pod in members if (pod.counts and pod.key not in gone) or pod in taking]
+        if not taking:
+            yield f"pods are evicted for {beneficiary}, which gets nothing"
+        elif turn.has("gang") and len(have) < (found["spec"].get("minMember") or 0):
+            yield f"pods are evicted for {beneficiary}, which gets {len(have)} of {found['spec']['minMember']} pods"
+        if any(pod.spec.get("preemptionPolicy") == "Never" for pod in taking):
+            yield f"pods are evicted for {beneficiary}, whose pods never preempt"
+    yield from _later(turn, gone)
+    yield from _needed(turn, gone)
+
+
+def _held(turn: Turn, node: str, gone: set[str]) -> tuple[Amounts, int]:
+    """What a node holds once the leaving are gone and the promised have come, and how many pods."""
+    held: Amounts = {}
+    number = 0
+    places = [(pod, at) for pod, at in turn.after() if not pod.leaving and pod.key not in gone]
+    places += [(turn.facts.pods[key], at) for key, at in turn.promised.items()]
+    for pod, at in places:
+        if at == node:
+            add(held, pod.requests)
+            number += 1
+    return held, number
+
+
+def _later(turn: Turn, gone: set[str]) -> Iterator[str]:
+    for node in set(turn.promised.values()):
+        allocatable = amounts(turn.facts.all("Node")[node]["status"]["allocatable"])
+        held, number = _held(turn, node, gone)
+        wanted = {name for key, at in turn.promised.items() if at == node for name in turn.facts.pods[key].requests}
+        for name in wanted:
+            if held[name] > allocatable.get(name, 0):
+                yield f"more {name} of node {node} is promised than it will have: {float(held[name])}"
+        if number > allocatable.get("pods", 0):
+            yield f"node {node} takes {allocatable.get('pods', 0)} pods, and {number} are promised a place"
+
+
+def _needed(turn: Turn, gone: set[str]) -> Iterator[str]:
+    """A pod that is reclaimed makes room on its node; with rules between pods more than room may matter."""
+    if any(_tied(pod) for pod in turn.facts.pods.values()):
+        return
+    for key, action, _ in turn.evictions:
+        pod = turn.facts.pods.get(key)
+        if pod is None or action != "reclaim":
+            continue
+        allocatable = amounts(turn.facts.all("Node")[pod.node]["status"]["allocatable"])
+        held, number = _held(turn, pod.node, gone - {key})
+        if all(value <= allocatable.get(name, 0) for name, value in held.items()) and number <= allocatable["pods"]:
+            yield f"pod {key} is reclaimed, and all would fit without that"
+
+
+def _tied(pod: Pod) -> bool:
+    ports = any(port for container in pod.spec["containers"] for port in container.get("ports") or [])
+    return bool(ports or pod.spec.get("affinity") or pod.spec.get("topologySpreadConstraints") or pod.spec.get("volumes"))
+
+
+def _budgets(turn: Turn) -> Iterator[str]:
+    for key, budget in turn.facts.all("PodDisruptionBudget").items():
+        namespace = key.partition("/")[0]
+        covered = [
+            pod
+            for pod in turn.facts.pods.values()
+            if pod.namespace == namespace and not pod.ended and selects(budget["spec"]["selector"], pod.labels)
+        ]
+        healthy = sum(1 for pod in covered if pod.phase == "Running" and not pod.leaving)
+        allowed = healthy - _least(budget["spec"], len(covered))
+        spent = sum(1 for name, _, _ in turn.evictions if any(pod.key == name for pod in covered))
+        if spent > max(allowed, 0):
+            yield f"budget {key} allows {max(allowed, 0)} disruptions and {spent} of its pods are evicted"
+
+
+def _least(spec: Mapping[str, Any], expected: int) -> int:
+    if spec.get("minAvailable") is not None:
+        return _share(spec["minAvailable"], expected)
+    return expected - _share(spec["maxUnavailable"], expected)
+
+
+def _share(value: Any, of: int) -> int:
+    return ceil(Fraction(str(value).removesuffix("%")) * of / 100) if str(value).endswith("%") else int(value)
+
+
+def _guarantees(turn: Turn) -> Iterator[str]:
+    """Queues that pods are reclaimed from keep what they are guaranteed, and held more than they deserve."""
+    gone = {key for key, action, _ in turn.evictions if action in ("reclaim", "gangreclaim")}
+    for name, queue in turn.facts.all("Queue").items():
+        own = [pod for pod in turn.facts.pods.values() if pod.group and turn.facts.queue_of(pod.group) == name]
+        lost = [pod for pod in own if pod.key in gone]
+        if not lost:
+            continue
+        before: Amounts = {}
+        after: Amounts = {}
+        for pod in own:
+            if pod.ours and pod.occupies and not pod.leaving and pod.phase != "Unknown":
+                add(before, pod.requests)
+                if pod.key not in gone:
+                    add(after, pod.requests)
+        guarantee = amounts((queue["spec"].get("guarantee") or {}).get("resource"))
+        for resource in {resource for pod in lost for resource in pod.requests}:
+            if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
+                yield f"queue {name} is left with less {resource} than it is guaranteed"
+        deserved = amounts(queue["spec"].get("deserved"))
+        if not any(value > deserved.get(resource, 0) for resource, value in before.items()):
+            yield f"pods are reclaimed from queue {name}, which holds no more than it deserves"
+
+
+def _few(turn: Turn) -> Iterator[str]:
+    most = int(turn.arguments("eviction-guard").get("eviction-guard.maxPerCycle", 0))
+    if most and len(turn.evictions) > most:
+        yield f"{len(turn.evictions)} pods are evicted in one cycle, and {most} may be"
