@@ -330,3 +330,32 @@ def test_the_filters_can_be_switched_off() -> None:
 def test_pods_without_claims_do_not_notice() -> None:
     decisions = schedule(world(*NODES, storage_class(), *gang("g", 3)), SETTINGS)
     assert len(decisions.binds) == 3
+
+
+def for_one_pod(*users: Any) -> list[Any]:
+    """A claim with access mode ReadWriteOncePod that has its volume."""
+    found = claim("c", bound="v")
+    found.spec.access_modes = ["ReadWriteOncePod"]
+    return [node("n1"), node("n2"), volume("v", claim="c", accessModes=["ReadWriteOncePod"]), found, *users]
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_claim_for_one_pod_is_used_by_one_pod_until_that_is_gone(leaving: bool) -> None:
+    first = with_claims(pod("first", "first", node="n1", deleting=leaving, cpu=1), "c")
+    decisions = schedule(world(*for_one_pod(group("first", 1), first, user("p", "c"))), SETTINGS)
+    assert decisions.binds == []
+    assert "ReadWriteOncePod" in decisions.verdicts["ns/p"].message
+
+
+def test_of_two_pods_that_want_a_claim_for_one_pod_one_starts() -> None:
+    things = for_one_pod(user("p", "c"), user("q", "c"))
+    assert len(schedule(world(*things), SETTINGS).binds) == 1
+    switched_off = config(
+        ("gang",),
+        ("predicates",),
+        arguments={"predicates": {f"predicate.{name}Enable": False for name in _VOLUME_SWITCHES}},
+    )
+    assert len(schedule(world(*things), switched_off).binds) == 1
+
+
+_VOLUME_SWITCHES = ("NodeVolumeLimits", "VolumeZone", "VolumeBinding")

@@ -137,7 +137,10 @@ class PredicatesPlugin(Plugin):
             yield ClaimFilter(pod_class, self._claims())
 
     def _ledger(self, pod_class: PodClass) -> VolumeLedger | None:
-        """The books of volumes; None for pods without claims, and where nothing looks at them."""
+        """The books of volumes; None for pods without claims, and where nothing looks at them.
+
+        Claims for one pod are looked at whatever is switched off.
+        """
         if not pod_class.volumes:
             return None
         if self._volumes is None:
@@ -147,7 +150,8 @@ class PredicatesPlugin(Plugin):
             timeout = float(argument_value(_BIND_TIMEOUT, self.arguments))
             self._volumes = VolumeLedger(self.session, limits=limits, zones=zones, binding=binding, timeout=timeout)
         ledger = self._volumes
-        return ledger if ledger.limits or ledger.zones or ledger.binding else None
+        exclusive = any(map(ledger.for_one_pod, pod_class.volumes))
+        return ledger if exclusive or ledger.limits or ledger.zones or ledger.binding else None
 
     def _claims(self) -> ClaimLedger:
         if self._devices is None:

@@ -1,4 +1,4 @@
-"""Volumes of pods: zones, limits of CSI drivers, and binding of claims (semantics of kube-scheduler 1.36).
+"""Volumes of pods: zones, CSI limits, claims for one pod, binding of claims (semantics of kube-scheduler 1.36).
 
 A claim whose class waits for its first consumer gets its volume together with the pod's node. What has been chosen in a
 session is kept in the `VolumeLedger`, so that no volume is given twice.
@@ -6,6 +6,7 @@ session is kept in the `VolumeLedger`, so that no volume is given twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ OUT_OF_REACH = Reason("node(s) didn't match PersistentVolume's node affinity", u
 LOST = Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", unresolvable=True)
 UNBOUND = Reason("pod has unbound immediate PersistentVolumeClaims", unresolvable=True)
 NO_ZONE = Reason("node(s) had no available volume zone", unresolvable=True)
+IN_USE = Reason("a pod is using a PersistentVolumeClaim with access mode ReadWriteOncePod", unresolvable=True)
 TOO_MANY = Reason("node(s) exceed max volume count")
 
 Volume = tuple[str, str]
@@ -81,6 +83,8 @@ class VolumeLedger:
         self.choices: dict[str, Choice] = {}
         self.changes = Source()
         self._attached: dict[str, Attached] | None = None
+        self._placed: Counter[str] = Counter()
+        self._users: Counter[str] | None = None
         # Where nothing makes or holds volumes, claims are directories of the node that their pod comes to.
         self.served = bool(self.catalogue.storage_classes or self.catalogue.volumes)
 
@@ -121,12 +125,28 @@ class VolumeLedger:
         """Volumes that were chosen in this session."""
         return {choice.volume for choice in self.choices.values() if choice.volume}
 
+    # ---- claims for one pod
+
+    def for_one_pod(self, key: str) -> bool:
+        """Whether at most one pod may use a claim."""
+        claim = self.claim(key)
+        return claim is not None and "ReadWriteOncePod" in (claim.spec.access_modes or ())
+
+    def in_use(self, key: str) -> bool:
+        """Whether a pod of the cluster, also a terminating one, or of this session uses a claim."""
+        if self._users is None:
+            self._users = Counter()
+            for claims in self.session.snapshot.neighbours.volume_users.values():
+                self._users.update(claims)
+        return self._users[key] > 0 or self._placed[key] > 0
+
     # ---- following the session
 
     def placed(self, pod_class: PodClass, columns: Sequence[int]) -> None:
         """Pods came: choose volumes for claims that have none yet."""
         self.changes.version += 1
         for column in columns:
+            self._placed.update(pod_class.volumes)
             for key, volume in zip(self.open_claims(pod_class), self.choose(pod_class, column), strict=True):
                 self.choices[key] = Choice(volume, column)
             for key in pod_class.volumes:
@@ -139,6 +159,7 @@ class VolumeLedger:
         self.changes.version += 1
         for column in columns:
             self._attach(pod_class, column, -1)
+            self._placed.subtract(pod_class.volumes)
             for key in pod_class.volumes:
                 choice = self.choices.get(key)
                 if choice is None:
@@ -250,6 +271,8 @@ class VolumeFilter:
     def vetoes(self) -> list[Veto]:
         """Limits, zones and binding, over all nodes."""
         ledger = self.ledger
+        if any(ledger.for_one_pod(key) and ledger.in_use(key) for key in self.pod_class.volumes):
+            return [Veto(np.ones(self._size, dtype=np.bool_), IN_USE)]
         broken = self._broken() if ledger.binding else []
         if broken:
             return broken
