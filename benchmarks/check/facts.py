@@ -9,7 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 Amounts = dict[str, Fraction]
-_UNITS = {"m": Fraction(1, 1000), "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "k": Fraction(1000)}
+_UNITS = {
+    "m": Fraction(1, 1000),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "k": Fraction(1000),
+}
 _GROUP = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 OURS = ("", "volcano", "unisono")
 

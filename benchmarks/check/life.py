@@ -1,14 +1,13 @@
 """A cluster that lives: the scheduler decides, pods start, end, terminate and vanish, new jobs come.
 
-What happens to an object depends on the seed, the cycle and the object alone, so a cluster from which objects were taken
-away lives on as before.
+What happens to an object depends on the seed, the cycle and the object alone, so a cluster from which objects were
+taken away lives on as before.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -48,7 +47,7 @@ class Life:
         self.objects: dict[str, Object] = {}
         self.state = ClusterState()
         for obj in objects:
-            self._put(deepcopy(obj))
+            self._put(_copied(obj))
 
     @property
     def now(self) -> float:
@@ -59,9 +58,7 @@ class Life:
         """What the first wrong cycle did."""
         for self.cycle in range(CYCLES):
             facts = Facts.of(self.objects.values())
-            decisions = engine.run(
-                self.state.snapshot(), _config(self.world), self.now, self.seed, advice=False
-            )
+            decisions = engine.run(self.state.snapshot(), _config(self.world), self.now, self.seed, advice=False)
             turn = _turn(facts, self.world, self.now, decisions)
             texts = check(turn) + [f"{one.subject}: {one.message}" for one in decisions.violations]
             if texts:
@@ -96,15 +93,15 @@ class Life:
 
     def _apply(self, turn: Turn, decisions: Decisions) -> None:
         for update in decisions.pod_groups:
-            group = deepcopy(self.objects[f"PodGroup {update.key}"])
+            group = _copied(self.objects[f"PodGroup {update.key}"])
             group["status"]["phase"] = update.phase
             self._put(group)
         for condition in decisions.pod_conditions:
-            pod = deepcopy(self.objects[f"Pod {condition.namespace}/{condition.pod}"])
+            pod = _copied(self.objects[f"Pod {condition.namespace}/{condition.pod}"])
             pod["status"]["nominatedNodeName"] = condition.nominated_node
             self._put(pod)
         for key, node in turn.binds:
-            pod = deepcopy(self.objects[f"Pod {key}"])
+            pod = _copied(self.objects[f"Pod {key}"])
             if self._chance(key, "assume", 0.5):
                 self.state.assume(key, node)
             pod["spec"]["nodeName"] = node
@@ -116,7 +113,7 @@ class Life:
             self._terminate(f"Pod {key}")
 
     def _terminate(self, key: str) -> None:
-        pod = deepcopy(self.objects[key])
+        pod = _copied(self.objects[key])
         pod["metadata"]["deletionTimestamp"] = stamp(self.now)
         self._put(pod)
 
@@ -127,7 +124,7 @@ class Life:
             if obj["kind"] == "Pod":
                 self._live_pod(key, obj)
             elif obj["kind"] == "Node" and self._chance(key, "cordon", 0.04):
-                node = deepcopy(obj)
+                node = _copied(obj)
                 node["spec"]["unschedulable"] = not node["spec"]["unschedulable"]
                 self._put(node)
             elif obj["kind"] == "Queue" and obj["metadata"]["name"].startswith(("flat", "team")):
@@ -141,34 +138,45 @@ class Life:
                     self._put(obj)
 
     def _live_pod(self, key: str, obj: Object) -> None:
-        pod = deepcopy(obj)
         if obj["metadata"].get("deletionTimestamp"):
             if self._chance(key, "gone", 0.5):
                 self._remove(key)
                 if self._chance(key, "again", 0.6):
-                    self._put(_fresh(pod, self.cycle, self.now))
+                    self._put(_fresh(_copied(obj), self.cycle, self.now))
         elif obj["spec"].get("nodeName"):
             if obj["status"]["phase"] == "Pending":
-                pod["status"]["phase"] = "Running"
-                self._put(pod)
+                self._enter(obj, "Running")
             elif obj["status"]["phase"] == "Running":
-                if self._chance(key, "end", 0.12):
-                    pod["status"]["phase"] = "Succeeded" if self._chance(key, "well", 0.6) else "Failed"
-                    self._put(pod)
-                elif self._chance(key, "deleted", 0.06):
-                    self._terminate(key)
-                elif self._chance(key, "lost", 0.01):
-                    pod["status"]["phase"] = "Unknown"
-                    self._put(pod)
+                self._live_running(key, obj)
         elif obj["spec"].get("schedulingGates") and self._chance(key, "opened", 0.3):
+            pod = _copied(obj)
             pod["spec"].pop("schedulingGates")
             self._put(pod)
 
+    def _live_running(self, key: str, obj: Object) -> None:
+        if self._chance(key, "end", 0.12):
+            self._enter(obj, "Succeeded" if self._chance(key, "well", 0.6) else "Failed")
+        elif self._chance(key, "deleted", 0.06):
+            self._terminate(key)
+        elif self._chance(key, "lost", 0.01):
+            self._enter(obj, "Unknown")
+
+    def _enter(self, obj: Object, phase: str) -> None:
+        pod = _copied(obj)
+        pod["status"]["phase"] = phase
+        self._put(pod)
+
     def _live_queue(self, key: str, obj: Object) -> None:
         if self._chance(key, "turn", 0.04):
-            queue = deepcopy(obj)
+            queue = _copied(obj)
             queue["status"]["state"] = "Closed" if queue["status"]["state"] == "Open" else "Open"
             self._put(queue)
+
+
+def _copied(obj: Object) -> Object:
+    """The same JSON again; several times faster than `copy.deepcopy`."""
+    copy: Object = json.loads(json.dumps(obj))
+    return copy
 
 
 def _fresh(pod: Object, cycle: int, now: float) -> Object:
@@ -181,7 +189,9 @@ def _fresh(pod: Object, cycle: int, now: float) -> Object:
 
 def _key(obj: Object) -> str:
     meta = obj["metadata"]
-    return f"{obj['kind']} {meta['namespace']}/{meta['name']}" if "namespace" in meta else f"{obj['kind']} {meta['name']}"
+    return (
+        f"{obj['kind']} {meta['namespace']}/{meta['name']}" if "namespace" in meta else f"{obj['kind']} {meta['name']}"
+    )
 
 
 def _config(world: World) -> SchedulerConfig:

@@ -220,7 +220,9 @@ class World:
             pods.append(pod)
         group = self._group(name, size, created, rank)
         if roles:
-            per = {f"r{kind}": max(sum(n % len(kinds) == kind for n in range(size)) - 1, 0) for kind in range(len(kinds))}
+            per = {
+                f"r{kind}": max(sum(n % len(kinds) == kind for n in range(size)) - 1, 0) for kind in range(len(kinds))
+            }
             group["spec"]["minTaskMember"] = {role: number for role, number in per.items() if number}
         if parts:
             group["spec"]["subGroupPolicy"] = [self._policy(size, parts)]
@@ -276,7 +278,10 @@ class World:
                 requests["memory"] = self.random.choice(["1Gi", "4Gi"])
             if self.maybe(0.15):
                 requests["nvidia.com/gpu"] = self.random.choice(["1", "2"])
-        spec: Object = {"schedulerName": "volcano", "containers": [{"name": "main", "resources": {"requests": requests}}]}
+        spec: Object = {
+            "schedulerName": "volcano",
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+        }
         if self.maybe(0.08):
             spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
         if self.maybe(0.2):

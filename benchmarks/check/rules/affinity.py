@@ -1,4 +1,4 @@
-"""Inter-pod affinity and anti-affinity of both sides, and topology spread, judged by where everything ends up."""
+"""Inter-pod affinity and anti-affinity of both sides, judged by where everything ends up, and topology spread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def rules(turn: Turn) -> Iterator[str]:
             yield from _affinity(turn, pod, labels[node], term, after, labels)
         for wish in pod.spec.get("topologySpreadConstraints") or []:
             if wish["whenUnsatisfiable"] == "DoNotSchedule":
-                yield from _spread(turn, pod, labels[node], wish, after)
+                earlier = after[: next(at for at, (other, _) in enumerate(after) if other.key == pod.key) + 1]
+                yield from _spread(turn, pod, labels[node], wish, earlier)
 
 
 def _repel(pod: Pod, here: Mapping[str, str], other: Pod, there: Mapping[str, str]) -> bool:

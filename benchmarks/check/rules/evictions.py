@@ -43,9 +43,7 @@ def _victim(turn: Turn, pod: Pod, action: str) -> Iterator[str]:
     notes = {**pod.labels, **pod.annotations}
     if notes.get("volcano.sh/preemptable", "true") != "true":
         yield f"pod {pod.key} says that it is not preemptable and is evicted"
-    if turn.has("conformance") and (
-        pod.namespace == "kube-system" or pod.spec.get("priorityClassName") in _CRITICAL
-    ):
+    if turn.has("conformance") and (pod.namespace == "kube-system" or pod.spec.get("priorityClassName") in _CRITICAL):
         yield f"pod {pod.key} is critical and is evicted"
     if turn.has("eviction-guard"):
         least = str(turn.arguments("eviction-guard").get("eviction-guard.minRunTime", "0s"))
@@ -68,7 +66,8 @@ def _for(turn: Turn, pod: Pod, action: str, beneficiary: str) -> Iterator[str]:
         if mine != theirs:
             yield f"pod {pod.key} of queue {theirs} is preempted for {beneficiary} of queue {mine}"
         elif pod.group != beneficiary and turn.has("priority"):
-            if turn.facts.rank(pod.group) >= turn.facts.rank(beneficiary):
+            rank, others = turn.facts.rank(beneficiary), turn.facts.rank(pod.group)
+            if others > rank or (others == rank and not turn.has("drf")):  # drf compares jobs of equal priority
                 yield f"pod {pod.key} is preempted for {beneficiary}, which has no higher priority"
         elif pod.group == beneficiary and turn.has("priority"):
             ranks = [other.priority for other in turn.facts.members(beneficiary) if other.key in turn.promised]
@@ -147,7 +146,9 @@ def _needed(turn: Turn, gone: set[str]) -> Iterator[str]:
 
 def _tied(pod: Pod) -> bool:
     ports = any(port for container in pod.spec["containers"] for port in container.get("ports") or [])
-    return bool(ports or pod.spec.get("affinity") or pod.spec.get("topologySpreadConstraints") or pod.spec.get("volumes"))
+    return bool(
+        ports or pod.spec.get("affinity") or pod.spec.get("topologySpreadConstraints") or pod.spec.get("volumes")
+    )
 
 
 def _budgets(turn: Turn) -> Iterator[str]:
@@ -195,7 +196,8 @@ def _guarantees(turn: Turn) -> Iterator[str]:
             if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
                 yield f"queue {name} is left with less {resource} than it is guaranteed"
         deserved = amounts(queue["spec"].get("deserved"))
-        if not any(value > deserved.get(resource, 0) for resource, value in before.items()):
+        # a queue whose pods request nothing holds nothing that could be deserved; it may lose their slots on a node
+        if before and not any(value > deserved.get(resource, 0) for resource, value in before.items()):
             yield f"pods are reclaimed from queue {name}, which holds no more than it deserves"
 
 

@@ -1,4 +1,4 @@
-"""No part of a gang starts: minMember, the minimum of each role and of each sub-group, pods without requests included."""
+"""No part of a gang starts: minMember, minimums of roles and of sub-groups, pods without requests included."""
 
 from __future__ import annotations
 
@@ -29,15 +29,9 @@ def rules(turn: Turn) -> Iterator[str]:
         if found is None:
             yield f"pods of PodGroup {group}, which does not exist, are bound"
             continue
-        if "enqueue" in turn.actions and _phase(turn, group, found) == "Pending":
-            yield f"pods of PodGroup {group}, which is not admitted, are bound"
         if turn.has("gang"):
             held = [pod for pod in turn.facts.members(group) if pod.counts or pod.key in fresh]
             yield from _gang(group, found, held, fresh)
-
-
-def _phase(turn: Turn, group: str, found: Mapping[str, Any]) -> str:
-    return turn.phases.get(group) or found["status"].get("phase") or "Pending"
 
 
 def _gang(group: str, found: Mapping[str, Any], held: list[Pod], fresh: set[str]) -> Iterator[str]:

@@ -42,4 +42,6 @@ def _shape(turn: Turn, group: str) -> str:
     ]
     if any(part[0].get("affinity") or part[0].get("volumes") for part in parts):  # type: ignore[union-attr]
         return ""
-    return json.dumps([pods[0].namespace, spec, sorted(json.dumps(part, sort_keys=True) for part in parts)], sort_keys=True)
+    return json.dumps(
+        [pods[0].namespace, spec, sorted(json.dumps(part, sort_keys=True) for part in parts)], sort_keys=True
+    )

@@ -18,7 +18,8 @@ def rules(turn: Turn) -> Iterator[str]:
             yield f"pods of {group} are bound, and its queue {name} does not exist"
         elif (found["status"].get("state") or "") in ("Closed", "Closing"):
             yield f"pods of {group} are bound, and its queue {name} is {found['status']['state']}"
-    yield from _closed(turn)
+    if "enqueue" in turn.actions:
+        yield from _closed(turn)
     yield from _capability(turn)
     if turn.has("resourcequota"):
         yield from _quotas(turn)
@@ -59,12 +60,15 @@ def _capability(turn: Turn) -> Iterator[str]:
 
 
 def _quotas(turn: Turn) -> Iterator[str]:
-    """minResources of what is admitted fit beside what the namespace's pods use."""
+    """minResources of what is admitted fit beside what the namespace's pods use.
+
+    Pods that wait for another scheduler are known to the quota's controller only, and there is none here.
+    """
     for key, quota in turn.facts.all("ResourceQuota").items():
         namespace = key.partition("/")[0]
         used: Counter[str] = Counter()
         for pod in turn.facts.pods.values():
-            if pod.namespace == namespace and not pod.ended:
+            if pod.namespace == namespace and not pod.ended and (pod.ours or pod.node):
                 for name, value in pod.requests.items():
                     used[name] += value  # type: ignore[assignment]
         fresh = [group for group in admitted(turn) if group.startswith(f"{namespace}/")]

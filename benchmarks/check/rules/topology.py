@@ -1,4 +1,4 @@
-"""Hard network topology: all pods of a gang, and of each of its sub-groups, are below one HyperNode of the tier allowed."""
+"""Hard network topology: all pods of a gang, or of a sub-group, are below one HyperNode of the tier allowed."""
 
 from __future__ import annotations
 

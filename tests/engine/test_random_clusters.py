@@ -1,0 +1,171 @@
+"""A fixed part of what ``python -m benchmarks.check`` searches, and that the rules find what is wrong."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))
+life: Any = import_module("benchmarks.check.life")
+world: Any = import_module("benchmarks.check.world")
+facts: Any = import_module("benchmarks.check.facts")
+rules: Any = import_module("benchmarks.check.rules")
+
+_EACH = 50
+
+
+@pytest.mark.parametrize("first", range(0, 300, _EACH))
+def test_nothing_is_found_in_random_clusters(first: int) -> None:
+    found = [finding for seed in range(first, first + _EACH) if (finding := life.examine(seed)) is not None]
+    assert not found
+
+
+def test_a_seed_always_makes_the_same_cluster() -> None:
+    assert world.World(7).objects() == world.World(7).objects()
+
+
+def test_the_rules_share_nothing_with_what_they_check() -> None:
+    for file in [ROOT / "benchmarks/check/facts.py", *(ROOT / "benchmarks/check/rules").glob("*.py")]:
+        for found in ast.walk(ast.parse(file.read_text())):
+            named = [one.name for one in found.names] if isinstance(found, ast.Import) else []
+            named += [found.module or ""] if isinstance(found, ast.ImportFrom) else []
+            assert not any(name.startswith("unisono") for name in named), file
+
+
+# ---- what the rules find
+
+
+def a_node(name: str = "n1", **more: Any) -> Any:
+    allocatable = {"cpu": "4", "pods": "2"}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"zone": name, "kubernetes.io/hostname": name}},
+        "spec": {**more},
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def a_pod(name: str, group: str = "j", *, cpu: str = "1", node: str = "", **spec: Any) -> Any:
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "labels": {"app": "a"},
+            "annotations": {"scheduling.k8s.io/group-name": group},
+        },
+        "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}], "nodeName": node, **spec},
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+def a_group(name: str = "j", minimum: int = 1, **spec: Any) -> Any:
+    meta, wanted = {"name": name, "namespace": "ns"}, {"minMember": minimum, **spec}
+    return {"kind": "PodGroup", "metadata": meta, "spec": wanted, "status": {"phase": "Inqueue"}}
+
+
+def a_queue(name: str = "default", state: str = "Open", **spec: Any) -> Any:
+    return {"kind": "Queue", "metadata": {"name": name}, "spec": spec, "status": {"state": state}}
+
+
+def gone(thing: Any) -> Any:
+    changed = deepcopy(thing)
+    changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return changed
+
+
+PLUGINS = ("priority", "gang", "conformance", "pdb", "predicates", "network-topology-aware", "capacity")
+CONFIG = {"actions": "allocate, preempt, reclaim", "tiers": [{"plugins": [{"name": name} for name in PLUGINS]}]}
+AWAY = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
+        ]
+    }
+}
+TAINT = [{"key": "k", "effect": "NoSchedule"}]
+LEAVES = [
+    {
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": name}}}]},
+    }
+    for name in ("n1", "n2")
+]
+HARD = {"mode": "hard", "highestTierAllowed": 1}
+HIGH = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+BUDGET = {
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "b", "namespace": "ns"},
+    "spec": {"minAvailable": 1, "selector": {}},
+}
+RUNNING = a_pod("r", "old", node="n1", cpu="4")
+OLD = a_group("old", 0)
+
+WRONG: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("is bound 2 times", [a_pod("a")], {"binds": [("ns/a", "n1"), ("ns/a", "n2")]}),
+    ("would hold 5.0", [a_pod("a", cpu="5")], {"binds": [("ns/a", "n1")]}),
+    ("would hold 5.0", [a_pod("a"), OLD, gone(RUNNING)], {"binds": [("ns/a", "n1")]}),
+    ("takes 2 pods", [a_pod(name, cpu="0") for name in "abc"], {"binds": [(f"ns/{name}", "n1") for name in "abc"]}),
+    ("does not tolerate", [a_pod("a"), a_node("n3", taints=TAINT)], {"binds": [("ns/a", "n3")]}),
+    ("does not tolerate", [a_pod("a"), a_node("n3", unschedulable=True)], {"binds": [("ns/a", "n3")]}),
+    ("affinity forbids", [a_pod("a", nodeSelector={"zone": "n2"})], {"binds": [("ns/a", "n1")]}),
+    ("repel each other", [a_pod("a"), a_pod("b", affinity=AWAY)], {"binds": [("ns/a", "n1"), ("ns/b", "n1")]}),
+    ("does not wait", [a_pod("a", schedulingGates=[{"name": "g"}])], {"binds": [("ns/a", "n1")]}),
+    ("another scheduler", [a_pod("a", schedulerName="other")], {"binds": [("ns/a", "n1")]}),
+    ("1 of 2 pods", [a_group(minimum=2), a_pod("a"), a_pod("b")], {"binds": [("ns/a", "n1")]}),
+    ("0 of 1 pods of role", [a_group(minTaskMember={"m": 1}), a_pod("a")], {"binds": [("ns/a", "n1")]}),
+    (
+        "may not leave tier 1",
+        [*LEAVES, a_group(networkTopology=HARD), a_pod("a"), a_pod("b", cpu="0")],
+        {"binds": [("ns/a", "n1"), ("ns/b", "n2")]},
+    ),
+    ("may hold 1 of cpu", [a_queue(capability={"cpu": "1"}), a_pod("a", cpu="2")], {"binds": [("ns/a", "n1")]}),
+    (
+        "queue root may hold 4",
+        [a_queue("root", capability={"cpu": "4"}), OLD, gone(RUNNING), a_pod("a")],
+        {"binds": [("ns/a", "n2")]},
+    ),
+    ("is Closed", [a_queue(state="Closed"), a_pod("a")], {"binds": [("ns/a", "n1")]}),
+    ("for nobody", [OLD, RUNNING], {"evictions": [("ns/r", "preempt", "")]}),
+    ("which gets nothing", [HIGH, OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "preempt", "ns/j")]}),
+    ("no higher priority", [OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "preempt", "ns/j")]}),
+    ("of the same queue", [OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "reclaim", "ns/j")]}),
+    ("budget ns/b allows 0", [BUDGET, OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "preempt", "ns/j")]}),
+    (
+        "is served before",
+        [HIGH, a_group("up", priorityClassName="high"), a_pod("a"), a_pod("b", "up")],
+        {"binds": [("ns/a", "n1")]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "things", "decided"), WRONG, ids=[words for words, *_ in WRONG])
+def test_the_rules_find_what_is_wrong(words: str, things: list[Any], decided: dict[str, Any]) -> None:
+    objects = [a_node("n1"), a_node("n2"), a_group(), a_queue(), *things]  # of two of a name the last one counts
+    nothing: dict[str, Any] = {"binds": [], "evictions": [], "promised": {}, "phases": {}}
+    turn = facts.Turn(facts=facts.Facts.of(objects), config=CONFIG, now=0.0, **{**nothing, **decided})
+    assert any(words in finding for finding in rules.check(turn)), rules.check(turn)
+
+
+def test_what_is_right_is_not_found() -> None:
+    objects = [a_node("n1"), a_queue(), a_group(minimum=2), a_pod("a"), a_pod("b")]
+    turn = facts.Turn(facts.Facts.of(objects), CONFIG, 0.0, [("ns/a", "n1"), ("ns/b", "n1")], [], {}, {})
+    assert rules.check(turn) == []
+
+
+def test_a_finding_is_shrunk_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    check: Callable[[Any], list[str]] = lambda turn: [f"pod {key} is bound" for key, _ in turn.binds]  # noqa: E731
+    monkeypatch.setattr(life, "check", check)
+    finding = next(found for seed in range(40) if (found := life.examine(seed)) is not None)
+    objects, shrunk = life.shrink(finding)
+    assert shrunk.texts
+    assert len(objects) < len(world.World(finding.seed).objects())
