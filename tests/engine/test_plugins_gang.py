@@ -34,13 +34,13 @@ ROLES = {"master": 1, "worker": 2}
         ([RUNNING] * 3, {"minMember": 3}, True, 0),
         ([RUNNING] * 3, {"minMember": 2}, True, 0),
         ([WAITING], {"minMember": 0}, True, 0),
-        ([RUNNING, NOTHING], {"minMember": 2}, True, 0),  # backfill will place the one that requests nothing
+        ([RUNNING, NOTHING], {"minMember": 2}, False, 1),  # a pod that requests nothing counts once it has a place
         ([MASTER, WORKER, WORKER], {"minMember": 3, "minTaskMember": ROLES}, False, 3),
         ([RUNNING_MASTER, RUNNING_WORKER, RUNNING_WORKER], {"minMember": 3, "minTaskMember": ROLES}, True, 0),
         ([RUNNING_WORKER] * 3 + [MASTER], {"minMember": 3, "minTaskMember": ROLES}, False, 1),
         # minMember below the sum of the roles: they do not apply
         ([RUNNING_WORKER] * 2 + [MASTER], {"minMember": 2, "minTaskMember": ROLES}, True, 0),
-        ([RUNNING_WORKER] * 2 + [a_pod("", "", role="master")], {"minMember": 3, "minTaskMember": ROLES}, True, 0),
+        ([RUNNING_WORKER] * 2 + [a_pod("", "", role="master")], {"minMember": 3, "minTaskMember": ROLES}, False, 1),
     ],
 )
 def test_ready_and_missing(pods: list[dict[str, Any]], spec: dict[str, Any], ready: bool, missing: int) -> None:

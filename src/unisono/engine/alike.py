@@ -11,6 +11,7 @@ from copy import copy
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.engine import queue_limits
 from unisono.engine.answers import Scope
 from unisono.engine.cycle import Cycle
 from unisono.engine.heap import Heap
@@ -84,7 +85,8 @@ class Alike:
         before_overused = hooks.underused(queue, pod_class)
         if before_overused < 0:
             return 0
-        return min(hooks.headroom(queue, pod_class, _MOST * size) // size, before_overused // size + 1)
+        room = min(hooks.headroom(queue, pod_class, _MOST * size), queue_limits.room(queue, pod_class, now=True))
+        return min(room // size, before_overused // size + 1)
 
     def _gangs(self, jobs: Heap[JobState], first: JobState, most: int) -> list[tuple[JobState, list[Task]]]:
         """The next jobs of the same shape with their tasks in order, up to one that must be looked at by itself."""

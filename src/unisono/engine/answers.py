@@ -111,10 +111,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """Nodes that a filter refuses for one reason; ``nodes[i]`` True means column ``i`` of the view is refused."""
+    """Nodes that a filter refuses for one reason; ``nodes[i]`` True means column ``i`` of the view is refused.
+
+    With ``now`` only what would start at once is refused, and not what is promised a place for later.
+    """
 
     nodes: BoolArray
     reason: Reason
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

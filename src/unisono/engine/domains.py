@@ -31,6 +31,12 @@ class Which(Enum):
     """The same without those that are terminating."""
     HOLDING = "holding"
     """Those that hold a term."""
+    PLEDGED = "pledged"
+    """Of those that a selector selects, those that were only promised a place in this session."""
+    EVICTED = "evicted"
+    """Those that this session evicts and that are still there: selected by a selector."""
+    EVICTED_HOLDING = "evicted holding"
+    """The same, holding a term."""
 
 
 Name = tuple[Which, int | Held]
@@ -99,13 +105,23 @@ class Source:
 
 
 class Domains:
-    """All sources of one session."""
+    """All sources of one session.
+
+    `selected`, `living` and `holding` see the cluster as it will be: with pods that were promised a place, and without
+    those that this session evicts. What starts now finds the former absent and the latter present: `pledged`,
+    `evicted` and `evicted_holding` count them.
+
+    Attributes:
+        unsettled: this session has promised a place, or evicted a pod, that some source looks at.
+
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.neighbours = snapshot.neighbours
         self._sources: dict[Name, Source] = {}
         self._moved: dict[Name, dict[int, int]] = {}
+        self.unsettled = False
 
     def selected(self, selector: int) -> Source:
         """Pods that a selector selects, terminating ones included."""
@@ -125,6 +141,18 @@ class Domains:
         """Pods that hold a term."""
         return self._source((Which.HOLDING, held), self.neighbours.holders.get(held, {}))
 
+    def pledged(self, selector: int) -> Source:
+        """Pods that a selector selects and that were only promised a place."""
+        return self._source((Which.PLEDGED, selector), {})
+
+    def evicted(self, selector: int) -> Source:
+        """Pods that a selector selects, that this session evicts and that are still there."""
+        return self._source((Which.EVICTED, selector), {})
+
+    def evicted_holding(self, held: Held) -> Source:
+        """Pods that hold a term, that this session evicts and that are still there."""
+        return self._source((Which.EVICTED_HOLDING, held), {})
+
     def _source(self, name: Name, base: Mapping[str, int]) -> Source:
         found = self._sources.get(name)
         if found is None:
@@ -143,6 +171,23 @@ class Domains:
         """Follow pods of a class that were placed (``sign`` 1) or taken away (-1), one on each entry of ``columns``."""
         names: list[Name] = [(which, s) for s in pod_class.matched for which in (Which.SELECTED, Which.LIVING)]
         names += [(Which.HOLDING, held) for held in pod_class.terms.held]
+        self._follow(names, columns, sign)
+
+    def pledge(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
+        """Those of `move` were only promised their places, or are promised them no longer."""
+        self._note([(Which.PLEDGED, selector) for selector in pod_class.matched], columns, sign)
+
+    def evict(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
+        """Those of `move` are still there until they have terminated, or stay after all."""
+        names: list[Name] = [(Which.EVICTED, selector) for selector in pod_class.matched]
+        names += [(Which.EVICTED_HOLDING, held) for held in pod_class.terms.held]
+        self._note(names, columns, sign)
+
+    def _note(self, names: list[Name], columns: Sequence[int], sign: int) -> None:
+        self.unsettled = self.unsettled or bool(names)
+        self._follow(names, columns, sign)
+
+    def _follow(self, names: Sequence[Name], columns: Sequence[int], sign: int) -> None:
         for name in names:
             source = self._sources.get(name)
             for column in columns:

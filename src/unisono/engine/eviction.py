@@ -17,6 +17,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector, fitted
 from unisono.cluster.status import TaskStatus
+from unisono.engine import queue_limits
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.cycle import Cycle
 from unisono.engine.deadends import DeadEnds
@@ -216,6 +217,8 @@ class Evictions:
     def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
         """The task could start on the node once what is being released there is gone."""
         hooks = self.cycle.hooks
+        if queue_limits.room(actor.queue, task.pod_class) < 1:
+            return False
         if rule.within_quota and hooks.headroom(actor.queue, task.pod_class, 1) < 1:
             return False
         if (self._missing(task, column) > 0).any():

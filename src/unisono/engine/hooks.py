@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
+from unisono.engine import queue_limits
 from unisono.engine.answers import Reason, Refusal, Vote
 from unisono.engine.asking import Asked, Lookup
 from unisono.engine.eviction_answers import EvictionAnswers
@@ -89,7 +90,7 @@ class Hooks(EvictionAnswers):
 
     def headroom(self, queue: QueueState, pod_class: PodClass, wanted: int) -> int:
         """How many of ``wanted`` tasks may be placed before `allocatable` must be asked again; 0: refused now."""
-        room = wanted
+        room = min(wanted, queue_limits.room(queue, pod_class))
         for _, method in self.flat["headroom"]:
             room = min(room, method(queue, pod_class))
         for _, method in self.uncounted:
@@ -101,7 +102,7 @@ class Hooks(EvictionAnswers):
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
         """First refusal."""
         refusal: Refusal | None = self.first("allocatable", queue, pod_class)
-        return refusal
+        return refusal if refusal is not None else queue_limits.refusal(queue, pod_class)
 
     def overused(self, queue: QueueState) -> Refusal | None:
         """First refusal."""

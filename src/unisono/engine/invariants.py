@@ -10,11 +10,12 @@ from collections import defaultdict
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import PODS, Vector, fitted
+from unisono.cluster.resources import fitted
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
 from unisono.engine.cycle import Cycle
 from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState
+from unisono.engine.queue_limits import limits_of, lineage
 from unisono.engine.topology.invariant import outside
 from unisono.engine.transaction import Placement
 from unisono.engine.verdicts.changes import counted
@@ -29,8 +30,8 @@ def enforce(cycle: Cycle) -> None:
     """Drop the placements of every job that breaks a rule.
 
     A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
-    binds reach its minimum; no queue goes beyond its capability; a pod is evicted once, only while it holds a place,
-    and for a beneficiary that gets places (but for shuffle) and is not dropped; jobs stay in their domains.
+    binds reach its minimum; no queue of the tree goes beyond its capability; a pod is evicted once, only while it holds
+    a place, and for a beneficiary that gets places (but for shuffle) and is not dropped; jobs stay in their domains.
     """
     broken: dict[str, str] = {}
     _check_pods(cycle.bound, broken)
@@ -111,7 +112,7 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
         record = jobs[key].record
         if key in whole or number >= record.min_member:
             continue
-        reached = sum(record.counts[status] for status in _HELD) + number + record.pending_best_effort
+        reached = sum(record.counts[status] for status in _HELD) + number
         if reached < record.min_member:
             broken[key] = (
                 f"{counted(number, 'pod')} would be bound, which leaves the gang below minMember {record.min_member}"
@@ -119,32 +120,28 @@ def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
 
 
 def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
-    """``spec.capability`` is a hard cap where a plug-in guards quotas; ``pods`` is not counted there."""
-    if not cycle.hooks.has("allocatable"):
-        return
+    """No queue in the tree is given more than its capability; terminating pods hold theirs until they are gone."""
     registry = cycle.session.registry
-    totals: dict[str, Vector] = {}
+    limits = limits_of(cycle.session.snapshot, registry)
+    if not limits:
+        return
+    parents = {name: queue.record.parent for name, queue in cycle.session.queues.items()}
+    given = {name: registry.zeros() for name in limits}
     for placement in cycle.bound:
-        record = placement.job.queue.record
-        if record.capability:
-            total = totals.get(record.name)
-            if total is None:
-                total = totals[record.name] = fitted(record.allocated, len(registry)).copy()
-            total += placement.pod_class.vector * len(placement.tasks)
-    over: dict[str, str] = {}
-    for name, total in totals.items():
-        record = cycle.session.queues[name].record
-        before = fitted(record.allocated, len(registry))
-        for resource, limit in (record.capability or {}).items():
-            row = registry.row(resource)
-            if row != PODS and total[row] > max(limit, int(before[row])):
-                over[name] = resource
-    for placement in cycle.bound:
-        resource = over.get(placement.job.queue.name, "")
-        if resource:
-            broken[placement.job.key] = (
-                f"queue {placement.job.queue.name} would go beyond its capability for {resource}"
-            )
+        amounts = fitted(placement.pod_class.vector, len(registry)) * len(placement.tasks)
+        for name in lineage(placement.job.queue.name, parents):
+            if name in given:
+                given[name] += amounts
+    over = {
+        name: registry.names[row]
+        for name, limit in limits.items()
+        for row, most in limit.most.items()
+        if given[name][row] and limit.held[row] + limit.leaving[row] + given[name][row] > most
+    }
+    for placement in cycle.bound if over else ():
+        for name in lineage(placement.job.queue.name, parents):
+            if name in over:
+                broken[placement.job.key] = f"queue {name} would go beyond its capability for {over[name]}"
 
 
 def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:

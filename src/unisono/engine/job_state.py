@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
@@ -16,6 +18,9 @@ from unisono.cluster.status import (
     TaskStatus,
     count,
 )
+
+if TYPE_CHECKING:
+    from unisono.engine.queue_limits import QueueLimit
 
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
 _BOUND, _RUNNING = 4, 5
@@ -32,10 +37,11 @@ class QueueState:
         allocated: ``[R]`` requests of allocated tasks, changes of this session included.
         claimed: ``[R]`` ``allocated`` plus what this session has pipelined: what share-based plug-ins compare.
         job_count: PodGroups that name it.
+        limits: capabilities that hold for it, its own and those of the queues above it.
 
     """
 
-    __slots__ = ("allocated", "claimed", "created", "job_count", "name", "record", "uid")
+    __slots__ = ("allocated", "claimed", "created", "job_count", "limits", "name", "record", "uid")
 
     def __init__(self, record: Queue) -> None:
         self.record = record
@@ -45,6 +51,7 @@ class QueueState:
         self.job_count = len(record.jobs)
         self.allocated: Vector = record.allocated.copy()
         self.claimed: Vector = record.allocated.copy()
+        self.limits: tuple[QueueLimit, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -73,7 +80,7 @@ class JobState:
         shape: jobs that scheduling cannot tell apart, as they were at the snapshot, share it; 0: like no other.
         counts: tasks by status (list indexed by `TaskStatus`), changes of this session included.
         ready_count: tasks that hold a place or have succeeded.
-        pending_best_effort: pending tasks that request nothing (they count as ready).
+        pending_best_effort: pending tasks that request nothing.
         places: task key to (status, node column) for tasks that this session has moved.
 
     """
@@ -153,13 +160,13 @@ class JobState:
 
     @property
     def is_ready(self) -> bool:
-        """Ready tasks and pending BestEffort ones reach ``min_member`` (roles are not looked at)."""
-        return self.ready_count + self.pending_best_effort >= self.min_member
+        """Ready tasks reach ``min_member`` (roles are not looked at)."""
+        return self.ready_count >= self.min_member
 
     @property
     def is_pipelined(self) -> bool:
         """As ``is_ready``, pipelined tasks included."""
-        return self.waiting_count + self.ready_count + self.pending_best_effort >= self.min_member
+        return self.waiting_count + self.ready_count >= self.min_member
 
     @property
     def is_starving(self) -> bool:
@@ -169,8 +176,7 @@ class JobState:
     @property
     def broken(self) -> bool:
         """It holds places but fewer than its minimum: a gang that lost members, whose resources lie idle."""
-        ready = self.ready_count
-        return 0 < ready < self.min_member - self.pending_best_effort
+        return 0 < self.ready_count < self.min_member
 
     @property
     def holds_nothing(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
+from unisono.engine import queue_limits
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import runs
@@ -67,6 +68,8 @@ def place_job(cycle: Cycle, job: JobState, sheet: Worksheet) -> bool:
         report = cycle.report(job)
         report.pipelined = refusal
         report.discarded = cycle.transaction.rollback(mark)
+    else:
+        cycle.transaction.keep(mark)
     return False
 
 
@@ -118,13 +121,18 @@ def _place_run(cycle: Cycle, job: JobState, tasks: list[Task], wanted: int) -> t
         return 0, 0
     if first.nominated_node and (status := _place_nominated(cycle, job, first)) is not None:
         return int(status is TaskStatus.ALLOCATED), 1
-    columns = cycle.transaction.place(job, tasks[:wanted], cycle.tables.of(first.pod_class))
+    now = min(wanted, queue_limits.room(job.queue, first.pod_class, now=True))
+    columns = cycle.transaction.place(job, tasks[:now], cycle.tables.of(first.pod_class)) if now else []
     if columns:
         return len(columns), len(columns)
     if cycle.session.releasing:
         columns = cycle.transaction.place(job, tasks, cycle.tables.of(first.pod_class, future=True))
         if columns:
             return 0, len(columns)
+    if not now:
+        report = cycle.report(job)
+        report.quota = report.quota or queue_limits.refusal(job.queue, first.pod_class, now=True)
+        report.refused = report.refused or first
     note_failure(cycle, job, first, cycle.fits.errors(first.pod_class))
     return 0, 0
 
@@ -134,7 +142,8 @@ def _place_nominated(cycle: Cycle, job: JobState, task: Task) -> TaskStatus | No
     column = cycle.session.nodes.table.index.get(task.nominated_node)
     if column is None:
         return None
-    for future in (False, True):
+    now = queue_limits.room(job.queue, task.pod_class, now=True) > 0
+    for future in (False, True) if now else (True,):
         table = cycle.tables.of(task.pod_class, future=future)
         table.follow()
         if table.total[column] > float("-inf"):

@@ -29,4 +29,4 @@ class RoomTable(CandidateTable):
 
     def heeds(self, veto: Veto) -> bool:
         """Only those for good."""
-        return veto.reason.unresolvable
+        return veto.reason.unresolvable and not veto.now

@@ -16,6 +16,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.domains import Domains
 from unisono.engine.job_state import JobState, QueueState
+from unisono.engine.queue_limits import set_limits
 from unisono.engine.view import NodeView
 
 __all__ = ["JobState", "QueueState", "Session"]
@@ -83,6 +84,7 @@ class Session:
         self.queues: dict[str, QueueState] = {
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known
         }
+        set_limits(self)
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
 

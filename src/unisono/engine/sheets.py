@@ -13,9 +13,16 @@ Sheet = Worksheet | GroupSheet
 
 
 def sheet_of(cycle: Cycle, job: JobState) -> Sheet:
-    """What is left to place of a job: its waiting tasks, by group where the network's topology counts."""
+    """What is left to place of a job: its waiting tasks, by group where the network's topology counts.
+
+    Tasks that request nothing come last. They are left to backfill where the gang does not need them to start and no
+    domain binds them.
+    """
     tasks = cycle.pending(job, best_effort=False)
-    if is_grouped(job, cycle.session.snapshot.hyper_nodes):
+    grouped = is_grouped(job, cycle.session.snapshot.hyper_nodes)
+    if job.pending_best_effort and (grouped or not cycle.hooks.ready(job)):
+        tasks += cycle.pending(job, best_effort=True)
+    if grouped:
         return GroupSheet.of(cycle, job, tasks)
     return Worksheet(tasks)
 

@@ -396,8 +396,8 @@ class CandidateTable:
         return points
 
     def heeds(self, veto: Veto) -> bool:
-        """Whether a veto makes a node no candidate: each does."""
-        return True
+        """Whether a veto makes a node no candidate: each does, but for promises those that hold only now."""
+        return not (veto.now and self.demand.future)
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
         """``[M]`` nodes on which the request is idle (or will be, for ``future``).

@@ -48,6 +48,7 @@ class Placement:
         columns: node of each task.
         before: state of the tasks before.
         reason: name of the action, for evictions.
+        kept: it is not bound in this session, because its gang waits for resources being released.
 
     """
 
@@ -59,6 +60,7 @@ class Placement:
     before: TaskStatus
     status: TaskStatus
     reason: str = ""
+    kept: bool = False
 
 
 @dataclass(slots=True)
@@ -125,6 +127,8 @@ class Transaction:
         amounts = pod_class.vector * np.int64(at)
         first.queue.claimed += amounts
         first.queue.allocated += amounts
+        for limit in first.queue.limits:
+            limit.move(amounts, pending, binding)
         if pod_class.base is not pod_class:
             self.session.domains.move(pod_class, columns, 1)
         for _, method in self.hooks.flat["placed"]:
@@ -185,15 +189,28 @@ class Transaction:
         job.queue.claimed += amounts
         if held:
             job.queue.allocated += amounts
+        for limit in job.queue.limits:
+            limit.move(amounts, old, new)
         if pod_class.host_ports:
             self._hold_ports(placement, claimed)
         if pod_class.base is not pod_class and not counted:
-            self.session.domains.move(pod_class, placement.columns, claimed)
+            self._move_domains(placement, claimed, old, new)
+        elif pod_class.base is not pod_class and new is TaskStatus.PIPELINED:
+            self.session.domains.pledge(pod_class, placement.columns, 1)
         if new is TaskStatus.PIPELINED:
             self.session.pipelining = True
         hook = "placed" if claimed > 0 else "removed"
         if self.hooks.flat[hook]:
             self.hooks.each(hook, job, pod_class, placement.columns)
+
+    def _move_domains(self, placement: Placement, number: int, old: TaskStatus, new: TaskStatus) -> None:
+        """What is promised, or evicted by this session, is not there yet, or still there, for what starts now."""
+        domains, pod_class, columns = self.session.domains, placement.pod_class, placement.columns
+        domains.move(pod_class, columns, number)
+        if TaskStatus.PIPELINED in (old, new):
+            domains.pledge(pod_class, columns, number)
+        elif TaskStatus.RELEASING in (old, new):
+            domains.evict(pod_class, columns, -number)
 
     def _hold_ports(self, placement: Placement, claimed: int) -> None:
         for column in placement.columns:
@@ -215,8 +232,21 @@ class Transaction:
         undone.reverse()
         return undone
 
+    def keep(self, since: int) -> None:
+        """Leave what was placed after the checkpoint ``since`` as it is: a gang waits for resources being released.
+
+        Its pods are not there for others that start now, not even those that have a free place.
+        """
+        for placement in self.log[since:]:
+            if placement.status is TaskStatus.ALLOCATED and not placement.kept:
+                placement.kept = True
+                if placement.pod_class.base is not placement.pod_class:
+                    self.session.domains.pledge(placement.pod_class, placement.columns, 1)
+
     def _give_back(self, placement: Placement) -> None:
         session, pod_class = self.session, placement.pod_class
+        if placement.kept and pod_class.base is not pod_class:
+            session.domains.pledge(pod_class, placement.columns, -1)
         if placement.status is TaskStatus.RELEASING:
             for column in placement.columns:
                 session.release(pod_class, column, -1)

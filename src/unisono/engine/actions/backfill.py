@@ -7,6 +7,9 @@ from unisono.engine.actions.enqueue import closed
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
 from unisono.engine.reports import FitErrors
+from unisono.engine.topology.groups import is_grouped
+from unisono.engine.topology.place import place_grouped
+from unisono.engine.topology.solve import GroupSheet
 
 
 def run(cycle: Cycle) -> None:
@@ -27,6 +30,8 @@ def run(cycle: Cycle) -> None:
             job = jobs.pop()
             if refusal is not None:
                 cycle.report(job).gate = refusal
+            elif is_grouped(job, cycle.session.snapshot.hyper_nodes):
+                _place_in_domain(cycle, job)
             else:
                 _place(cycle, job)
 
@@ -46,6 +51,13 @@ def _place(cycle: Cycle, job: JobState) -> None:
         cycle.commit(mark, job)
     else:
         cycle.report(job).discarded += cycle.transaction.rollback(mark)
+
+
+def _place_in_domain(cycle: Cycle, job: JobState) -> None:
+    """Pods that request nothing stay in the domain of their job as all others do."""
+    sheet = GroupSheet.of(cycle, job, cycle.pending(job, best_effort=True))
+    while sheet and place_grouped(cycle, job, sheet):
+        pass
 
 
 def _fail(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:

@@ -73,14 +73,14 @@ class GangPlugin(Plugin):
         return None
 
     def ready(self, job: JobState) -> bool:
-        """Enough tasks hold a place, in all and per role; pending BestEffort tasks count."""
+        """Enough tasks hold a place, in all and per role; pods that request nothing count once they have one, too."""
         if not job.is_ready or (job.min_task_member and any(_short_roles(job, READY_STATES))):
             return False
         return not job.record.sub_groups or not short_policies(self.session, job, pipelined=False)
 
     def missing(self, job: JobState) -> int:
         """The shortfall in all, or the sum of shortfalls per role if that is more."""
-        total = job.min_member - job.ready_count - job.pending_best_effort
+        total = job.min_member - job.ready_count
         if not job.min_task_member:
             return max(total, 0)
         roles = sum(need - have for _, have, need in _short_roles(job, READY_STATES))
@@ -165,16 +165,7 @@ def _short_roles(job: JobState, states: tuple[TaskStatus, ...]) -> Iterator[tupl
     """Roles below their minimum as (role, have, need); none where minimums per role do not apply."""
     if not job.roles_apply:
         return
-    waiting = _best_effort_by_role(job) if TaskStatus.PENDING not in states else {}
     for role, need in job.min_task_member.items():
-        have = count(job.role_counts(role), states) + waiting.get(role, 0)
+        have = count(job.role_counts(role), states)
         if have < need:
             yield role, have, need
-
-
-def _best_effort_by_role(job: JobState) -> dict[str, int]:
-    """Pending tasks that request nothing: backfill will place them, so the gang need not wait."""
-    if not job.pending_best_effort:
-        return {}
-    pending = (task for task in job.record.pending.values() if task.best_effort)
-    return Counter(task.role for task in pending if job.status(task) is TaskStatus.PENDING)

@@ -6,7 +6,8 @@ finds somebody, or a pod that stands there has an anti-affinity to it. Preferenc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class InterPodFilter:
         terms = pod_class.terms
         self.sources: list[Source] = []
         self._table = table
+        self._domains = domains
         self._near = self._tallies([Term(terms.near_all, term.key) for term in terms.near], domains)
         self._away = self._tallies(terms.away, domains)
         self._keys: list[Codes] = [table.label_column(term.key) for term in terms.near]
@@ -50,6 +52,9 @@ class InterPodFilter:
             source = domains.holding(held)
             self.sources.append(source)
             self._against.append(source.tally(held.term.key))
+        self._pledged = self._sums_of(domains.pledged, [(terms.near_all, term.key) for term in terms.near])
+        self._evicted = self._sums_of(domains.evicted, [(term.selector, term.key) for term in terms.away])
+        self._evicted += self._sums_of(domains.evicted_holding, [(held, held.term.key) for held in against])
         looked_at = {*(term.selector for term in terms.away), terms.near_all}
         own = any(Held(term, 0) in against for term in terms.away)
         self.self_affecting = own or not looked_at.isdisjoint(pod_class.matched)
@@ -61,6 +66,11 @@ class InterPodFilter:
             self.sources.append(source)
             tallies.append(source.tally(term.key))
         return tallies
+
+    def _sums_of(self, sources: Callable[[Any], Source], wanted: Sequence[tuple[Any, str]]) -> list[Tally]:
+        found = [(sources(name), key) for name, key in wanted]
+        self.sources += [source for source, _ in found]
+        return [source.tally(key) for source, key in found]
 
     @classmethod
     def of(cls, pod_class: PodClass, domains: Domains, table: NodeTable) -> InterPodFilter | None:
@@ -80,17 +90,26 @@ class InterPodFilter:
             found.append(Veto(close & ~far, TOO_NEAR))
         if self._against:
             found.append(Veto(unwanted & ~far & ~close, UNWANTED))
+        if self._domains.unsettled:
+            refused = far | close | unwanted
+            found.append(Veto(self._far(size, now=True) & ~refused, NOT_NEAR, now=True))
+            found.append(Veto(_any_positive(self._evicted, size) & ~refused, TOO_NEAR, now=True))
         return found
 
-    def _far(self, size: int) -> BoolArray:
-        """Nodes without a label, or without company; the first pod of a group that wants its own kind needs none."""
+    def _far(self, size: int, *, now: bool = False) -> BoolArray:
+        """Nodes without a label, or without company; the first pod of a group that wants its own kind needs none.
+
+        ``now`` without company that was only promised a place.
+        """
         far = np.zeros(size, dtype=np.bool_)
         for codes in self._keys:
             far |= codes < 0
-        alone = not any(tally.sums.any() for tally in self._near)
+        pairs = zip(self._near, self._pledged, strict=True)
+        company = [near.sums - pledged.sums if now else near.sums for near, pledged in pairs]
+        alone = not any(sums.any() for sums in company)
         if not (alone and self._own_first):
-            for tally in self._near:
-                far |= tally.on_nodes() <= 0
+            for tally, sums in zip(self._near, company, strict=True):
+                far |= sums[tally.codes] <= 0
         return far
 
 

@@ -49,14 +49,16 @@ class _Hard:
 
     spread: Spread
     tally: Tally
+    pledged: Tally
     present: BoolArray
     own: int
 
-    def skew(self) -> Counts:
-        """``[N]`` how far each node's domain would be ahead of the emptiest."""
+    def skew(self, *, now: bool = False) -> Counts:
+        """``[N]`` how far each node's domain would be ahead of the emptiest; ``now`` before promised pods are there."""
         sums = self.tally.sums if self.spread.counts else np.zeros_like(self.tally.sums)
         number = int(self.present.sum())
-        least = int(sums[:-1][self.present].min()) if number >= self.spread.min_domains and number else 0
+        there = sums - self.pledged.sums if now and self.spread.counts else sums
+        least = int(there[:-1][self.present].min()) if number >= self.spread.min_domains and number else 0
         return np.asarray(sums[self.tally.codes] + (self.own - least))
 
 
@@ -72,15 +74,17 @@ class SpreadFilter:
     def __init__(self, pod_class: PodClass, session: Session, spreads: Sequence[Spread]) -> None:
         self.sources: list[Source] = []
         self._parts: list[_Hard] = []
+        self._domains = session.domains
         keyed = _with_all_keys(spreads, session)
         for spread in spreads:
-            source = session.domains.living(spread.selector)
-            self.sources.append(source)
+            source, pledged = session.domains.living(spread.selector), session.domains.pledged(spread.selector)
+            self.sources += [source, pledged]
             mask = _eligible(spread, pod_class, session, keyed)
             tally = source.tally(spread.key, mask)
             present = np.zeros(len(tally.sums) - 1, dtype=np.bool_)
             present[tally.codes[mask]] = True
-            self._parts.append(_Hard(spread, tally, present, int(spread.selector in pod_class.matched)))
+            own = int(spread.selector in pod_class.matched)
+            self._parts.append(_Hard(spread, tally, pledged.tally(spread.key, mask), present, own))
         self.self_affecting = any(part.own and part.spread.counts for part in self._parts)
 
     @classmethod
@@ -97,7 +101,13 @@ class SpreadFilter:
             lacks = part.tally.codes < 0
             unlabelled |= lacks & ~uneven
             uneven |= (part.skew() > part.spread.max_skew) & ~lacks & ~unlabelled
-        return [Veto(unlabelled, UNLABELLED), Veto(uneven, UNEVEN)]
+        vetoes = [Veto(unlabelled, UNLABELLED), Veto(uneven, UNEVEN)]
+        if self._domains.unsettled:
+            early = np.zeros(size, dtype=np.bool_)
+            for part in self._parts:
+                early |= part.skew(now=True) > part.spread.max_skew
+            vetoes.append(Veto(early & ~unlabelled & ~uneven, UNEVEN, now=True))
+        return vetoes
 
 
 @dataclass(slots=True)

@@ -80,11 +80,10 @@ def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subj
     for group in solver.groups.values():
         if group.policy < 0 or group.policy in seen or group.limit is None or group.limit >= tree.top_tier:
             continue
-        needed = group.minimum - group.ready_count
-        if needed > 0:
+        needed, own = group.minimum - group.ready_count, solver.given.tasks(group.key)
+        if needed > 0 and own:
             seen.add(group.policy)
             allowed = tree.highest(group.at, group.limit) if group.at >= 0 else tree.root
-            own = solver.given.tasks(group.key)
             yield _Subject(group.key, group.limit, own, needed, allowed if allowed >= 0 else group.at)
 
 

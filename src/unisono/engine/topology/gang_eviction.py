@@ -63,7 +63,7 @@ def _wanted(cycle: Cycle, job: JobState) -> list[Task]:
     """All pending tasks of a gang that is not ready, else those of its first sub-group that has any."""
     tasks = cycle.pending(job, best_effort=False)
     if not cycle.hooks.ready(job):
-        return tasks
+        return tasks and tasks + cycle.pending(job, best_effort=True)
     for group in groups_of(cycle.session, job):
         own = {task.key for task in group.tasks}
         mine = [task for task in tasks if task.key in own]

@@ -73,18 +73,13 @@ class SubGroup:
 
     @property
     def ready_count(self) -> int:
-        """Tasks that hold a place or have succeeded, and pending ones that request nothing."""
-        return self.count(_READY) + self._best_effort()
+        """Tasks that hold a place or have succeeded."""
+        return self.count(_READY)
 
     @property
     def placed_count(self) -> int:
         """As ``ready_count``, pipelined ones included."""
-        return self.count(_PLACED) + self._best_effort()
-
-    def _best_effort(self) -> int:
-        if not self.job.pending_best_effort:
-            return 0
-        return sum(task.best_effort and self.job.status(task) is TaskStatus.PENDING for task in self.tasks)
+        return self.count(_PLACED)
 
     @property
     def priority(self) -> int:
@@ -108,11 +103,11 @@ class SubGroup:
         self.at, self.on = mark[0], dict(mark[1])
 
     def locate(self, session: Session) -> None:
-        """Find out anew where its tasks are; those that request nothing are placed anywhere and do not count."""
+        """Find out where its tasks are."""
         self.at, self.on = NOWHERE, {}
         index = session.nodes.table.index
         for task in self.tasks:
-            if not task.best_effort and self.job.status(task) in _HELD:
+            if self.job.status(task) in _HELD:
                 place = self.job.places.get(task.key)
                 column = place[1] if place is not None else index.get(task.node, -1)
                 if column >= 0:

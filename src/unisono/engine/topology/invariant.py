@@ -20,7 +20,7 @@ _KEEPER = "network-topology-aware"
 def outside(cycle: Cycle) -> dict[str, str]:
     """Jobs of which tasks would be bound outside of every domain that their topology allows, and in which words.
 
-    Tasks that request nothing are left out: backfill places them anywhere. Where the plug-in that keeps the bounds has
+    Where the plug-in that keeps the bounds has
     failed in this cycle they hold all the same: such a job waits for a cycle in which it works.
     """
     if not cycle.hooks.has("domain_gradients") and _KEEPER not in cycle.hooks.failed:
@@ -30,7 +30,7 @@ def outside(cycle: Cycle) -> dict[str, str]:
     places: dict[str, dict[str, int]] = defaultdict(dict)
     records: dict[str, Job] = {}
     for placement in cycle.bound:
-        if is_grouped(placement.job, tree) and not placement.pod_class.best_effort:
+        if is_grouped(placement.job, tree):
             records[placement.job.key] = placement.job.record
             for task, column in zip(placement.tasks, placement.columns, strict=True):
                 places[placement.job.key][task.key] = column
@@ -47,7 +47,7 @@ def outside(cycle: Cycle) -> dict[str, str]:
 
 
 def _counts(task: Task) -> bool:
-    return task.status in ALLOCATED_STATES and not task.best_effort
+    return task.status in ALLOCATED_STATES
 
 
 def _inside(tree: HyperNodeTree, columns: Iterable[int], limit: int | None) -> bool:

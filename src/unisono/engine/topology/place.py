@@ -40,6 +40,7 @@ def place_grouped(cycle: Cycle, job: JobState, sheet: GroupSheet) -> bool:
         return False
     sheet.sheets = left.sheets
     if not cycle.hooks.ready(job):
+        cycle.transaction.keep(start)
         return False
     cycle.commit(start, job)
     return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from unisono.cluster.records import Task
+from unisono.engine import queue_limits
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
@@ -244,7 +245,8 @@ class Solver:
             report = self.cycle.report(self.job)
             report.task, report.fit = report.task or first, report.fit or self.cycle.fits.refused(reason)
             return 0, 0
-        futures = (True,) if self.promise else (False, True) if self.cycle.session.releasing else (False,)
+        now = queue_limits.room(self.job.queue, first.pod_class, now=True)
+        futures = (False,) * (now > 0 and not self.promise) + (True,) * (self.promise or self.cycle.session.releasing)
         if first.nominated_node:
             column = self.cycle.session.nodes.table.index.get(first.nominated_node, -1)
             if column >= 0 and column in self.search.tree.columns[domain]:
@@ -255,7 +257,7 @@ class Solver:
                         return int(not future), 1
         for future in futures:
             taker = self.search.taker(group, domain, first.pod_class, future=future)
-            columns = transaction.place(self.job, tasks if future else tasks[:wanted], taker)
+            columns = transaction.place(self.job, tasks if future else tasks[: min(wanted, now)], taker)
             if columns:
                 return 0 if future else len(columns), len(columns)
         return 0, 0

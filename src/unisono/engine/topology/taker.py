@@ -66,6 +66,10 @@ class DomainTaker:
             session.matrix[:, column] += table.change
             session.touched.append(column)
             columns.append(column)
+            if alone:  # the session's domains and ports learn of it only now, and the table looks again after that
+                if self.guided:
+                    self.group.took(column)
+                break
             table.follow()
             if self.guided:
                 self.group.took(column)
