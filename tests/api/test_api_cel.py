@@ -143,6 +143,7 @@ def test_what_is_no_expression_is_refused(text):
         "x.map(a, x.map(b, x.map(c, c))).size() > 0",
         "cel.bind(y, x.map(a, [x, x, x]), y == y && y == y && y == y)",
         "cel.bind(a, 'x'.replace('', '0123456789'), " * 2 + "x.all(i, x.all(j, (a + a + a + a).contains(a)))" + ")" * 2,
+        "x.exists(a, x.map(b, 'abcdefghij').join('').matches('(a?b?c?){50}z'))",
         "x.all(a, x.all(b, b in x))",
         "x.all(a, sets.contains(x, x))",
         "x.all(a, x.distinct().size() > 0)",
