@@ -14,7 +14,7 @@ from workload_world import template
 from unisono.api.decode import decode
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_TEMPLATES
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS
+from unisono.api.kinds import JOBS, POD_GROUPS
 from unisono.api.sizes import SIZED, pods_of
 from unisono.api.training_kinds import (
     JOB_SETS,
@@ -62,6 +62,12 @@ HUGE_OBJECTS: list[tuple[Kind[Any], dict[str, Any]]] = [
     (TRAIN_JOBS, {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": HUGE}}),
 ]
 IDS = [f"{kind.resource}-{number}" for number, (kind, _) in enumerate(HUGE_OBJECTS)]
+# They make no pods; the scheduler and node scaling count with them.
+HUGE_GROUPS: list[tuple[Kind[Any], dict[str, Any]]] = [
+    (POD_GROUPS, {"minMember": HUGE}),
+    (POD_GROUPS, {"minMember": 1, "minTaskMember": {"a": 1, "b": HUGE}}),
+    (POD_GROUPS, {"minMember": 1, "subGroupPolicy": [{"name": "s", "subGroupSize": 8, "minSubGroups": HUGE}]}),
+]
 
 
 def made(kind: Kind[Any], spec: dict[str, Any], name: str = "huge") -> Any:
@@ -81,8 +87,8 @@ class Everything(ControllerWorld):
         ]
 
 
-@pytest.mark.parametrize(("kind", "spec"), HUGE_OBJECTS, ids=IDS)
-def test_what_an_object_asks_for_is_known_of_every_kind_that_makes_pods(kind: Kind[Any], spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kind", "spec"), [*HUGE_OBJECTS, *HUGE_GROUPS])
+def test_what_an_object_asks_for_is_known_of_every_kind(kind: Kind[Any], spec: dict[str, Any]) -> None:
     assert kind.struct in SIZED
     assert pods_of(made(kind, spec)) >= HUGE
 

@@ -1,5 +1,7 @@
 """How many pods an object asks for at a time, whatever its kind: the figure that the limit on pods per object is about.
 
+A PodGroup makes none, but asks for the room of all that it needs.
+
 A number in a specification costs its author nothing; pods cost memory and time of everybody. Python's integers do not
 overflow, so sums and products are exact.
 """
@@ -20,11 +22,12 @@ from unisono.api.hyper_job import HyperJob
 from unisono.api.job_set import JobSet, JobSetSpec, JobTemplateJobSpec
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.ray_service import RayService
+from unisono.api.scheduling import PodGroup
 from unisono.api.trainer import TrainJob
 
 
 def pods_of(obj: Object) -> int:
-    """Pods that the object and everything made for it may have at a time; 0 for kinds that make none."""
+    """Pods that the object and everything made for it may have at a time; 0 for kinds that ask for none."""
     size = _SIZES.get(type(obj))
     return size(obj) if size is not None else 0
 
@@ -70,6 +73,13 @@ def _kubeflow(obj: Any) -> int:
     return sum(max(0, spec.replicas or 0) for spec in replica_specs(obj).values())
 
 
+def _group(obj: PodGroup) -> int:
+    spec = obj.spec
+    by_task = sum(max(0, each) for each in (spec.min_task_member or {}).values())
+    by_part = sum((part.sub_group_size or 1) * (part.min_sub_groups or 0) for part in spec.sub_group_policy or ())
+    return max(spec.min_member or 0, by_task, by_part)
+
+
 def _train(obj: TrainJob) -> int:
     return (obj.spec.trainer.num_nodes or 0) if obj.spec.trainer is not None else 0
 
@@ -89,6 +99,7 @@ _SIZES: Mapping[type[Object], Callable[[Any], int]] = {
     RayJob: lambda obj: _ray(obj.spec.ray_cluster_spec),
     RayService: lambda obj: _ray(obj.spec.ray_cluster_config),
     TrainJob: _train,
+    PodGroup: _group,
     **dict.fromkeys(TRAINING, _kubeflow),
 }
 SIZED = frozenset(_SIZES)

@@ -104,10 +104,28 @@ class Informers:
 class Context:
     """What the manager hands to one controller's ``setup``."""
 
-    def __init__(self, informers: Informers, queue: WorkQueue) -> None:
+    def __init__(
+        self, informers: Informers, queue: WorkQueue, *, controller: str = "", keeper: Keeper | None = None
+    ) -> None:
         self.client, self.clock = informers.client, informers.clock
         self.informers, self.queue = informers, queue
         self.first: Informer[Any] | None = None
+        self._controller, self._keeper = controller, keeper
+
+    async def tell(self, kind: Kind[Any], obj: Object, error: Exception | None) -> None:
+        """Tell the owner of one object among many that are looked at under one key how the look at it ended.
+
+        An error sets the object aside, None takes that back. For the object of a key the manager does this itself.
+        """
+        if self._keeper is None:
+            return
+        try:
+            if error is None:
+                await self._keeper.settled(self._controller, kind, obj)
+            else:
+                await self._keeper.set_aside(self._controller, kind, obj, error)
+        except ApiError as failure:
+            _log.debug("controller.keeper_failed", controller=self._controller, key=obj.key, error=str(failure))
 
     def informer(self, kind: Kind[T]) -> Informer[T]:
         """The shared informer of ``kind``; its cache is complete before the first reconcile."""
@@ -229,9 +247,9 @@ class Manager:
             _Run(controller, WorkQueue(self._clock, self._backoff()), self._keeper) for controller in controllers
         ]
         for run in self._runs:
-            context = Context(self.informers, run.queue)
+            context = Context(self.informers, run.queue, controller=run.controller.name, keeper=self._keeper)
             run.controller.setup(context)
-            run.own = context.first
+            run.context, run.own = context, context.first
         try:
             async with asyncio.TaskGroup() as group:
                 if self._own_informers:
@@ -255,6 +273,7 @@ class _Run:
     def __init__(self, controller: Controller, queue: WorkQueue, keeper: Keeper | None) -> None:
         self.controller, self.queue, self._keeper = controller, queue, keeper
         self.own: Informer[Any] | None = None
+        self.context: Context | None = None
         self.reconciles = self.conflicts = self.failures = 0
         self.last_error = ""
 
@@ -315,15 +334,12 @@ class _Run:
 
     async def _tell(self, obj: Object | None, error: Exception | None) -> None:
         """Have the keeper tell the object's owner; that it fails is nothing that the controller could change."""
-        if self._keeper is None or self.own is None or obj is None:
+        if self.context is None or self.own is None or obj is None:
             return
-        try:
-            if error is None:
-                await self._keeper.settled(self.controller.name, self.own.kind, self.own.get(obj.key) or obj)
-            elif _is_the_objects(error):
-                await self._keeper.set_aside(self.controller.name, self.own.kind, obj, error)
-        except ApiError as failure:
-            _log.debug("controller.keeper_failed", controller=self.controller.name, key=obj.key, error=str(failure))
+        if error is None:
+            await self.context.tell(self.own.kind, self.own.get(obj.key) or obj, None)
+        elif _is_the_objects(error):
+            await self.context.tell(self.own.kind, obj, error)
 
     def _failed(self, key: str, failures: int, error: Exception) -> None:
         self.failures += 1

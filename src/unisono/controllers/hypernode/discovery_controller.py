@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -13,7 +14,7 @@ from unisono.controllers.hypernode.discovery import SOURCE, find_domains, wanted
 from unisono.controllers.hypernode.discovery_config import KEY, LABEL_SOURCE, DiscoveryConfig, parse_config
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.patching import to_json
-from unisono.errors import AlreadyExists, NotFound
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
 
@@ -42,6 +43,8 @@ class HyperNodeDiscoveryController(Controller):
         """``config_map`` is namespace and name of the configuration; by default as ``config_map_key`` says."""
         self._config_map = config_map or config_map_key()
         self._told: list[str] = []
+        # By name: what the server last refused of a HyperNode.
+        self._refused: dict[str, str] = {}
 
     def setup(self, context: Context) -> None:
         """Watch labels of nodes, and HyperNodes that come or go."""
@@ -74,17 +77,35 @@ class HyperNodeDiscoveryController(Controller):
     async def _apply(self, types: dict[str, tuple[str, ...]]) -> None:
         present = [each for each in self._hyper_nodes.items() if _is_ours(each)]
         wanted = wanted_hyper_nodes(find_domains(types, self._nodes.items()), present, LABEL_SOURCE)
+        self._refused = {name: text for name, text in self._refused.items() if name in wanted}
         by_name = {each.metadata.name: each for each in present}
         # Narrow domains first, so that no HyperNode names one that does not exist yet.
         for each in sorted(wanted.values(), key=lambda one: (one.spec.tier or 0, one.metadata.name)):
             before = by_name.get(each.metadata.name)
             if before is None:
-                await self._create(each)
+                await self._one(each, self._create)
             elif before.spec != each.spec:
-                await self._change(each)
+                await self._one(each, self._change)
         for name, old in by_name.items():
             if name not in wanted and not old.metadata.deletion_timestamp:
-                await delete_seen(self._client, HYPER_NODES, old)
+                await self._one(old, self._delete)
+
+    async def _one(self, hyper_node: HyperNode, work: Callable[[HyperNode], Awaitable[None]]) -> None:
+        """Work on one HyperNode; what the server refuses of it does not keep the others waiting."""
+        name = hyper_node.metadata.name
+        try:
+            await work(hyper_node)
+        except (Conflict, Unavailable):
+            raise
+        except ApiError as error:
+            if self._refused.get(name) != str(error):
+                _log.warning("topology.refused", hyper_node=name, problem=str(error))
+            self._refused[name] = str(error)
+        else:
+            self._refused.pop(name, None)
+
+    async def _delete(self, hyper_node: HyperNode) -> None:
+        await delete_seen(self._client, HYPER_NODES, hyper_node)
 
     async def _create(self, hyper_node: HyperNode) -> None:
         try:

@@ -27,7 +27,7 @@ from unisono.controllers.indexing import index
 from unisono.controllers.machines.decide import Demand, Pool, wanted
 from unisono.controllers.machines.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
 from unisono.controllers.recorder import Recorder
-from unisono.errors import NotFound
+from unisono.errors import ApiError, NotFound
 from unisono.kube.controller import Context, Controller
 
 _log = structlog.get_logger(__name__)
@@ -52,7 +52,7 @@ class MachinesController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch MachineDeployments, where a cluster has them; gangs and pods are looked up."""
-        self._client, self._clock = context.client, context.clock
+        self._client, self._clock, self._context = context.client, context.clock, context
         self._deployments = context.watch(MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
         self._groups = context.informer(POD_GROUPS)
         self._pods = context.informer(PODS)
@@ -72,16 +72,26 @@ class MachinesController(Controller):
             for name, pool in scaled.items()
             if pool not in ready
         ]
-        for name, replicas in wanted(self._gangs(now), [*ready, *fixed]).items():
-            await self._scale(known[name], replicas, now)
+        for name, replicas in wanted(await self._gangs(now), [*ready, *fixed]).items():
+            try:
+                await self._scale(known[name], replicas, now)
+            except ApiError as error:
+                text = f"{known[name].spec.replicas or 0} -> {replicas}: {error}"
+                self._recorder.event(known[name], "Warning", "FailedScaleUp", text)
         return _LOOK_AGAIN
 
-    def _gangs(self, now: float) -> list[list[Demand]]:
-        waiting = [
-            (group.metadata.creation_timestamp or "", group.key, demands)
-            for group in self._groups.items()
-            if (demands := self._demands(group, now))
-        ]
+    async def _gangs(self, now: float) -> list[list[Demand]]:
+        """What each gang lacks, those first that wait longest; a gang that cannot be read is told and left out."""
+        waiting = []
+        for group in self._groups.items():
+            try:
+                demands = self._demands(group, now)
+            except Exception as error:
+                await self._context.tell(POD_GROUPS, group, error)
+                continue
+            await self._context.tell(POD_GROUPS, group, None)
+            if demands:
+                waiting.append((group.metadata.creation_timestamp or "", group.key, demands))
         return [demands for _, _, demands in sorted(waiting, key=lambda each: each[:2])]
 
     def _demands(self, group: PodGroup, now: float) -> list[Demand]:
@@ -156,7 +166,9 @@ def _promised(group: PodGroup) -> list[Demand]:
     """A gang whose pods are made after its admission: its minimum in equal parts."""
     count = group.spec.min_member or 0
     total = resource_list(group.spec.min_resources)
-    return [Demand({name: -(-amount // count) for name, amount in total.items()})] * count if total and count else []
+    if not total or count <= 0:
+        return []
+    return [Demand({name: -(-amount // count) for name, amount in total.items()}, count=count)]
 
 
 def _demand(pod: Pod) -> Demand:

@@ -5,28 +5,36 @@ A gang gets machines for all of its pods or none: half a gang's machines would c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from unisono.api.core import Taint, Toleration
 
 Amounts = Mapping[str, int]
 
+MOST_MACHINES = 5000
+"""Machines of one pool that are looked at: nodes of the largest cluster that Kubernetes is made for."""
+MOST_TRIES = 100_000
+"""Places that are looked at for one gang; a gang that needs more gets no machines, so that others get theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One pod that needs a place.
+    """Pods that are alike and need places.
 
     Attributes:
-        requests: what it needs, engine units.
-        selector: labels that its node must have.
-        tolerations: taints that it endures.
+        requests: what each needs, engine units.
+        selector: labels that their nodes must have.
+        tolerations: taints that they endure.
+        count: how many they are.
 
     """
 
     requests: Amounts
     selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,11 @@ def wanted(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> dict[str
 
     """
     planned = {pool.name: 0 for pool in pools}
-    machines = [_Machine(pool, dict(pool.offers)) for pool in pools for _ in range(pool.booting)]
+    machines = [_Machine(pool, dict(pool.offers)) for pool in pools for _ in range(min(pool.booting, MOST_MACHINES))]
     for gang in gangs:
         trial = _Trial(pools, machines, planned)
         # The largest pods first: small ones fit in between.
-        if all(trial.place(pod) for pod in sorted(gang, key=_size, reverse=True)):
+        if all(trial.place(pods) for pods in _joined(sorted(gang, key=_size, reverse=True))):
             machines, planned = trial.machines, trial.planned
     return {pool.name: pool.replicas + planned[pool.name] for pool in pools if planned[pool.name]}
 
@@ -84,12 +92,15 @@ class _Machine:
     pool: Pool
     free: dict[str, int]
 
-    def take(self, pod: Demand) -> bool:
-        if not self.pool.takes(pod) or any(amount > self.free.get(name, 0) for name, amount in pod.requests.items()):
-            return False
-        for name, amount in pod.requests.items():
-            self.free[name] = self.free.get(name, 0) - amount
-        return True
+    def take(self, pods: Demand, wanted: int) -> int:
+        """Take as many of the pods as there is room for, up to ``wanted``; answers how many."""
+        if not self.pool.takes(pods):
+            return 0
+        asked = {name: amount for name, amount in pods.requests.items() if amount > 0}
+        taken = min([wanted, *(self.free.get(name, 0) // amount for name, amount in asked.items())])
+        for name, amount in asked.items():
+            self.free[name] = self.free.get(name, 0) - taken * amount
+        return taken
 
 
 class _Trial:
@@ -99,18 +110,38 @@ class _Trial:
         self._pools = sorted(pools, key=lambda pool: (_waste(pool), pool.name))
         self.machines = [_Machine(each.pool, dict(each.free)) for each in machines]
         self.planned = dict(planned)
+        self._tries = 0
 
-    def place(self, pod: Demand) -> bool:
-        if any(machine.take(pod) for machine in self.machines):
-            return True
+    def place(self, pods: Demand) -> bool:
+        left = pods.count
+        for machine in self.machines:
+            if not left:
+                return True
+            if self._is_too_much():
+                return False
+            left -= machine.take(pods, left)
         for pool in self._pools:
-            if pool.takes(pod) and pool.replicas + self.planned[pool.name] < pool.most:
+            if not pool.takes(pods):
+                continue
+            most = min(pool.most - pool.replicas, MOST_MACHINES)
+            while left and self.planned[pool.name] < most:
+                if self._is_too_much():
+                    return False
                 machine = _Machine(pool, dict(pool.offers))
-                machine.take(pod)
+                left -= machine.take(pods, left)
                 self.machines.append(machine)
                 self.planned[pool.name] += 1
-                return True
-        return False
+        return not left
+
+    def _is_too_much(self) -> bool:
+        self._tries += 1
+        return self._tries > MOST_TRIES
+
+
+def _joined(pods: Iterable[Demand]) -> Iterator[Demand]:
+    """Neighbours that are alike as one."""
+    for first, same in groupby(pods, key=lambda each: replace(each, count=1)):
+        yield replace(first, count=sum(each.count for each in same))
 
 
 def _waste(pool: Pool) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from unisono.api.core import Lease, Node, Pod
+from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.controllers.indexing import index
 from unisono.controllers.nodes.decide import disrupted, eviction_time, lost_conditions, ready, wanted_taints
@@ -17,7 +17,7 @@ from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.controllers.workloads.amounts import sooner
-from unisono.errors import Conflict, NotFound
+from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
 
@@ -28,6 +28,8 @@ GRACE_SECONDS = 40.0
 _ORPHAN_SECONDS = 40.0
 # A node whose time ran out is looked at within this time, unless this process was stopped meanwhile.
 _PUNCTUAL_SECONDS = 5.0
+# A pod that could not be removed is tried again after so long.
+_RETRY_SECONDS = 10.0
 _NODE_INDEX = "pods-of-node"
 
 
@@ -50,7 +52,7 @@ class NodeLifecycleController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch nodes, their Leases, and pods that are bound."""
-        self._client, self._clock = context.client, context.clock
+        self._client, self._clock, self._context = context.client, context.clock, context
         self._nodes = context.watch(NODES)
         self._leases = context.watch(LEASES, _node_of_lease)
         self._pods = context.watch(PODS, _node_of_pod, when=_came_or_went)
@@ -120,16 +122,23 @@ class NodeLifecycleController(Controller):
             self._tainted[name] = (marks, now)
         again: float | None = None
         for pod in pods:
-            due = eviction_time(pod, taints, self._tainted[name][1])
-            if due is None or pod.metadata.deletion_timestamp:
-                continue
-            if due > now:
-                again = sooner(again, due - now)
+            try:
+                left = await self._evict_one(pod, taints, self._tainted[name][1], now)
+            except Exception as error:
+                # The other pods must leave all the same.
+                again = sooner(again, _RETRY_SECONDS)
+                await self._context.tell(PODS, pod, error)
             else:
-                await self._evict_one(pod, now)
+                again = sooner(again, left)
         return again
 
-    async def _evict_one(self, pod: Pod, now: float) -> None:
+    async def _evict_one(self, pod: Pod, taints: Sequence[Taint], seen: float, now: float) -> float | None:
+        """Delete the pod if its time is over; answers in how many seconds it will be."""
+        due = eviction_time(pod, taints, seen)
+        if due is None or pod.metadata.deletion_timestamp:
+            return None
+        if due > now:
+            return due - now
         meta = pod.metadata
         self._recorder.event(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {pod.key}")
         try:
@@ -137,7 +146,8 @@ class NodeLifecycleController(Controller):
             await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
         except (NotFound, Conflict):
-            return
+            return None
+        return None
 
     async def _remove_orphans(self, name: str, pods: Sequence[Pod]) -> float | None:
         """Pods of a node that is gone run nowhere: their objects go without waiting for an agent."""
@@ -150,13 +160,17 @@ class NodeLifecycleController(Controller):
         left = self._missing.setdefault(name, self._clock.monotonic()) + _ORPHAN_SECONDS - self._clock.monotonic()
         if left > 0:
             return left
+        again: float | None = None
         for pod in pods:
             meta = pod.metadata
             try:
                 await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
             except (NotFound, Conflict):
                 continue
-        return None
+            except ApiError as error:
+                again = _RETRY_SECONDS
+                await self._context.tell(PODS, pod, error)
+        return again
 
 
 def _came_or_went(event_type: EventType, new: Pod, old: Pod | None) -> bool:
