@@ -65,6 +65,8 @@ def test_without_a_transport_it_does_not_load() -> None:
         create(PluginConfig("extender", Flags(), arguments("predicate")))
     with pytest.raises(ConfigError, match=r"needs extender\.urlPrefix"):
         extender_with(Service())(PluginConfig("extender", Flags(), {}))
+    with pytest.raises(ConfigError, match=r"must begin with http:// or https://, not 'file:///etc/passwd'"):
+        extender_with(Service())(PluginConfig("extender", Flags(), {"extender.urlPrefix": "file:///etc/passwd"}))
 
 
 def test_without_a_transport_a_cycle_says_so() -> None:

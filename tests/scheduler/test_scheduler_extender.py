@@ -26,11 +26,20 @@ class Handler(BaseHTTPRequestHandler):
             "/empty": (200, ""),
             "/list": (200, "[1]"),
             "/broken": (500, "{}"),
+            "/moved": (302, ""),
         }[self.path]
         self.send_response(status)
+        if self.path == "/moved":
+            self.send_header("Location", "/echo")
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer.encode())
+
+    def do_GET(self) -> None:
+        """What a client would ask for that follows a redirect."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"followed": true}')
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -59,6 +68,8 @@ def test_what_goes_wrong(prefix: str) -> None:
         call(f"{prefix}/broken", {}, 5.0).get("x")
     with pytest.raises(ExtenderError, match="must begin with http"):
         call("file:///etc/hostname", {}, 5.0)
+    with pytest.raises(HTTPError, match="302"):
+        call(f"{prefix}/moved", {}, 5.0).get("x")
 
 
 class Remote:

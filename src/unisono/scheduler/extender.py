@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
 
 import msgspec
 
@@ -37,14 +46,14 @@ def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]
     """POST ``body`` as JSON and decode the answer.
 
     Raises:
-        OSError: no connection, no answer in time, or a status other than 2xx.
+        OSError: no connection, no answer in time, or a status other than 2xx; redirects are not followed.
         ExtenderError: the address is none, or the answer is no JSON object or too long.
 
     """
-    if not url.startswith(("http://", "https://")):
+    if not url.lower().startswith(("http://", "https://")):
         raise ExtenderError(f"extender.urlPrefix must begin with http:// or https://, not {url!r}")
-    request = Request(url, msgspec.json.encode(body), {"Content-Type": "application/json"})  # noqa: S310
-    with urlopen(request, timeout=timeout) as response:  # noqa: S310
+    request = Request(url, msgspec.json.encode(body), {"Content-Type": "application/json"})  # noqa: S310  # the scheme was checked
+    with _opener().open(request, timeout=timeout) as response:
         data: bytes = response.read(_LONGEST + 1)
     if len(data) > _LONGEST:
         raise ExtenderError(f"the answer of {url} is longer than {_LONGEST} bytes")
@@ -54,6 +63,15 @@ def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise ExtenderError(f"the answer of {url} is no JSON object: {error}") from error
+
+
+@cache
+def _opener() -> OpenerDirector:
+    """HTTP and HTTPS only, by the proxies of the environment; no redirects, which could lead to any scheme and host."""
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
+        opener.add_handler(handler)
+    return opener
 
 
 class ExtenderUnavailable(UnisonoError):

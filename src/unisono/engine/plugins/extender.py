@@ -81,6 +81,8 @@ class ExtenderPlugin(Plugin):
         self.prefix = str(argument_value(_PREFIX, self.arguments)).rstrip("/")
         if not self.prefix:
             raise ConfigError("plug-in extender needs extender.urlPrefix, such as http://127.0.0.1:8713")
+        if not self.prefix.lower().startswith(("http://", "https://")):
+            raise ConfigError(f"extender.urlPrefix must begin with http:// or https://, not {self.prefix!r}")
         self.timeout = parse_duration(str(argument_value(_TIMEOUT, self.arguments)))
         self.ignorable = bool(argument_value(_IGNORABLE, self.arguments))
         listed = argument_value(_MANAGED, self.arguments) or []
