@@ -12,6 +12,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, PODS, find
 from unisono.api.training_kinds import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, TRAIN_JOBS
 from unisono.api.workload_kinds import BATCH_JOBS
+from unisono.sdk.aio import AsyncClient
 from unisono.sdk.errors import BadWork
 from unisono.sdk.families import (
     JOB_KINDS,
@@ -23,6 +24,7 @@ from unisono.sdk.families import (
     suspend_patch,
     worker_group_patch,
 )
+from unisono.sdk.views import JobView
 
 
 def family(kind: Kind[Any]) -> Family:
@@ -138,3 +140,8 @@ def test_worker_groups_of_ray_keep_their_limits(replicas: int, told: str) -> Non
             worker_group_patch(cluster, "b", replicas)
     else:
         assert worker_group_patch(cluster, "b", replicas)[-1]["path"] == "/spec/workerGroupSpecs/1/replicas"
+
+
+def test_a_view_of_a_kind_that_is_not_known_is_refused() -> None:
+    with pytest.raises(BadWork, match=r"Job of example\.com/v1 is not a kind of job that the SDK knows"):
+        AsyncClient()._key(JobView("j", "default", "Job", api_version="example.com/v1"))

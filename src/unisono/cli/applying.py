@@ -97,5 +97,6 @@ async def _located(manifest: Manifest, request: Any) -> dict[str, Any]:
     except ApiError as error:
         error.message = f"{manifest.where}: {error.message}"
         raise
-    assert isinstance(answer, dict)
+    if not isinstance(answer, dict):
+        raise ApiError(f"{manifest.where}: the server's answer is not a Kubernetes object: is this a Kubernetes API?")
     return answer

@@ -344,7 +344,8 @@ class AsyncClient:
             return job.kind, job.namespace, job.name
         if isinstance(job, JobView):
             kind = kind_of({"apiVersion": job.api_version, "kind": job.kind})
-            assert kind is not None, f"a view of a {job.kind} comes from no client"
+            if kind is None:
+                raise BadWork(f"{job.kind} of {job.api_version} is not a kind of job that the SDK knows.")
             return kind, job.namespace, job.name
         namespace, _, name = job.rpartition("/")
         return JOBS, namespace or self.namespace, name
@@ -371,7 +372,8 @@ class AsyncClient:
     ) -> None:
         live = await http.get(kind, name, namespace)
         family = family_of(kind)
-        assert family is not None
+        if family is None:
+            raise BadWork(f"a {kind.kind} is no job whose size could change.")
         if kind.resource != RAY_JOBS.resource:
             await http.patch(kind, name, size_patch(family, live, task, replicas), namespace=namespace)
             return

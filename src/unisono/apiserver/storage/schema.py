@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from unisono.apiserver.storage.errors import StoreError
@@ -38,7 +39,7 @@ def create(connection: sqlite3.Connection, revision: int = 0) -> None:
 
     """
     connection.executescript(
-        f"BEGIN EXCLUSIVE;{_OBJECTS}{_EVENTS}{_META}"  # noqa: S608  # numbers of our own
+        f"BEGIN EXCLUSIVE;{_OBJECTS}{_EVENTS}{_META}"  # noqa: S608  # nosec B608 # numbers of our own
         f"INSERT INTO meta VALUES ('revision', {revision}), ('compacted', {revision}), ('running', 0), "
         f"('store', {new_store()});{_stamp()}COMMIT;"
     )
@@ -76,12 +77,12 @@ def check_identity(connection: sqlite3.Connection, path: Path | str, otherwise: 
 
 def object_query(version: int) -> str:
     """Reads ``ObjectRow``s from a file of a schema version, without its indexes."""
-    return f"SELECT {_OBJECT_COLUMNS}, {_sum(version)} FROM objects NOT INDEXED"  # noqa: S608  # constants
+    return f"SELECT {_OBJECT_COLUMNS}, {_sum(version)} FROM objects NOT INDEXED"  # noqa: S608  # nosec B608 # constants
 
 
 def event_query(version: int) -> str:
     """Reads ``EventRow``s in the order in which they are stored."""
-    return f"SELECT {_EVENT_COLUMNS}, {_sum(version)} FROM events NOT INDEXED"  # noqa: S608  # constants
+    return f"SELECT {_EVENT_COLUMNS}, {_sum(version)} FROM events NOT INDEXED"  # noqa: S608  # nosec B608 # constants
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -104,8 +105,14 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _copied(connection: sqlite3.Connection, table: str, ddl: str, query: str, put: str, summed: object) -> None:
-    assert callable(summed)
+def _copied(
+    connection: sqlite3.Connection,
+    table: str,
+    ddl: str,
+    query: str,
+    put: str,
+    summed: Callable[[tuple[object, ...]], ObjectRow | EventRow],
+) -> None:
     connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     connection.execute(ddl)
     rows = connection.execute(query.replace(f"FROM {table}", f"FROM old_{table}"))

@@ -14,6 +14,7 @@ from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
     from unisono.apiserver.storage.backup import Backup
+    from unisono.standalone.paths import DataDir
 
 
 @click.command("backup")
@@ -107,13 +108,11 @@ async def _fetch(where: Where, path: Path) -> None:
             os.fsync(file.fileno())
 
 
-def _copy(data: object, path: Path) -> None:
+def _copy(data: DataDir, path: Path) -> None:
     """Copy the file of a control plane that is stopped, and keep it from starting meanwhile."""
     from unisono.apiserver.storage.database import Database
-    from unisono.standalone.paths import DataDir
     from unisono.standalone.store import with_ways_out
 
-    assert isinstance(data, DataDir)
     with data.acquire("backup"), with_ways_out(data):
         database = Database(data.database)
         database.open()

@@ -19,6 +19,7 @@ from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
     from unisono.standalone.paths import DataDir
+    from unisono.standalone.plane import PlaneOptions
 
 READY_SECONDS = 180.0
 # Who waits longer than this is told for what.
@@ -142,12 +143,11 @@ def command(
     loop.run(_serve(data, options))
 
 
-async def _serve(data: DataDir, options: object) -> None:
+async def _serve(data: DataDir, options: PlaneOptions) -> None:
     from unisono.standalone.pace import set_pace
-    from unisono.standalone.plane import Plane, PlaneOptions
+    from unisono.standalone.plane import Plane
     from unisono.standalone.store import with_ways_out
 
-    assert isinstance(options, PlaneOptions)
     plane = Plane(data, options)
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
