@@ -9,12 +9,13 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint types layers unit frameworks bench lock clean help
+.PHONY: run test audit lint types layers unit frameworks bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
 	@echo "make test   lint, types, layers and all tests"
 	@echo "make lint   ruff, mypy --strict and import-linter"
+	@echo "make audit  bandit on the code, pip-audit on what is locked"
 	@echo "make bench  measure decision speed, print one table"
 	@echo "make frameworks   add Ray, MPI, JAX and XGBoost to the environment, so that their tests run too"
 
@@ -31,6 +32,9 @@ lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: $(VENV)/.dev-ready
+	@$(BIN)/python scripts/audit.py requirements/run.lock
 
 frameworks: $(VENV)/.frameworks-ready
 

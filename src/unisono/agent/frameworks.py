@@ -16,7 +16,7 @@ from unisono.agent.volumes import Mount
 # a network interface, where nobody listens then. Ports that the kernel chooses are left alone (``pod_network``).
 _OWN_PORTS = {"OMPI_MCA_btl_tcp_port_min_v4": "0"}
 # A Ray process keeps its sockets, and the address of the cluster that it belongs to, below this folder.
-_RAY_FOLDER = Path("/tmp/ray")  # noqa: S108 - the path is Ray's
+_RAY_FOLDER = Path("/tmp/ray")  # noqa: S108  # nosec B108 # the path is Ray's
 _RAY = re.compile(r"\bray\b")
 _SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
 _SSHD = "sshd"

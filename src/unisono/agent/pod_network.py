@@ -35,7 +35,7 @@ _IP4, _PORT, _TYPE, _SOCKET = 4, 24, 32, 64
 _FAMILY, _PEER_IP4 = 4, 52
 _SK_LOOKUP_TCP, _SK_RELEASE, _SET_RETVAL = 84, 86, 187
 _CURRENT_NETNS = 0xFFFFFFFF
-_ANY, _LOOPBACK = "0.0.0.0", "127.0.0.1"  # noqa: S104  compared with, never bound
+_ANY, _LOOPBACK = "0.0.0.0", "127.0.0.1"  # noqa: S104  # nosec B104 # compared with, never bound
 
 
 def isolate(cgroup: Path, pod_ip: str, machine_ips: Sequence[str]) -> None:

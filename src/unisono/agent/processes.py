@@ -157,7 +157,7 @@ def end_shim(process: Process) -> bool:
 def read_spec(run: RunDir) -> dict[str, Any]:
     """What the shim of a run was told; a minimal spec when the file is damaged."""
     try:
-        value = marshal.loads((run.path / "spec").read_bytes())  # noqa: S302  our own file, mode 0600
+        value = marshal.loads((run.path / "spec").read_bytes())  # noqa: S302  # nosec B302 # our own file, mode 0600
     except (OSError, ValueError, EOFError, TypeError):
         value = None
     if not isinstance(value, dict):

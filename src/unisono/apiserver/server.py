@@ -126,7 +126,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """``https://host:port`` of the running server, as clients of this machine reach it."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)  # noqa: S104  # nosec B104 # read
         return f"https://[{host}]:{self._port}" if ":" in host else f"https://{host}:{self._port}"
 
     @property

@@ -284,7 +284,7 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 address = port.host_ip or ""
-                found[(port.protocol or "TCP", "" if address == "0.0.0.0" else address, int(number))] = None  # noqa: S104
+                found[(port.protocol or "TCP", "" if address == "0.0.0.0" else address, int(number))] = None  # noqa: S104  # nosec B104 # read
     return tuple(found)
 
 

@@ -138,7 +138,7 @@ def _pod(component: Component, options: InstallOptions) -> dict[str, Any]:
 
 def _container(component: Component, options: InstallOptions) -> dict[str, Any]:
     ports = [{"name": "metrics", "containerPort": component.port}]
-    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of the pod's own
+    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108  # nosec B108 # the pod's own volume
     if component is WEBHOOK:
         ports.append({"name": "webhook", "containerPort": WEBHOOK_PORT})
     if component is SCHEDULER:

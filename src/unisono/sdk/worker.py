@@ -79,10 +79,10 @@ def _call(task: dict[str, Any], rank: int) -> Any:
     function = load(task["function"])
     call = base64.b64decode(task["call"])
     if task["mode"] == "map":
-        items = pickle.loads(call)  # noqa: S301 - written by the caller of the function, whose code runs here anyway
+        items = pickle.loads(call)  # noqa: S301  # nosec B301 # the caller of the function wrote it, whose code runs here
         chosen = range(rank, len(items), int(os.environ["WORLD_SIZE"]))
         return {index: function(items[index]) for index in chosen}
-    arguments, keywords = pickle.loads(call)  # noqa: S301 - as above
+    arguments, keywords = pickle.loads(call)  # noqa: S301  # nosec B301 # as above
     return function(*arguments, **keywords)
 
 
@@ -99,7 +99,7 @@ def load(described: dict[str, Any]) -> Any:
         if not Path(file).exists():  # tracebacks show the lines all the same
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         _values(module, described.get("values", {}), patient=True)
-        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - this is what the pod is for
+        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102  # nosec B102 # this is what the pod is for
         _values(module, described.get("values", {}), patient=False)
     found = module
     for part in described["name"].split("."):
@@ -113,7 +113,7 @@ def _values(module: Any, values: dict[str, str], *, patient: bool) -> None:
         if name in module.__dict__:
             continue
         try:
-            module.__dict__[name] = pickle.loads(base64.b64decode(text))  # noqa: S301 - as above
+            module.__dict__[name] = pickle.loads(base64.b64decode(text))  # noqa: S301  # nosec B301 # as above
         except AttributeError:
             if not patient:
                 raise

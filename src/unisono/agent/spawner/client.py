@@ -151,7 +151,7 @@ class Spawner:
                 _log.warning("spawner.lost", pid=self._pid)
                 self._drop_socket()
                 return
-            number, pid, rest = marshal.loads(data)  # noqa: S302  from a process of our own
+            number, pid, rest = marshal.loads(data)  # noqa: S302  # nosec B302 # from a process of our own
             answer = self._answers.get(number)
             if answer is not None and not answer.done():
                 answer.set_result((pid, rest))

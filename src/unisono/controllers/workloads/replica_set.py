@@ -125,7 +125,7 @@ class ReplicaSetController(Controller):
 
     def __init__(self, recorder: Recorder, source: random.Random | None = None) -> None:
         """``source`` makes the ends of pods' names."""
-        self._recorder, self._random = recorder, source or random.Random()  # noqa: S311
+        self._recorder, self._random = recorder, source or random.Random()  # noqa: S311  # nosec B311 # no secret
         self._written: LastWritten[ReplicaSet] = LastWritten()
 
     def setup(self, context: Context) -> None:

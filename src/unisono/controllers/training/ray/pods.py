@@ -37,7 +37,7 @@ from unisono.controllers.training.ray.view import Place, RayClusterView
 
 # Parameters of ``ray start`` that are switches.
 _SWITCHES = frozenset({"block", "head", "no-monitor", "disable-usage-stats"})
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where Ray keeps its objects, not a temporary file
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  # nosec B108 # where Ray keeps its objects
 
 
 def build_pod(view: RayClusterView, place: Place) -> Pod:
@@ -114,7 +114,7 @@ def start_command(view: RayClusterView, place: Place, container: Container) -> s
     """The ``ray start`` of a pod: parameters of the group over those that follow from the container."""
     params = {"block": "true", "metrics-export-port": str(labels.METRICS_PORT), **dict(_amounts(container))}
     if place.is_head:
-        params["dashboard-host"] = "0.0.0.0"  # noqa: S104 - the dashboard is for other pods
+        params["dashboard-host"] = "0.0.0.0"  # noqa: S104  # nosec B104 # the dashboard is for other pods
     else:
         params["address"] = f"{labels.head_address(view.name, view.namespace)}:{_gcs_port(view)}"
     params |= place.params
