@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
 from support.hooks import Hooks, Reply, configure, patched
 from support.https_hook import https_hook
-from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, WebhookClientConfig
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICES
 from unisono.api.validation import validate
 from unisono.apiserver.access.pki import Authority, utc_now
+from unisono.apiserver.admission import View
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.hooks.calling import CallError, HttpCaller
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
+from unisono.kube.listening import AppListener
 
 OPTIONS = WriteOptions(user="ann", groups=("devs",))
 
@@ -336,3 +340,30 @@ async def test_a_service_leads_to_a_pod_that_is_ready(backend: Backend, tmp_path
         with pytest.raises(ApiError, match=r'admission webhook "one\.example\.com" denied the request: no'):
             await create(backend)
     assert isinstance(backend.service.context.hooks.caller, HttpCaller)
+
+
+async def test_connections_to_a_webhook_are_kept(tmp_path: Path) -> None:
+    """A TLS context of its own for each question takes memory and time, and no connection is used twice."""
+    authority = Authority(tmp_path, utc_now())
+    peers = set()
+
+    async def reply(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        return web.Response(body=await request.read())
+
+    app = web.Application()
+    app.router.add_post("/", reply)
+    context = authority.server_context(["127.0.0.1"])
+    assert isinstance(context, ssl.SSLContext)
+    listener = await AppListener.open(app, "127.0.0.1", 0, tls=context)
+    caller = HttpCaller()
+    bundle = base64.b64encode(authority.ca_pem).decode()
+    try:
+        for _ in range(3):
+            client = WebhookClientConfig(url=f"https://127.0.0.1:{listener.address[1]}/", ca_bundle=bundle)
+            await caller.post(client, {}, 60, cast(View, None))
+    finally:
+        await caller.close()
+        await listener.close()
+    assert len(peers) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from functools import lru_cache
 from typing import Any, Protocol
 
 import aiohttp
@@ -16,6 +17,8 @@ from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
+# Authorities of as many webhooks are kept.
+_TRUSTED = 64
 
 
 class CallError(Exception):
@@ -53,7 +56,12 @@ class HttpCaller:
             async with (
                 asyncio.timeout(seconds),
                 session.post(
-                    url, data=body, headers=headers, ssl=_trust(client), server_hostname=host, allow_redirects=False
+                    url,
+                    data=body,
+                    headers=headers,
+                    ssl=_trust(client.ca_bundle),
+                    server_hostname=host,
+                    allow_redirects=False,
                 ) as reply,
             ):
                 if reply.status != 200:
@@ -79,10 +87,15 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
     return bytes(answer)
 
 
-def _trust(client: WebhookClientConfig) -> ssl.SSLContext:
+@lru_cache(maxsize=_TRUSTED)
+def _trust(bundle: str | None) -> ssl.SSLContext:
+    """Whom a ``caBundle`` trusts, the machine's authorities without one.
+
+    Kept: reading the machine's authorities takes milliseconds and a megabyte, and a connection is used again only
+    with the context that it was made with.
+    """
     try:
-        bundle = base64.b64decode(client.ca_bundle).decode() if client.ca_bundle else None
-        return ssl.create_default_context(cadata=bundle)
+        return ssl.create_default_context(cadata=base64.b64decode(bundle).decode() if bundle else None)
     except (ssl.SSLError, ValueError) as error:
         raise CallError(f"the caBundle is no certificate in PEM: {error}") from None
 
