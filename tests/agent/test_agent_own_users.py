@@ -279,7 +279,27 @@ async def test_a_working_directory_that_only_root_may_enter(users: Node) -> None
     closed.mkdir(mode=0o700)
     users.run(shell("p", "ls", container={"workingDir": str(closed)}))
     pod = await users.phase("p", "Failed")
-    assert "cannot be entered: Permission denied" in pod.status.container_statuses[0].state.terminated.message
+    message = pod.status.container_statuses[0].state.terminated.message or ""
+    assert "cannot be entered: Permission denied" in message
+    assert "annotate the namespace with unisono.io/readable-directories" in message
+
+
+@pytest.mark.parametrize("namespace", ["default", "other"])
+async def test_an_administrator_shows_a_folder_of_roots_to_the_pods_of_one_namespace(
+    users: Node, namespace: str
+) -> None:
+    closed = Path(tempfile.mkdtemp(prefix="unisono-closed-"))
+    try:
+        (closed / "work").mkdir()
+        (closed / "work" / "data").write_text("data")
+        (closed / "secret").write_text("secret")
+        annotations = {"unisono.io/readable-directories": f"relative:{closed}/gone:{closed}/work"}
+        users.client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default", annotations=annotations)))
+        script = f"cd {closed} 2>/dev/null && ls && cat work/data; touch {closed}/work/x 2>/dev/null || echo no"
+        log = await outcome(users, shell("p", script, namespace))
+        assert log == ("work\ndatano\n" if namespace == "default" else "no\n")
+    finally:
+        shutil.rmtree(closed)
 
 
 async def test_a_pod_cannot_take_the_address_of_another(node: Node) -> None:

@@ -212,6 +212,23 @@ async def test_viewers_read_no_secrets_and_editors_write_no_roles() -> None:
         }
 
 
+@pytest.mark.parametrize("role", ["edit", "admin"])
+async def test_no_role_of_a_namespace_may_write_what_its_pods_may_do_on_the_machine(role: str) -> None:
+    # Label pod-security.kubernetes.io/enforce and annotation unisono.io/readable-directories of the namespace.
+    async with opened() as backend:
+        await ready(backend)
+        await bound(backend, role)
+        for verb in ("create", "update", "patch", "delete", "deletecollection"):
+            for resource in ("namespaces", "namespaces/status", "namespaces/finalize"):
+                for where, name in (("a", "a"), ("a", ""), (None, "a"), (None, "")):
+                    action = on(verb, resource, name=name, namespace=where)
+                    assert not backend.service.authorizer.decide(BOB, action).allowed, action
+        # Nor can they give themselves a role that may: it would hold rights that they lack.
+        grant = role_body("label", {"verbs": ["patch"], "apiGroups": [""], "resources": ["namespaces"]})
+        with pytest.raises(ApiError, match="namespaces"):
+            await backend.service.create(ROLES, "a", grant, AS_BOB)
+
+
 async def test_a_missing_role_is_named() -> None:
     async with opened() as backend:
         await ready(backend)

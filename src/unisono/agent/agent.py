@@ -29,7 +29,7 @@ from unisono.agent.port_book import PortBook
 from unisono.agent.setting_aside import cause, tell
 from unisono.agent.sources import ObjectSource, references
 from unisono.agent.spawner.client import Spawner
-from unisono.agent.users import PodUsers, UserBook, hidden, interpreter_paths
+from unisono.agent.users import PodUsers, UserBook
 from unisono.agent.volumes_provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod
@@ -204,7 +204,7 @@ class Agent:
         if not self._own_users or isolation.level != "root":
             return PodUsers(euid)
         book = UserBook(self._layout.users, lambda name: namespaces.get(name) is not None)
-        return PodUsers(euid, book, namespaces.get, hidden(interpreter_paths()))
+        return PodUsers(euid, book, namespaces.get)
 
     async def _register(self, registration: NodeRegistration) -> None:
         backoff, failures = Backoff(base=0.2, cap=5.0), 0

@@ -115,7 +115,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         isolation=host.isolation.level,
         cgroups=cgroups,
         who=who,
-        covers=host.users.covers if who.own else [],
+        covers=host.users.covers(pod),
         read_only_root=bool(security and security.read_only_root_filesystem),
         container=container,
     )

@@ -8,13 +8,14 @@ import pwd
 import stat
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from unisono.agent.files import read_json, write_json
 from unisono.agent.launch import Identity, identity
 from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.volumes import Mount
+from unisono.api.annotations import READABLE_DIRECTORIES
 from unisono.api.core import Container, Namespace, Pod
 from unisono.errors import AgentError
 
@@ -71,13 +72,11 @@ class PodUsers:
         euid: the agent's user.
         book: users of namespaces; None runs pods as the agent's user.
         namespace: a namespace by its name, None when it is not known.
-        covers: folders that are closed to other users, with the paths below them that pods are shown (``hidden``).
     """
 
     euid: int
     book: UserBook | None = None
     namespace: Callable[[str], Namespace | None] = lambda _: None
-    covers: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def identity(self, pod: Pod, container: Container) -> Identity:
         """As whom a container runs.
@@ -107,9 +106,16 @@ class PodUsers:
             return None
         return uid, gid
 
+    def covers(self, pod: Pod) -> list[tuple[str, list[str]]]:
+        """Folders that are closed to a pod's user, with the paths below them that it is shown (``hidden``)."""
+        if self.book is None or self._is_privileged(pod):
+            return []
+        namespace = self.namespace(pod.metadata.namespace or "")
+        return hidden([*interpreter_paths(), *(readable_directories(namespace) if namespace else ())])
+
     def _is_privileged(self, pod: Pod) -> bool:
         namespace = self.namespace(pod.metadata.namespace or "")
-        return namespace is not None and (namespace.metadata.labels or {}).get(ENFORCE) == PRIVILEGED
+        return namespace is not None and is_privileged(namespace)
 
 
 def own_places(who: Identity, owner: tuple[int, int] | None, directory: PodDir, run: RunDir) -> list[Mount]:
@@ -138,6 +144,17 @@ def interpreter_paths() -> list[str]:
     return sorted({str(each) for path in paths if path for each in (Path(path).absolute(), Path(path).resolve())})
 
 
+def is_privileged(namespace: Namespace) -> bool:
+    """Whether pods of a namespace may be root, or any account of the machine."""
+    return (namespace.metadata.labels or {}).get(ENFORCE) == PRIVILEGED
+
+
+def readable_directories(namespace: Namespace) -> list[str]:
+    """Folders below closed ones that the pods of a namespace are shown, as an administrator says."""
+    text = (namespace.metadata.annotations or {}).get(READABLE_DIRECTORIES, "")
+    return [os.path.normpath(each) for each in text.split(":") if each.startswith("/")]
+
+
 def hidden(paths: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Which of some paths lie in folders that other users may not enter, such as root's home directory.
 
@@ -146,7 +163,7 @@ def hidden(paths: Iterable[str]) -> list[tuple[str, list[str]]]:
     """
     found: dict[str, list[str]] = {}
     for path in sorted(paths):
-        folder = _closed_folder(Path(path))
+        folder = closed_folder(Path(path))
         if folder is None or not Path(path).exists():
             continue
         known = found.setdefault(str(folder), [])
@@ -155,7 +172,8 @@ def hidden(paths: Iterable[str]) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
-def _closed_folder(path: Path) -> Path | None:
+def closed_folder(path: Path) -> Path | None:
+    """The first folder on the way to a path that other users may not enter; None when they may reach it."""
     for folder in reversed(path.parents):
         if folder.is_dir() and not folder.stat().st_mode & stat.S_IXOTH:
             return folder

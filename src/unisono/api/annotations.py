@@ -7,6 +7,9 @@ from typing import Final
 WORKING_DIRECTORY: Final = "unisono.io/working-directory"
 """On a pod: folder in which containers without ``workingDir`` start, on a node that runs them as processes."""
 
+READABLE_DIRECTORIES: Final = "unisono.io/readable-directories"
+"""On a namespace: folders, separated by colons, that its pods see although only root may enter the way to them."""
+
 VERDICT: Final = "unisono.io/verdict"
 """On a PodGroup: the latest verdict as JSON."""
 

@@ -29,6 +29,7 @@ from unisono.sdk.logstream import lines
 from unisono.sdk.observing import look, observation, observe, read_surroundings
 from unisono.sdk.place import Place, Where, find
 from unisono.sdk.queues import QueueView, queue_views
+from unisono.sdk.sharing import share_folder
 from unisono.sdk.views import ENDED, JobView, end_text
 from unisono.sdk.work import Work, kind_of, mark_folder, objects, split
 
@@ -102,8 +103,11 @@ class AsyncClient:
         http = await self._connected()
         found, folder = objects(work)
         others, job = split(found)
-        if (await self.place()).local:
+        place = await self.place()
+        if place.local:
             mark_folder(job, folder)
+            if place.private is None:
+                await share_folder(http, job["metadata"].get("namespace") or self.namespace, folder)
         for other in others:
             await self.apply(other)
         kind = kind_of(job)

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
     Spec = dict[str, Any]
 
+WAY_OUT = (
+    " for the user of this pod's namespace: move it to a place that all users may read, or let an administrator "
+    "annotate the namespace with unisono.io/readable-directories"
+)
+
 
 def run_init(spec: Spec, stdio: tuple[int, int, int], status_fd: int, failed_fd: int) -> NoReturn:
     """Process 1 of the container: set up what it sees, start its command, reap, pass its status on; never returns."""
@@ -118,22 +123,21 @@ def take_identity(spec: Spec) -> None:
     """
     if spec["own_user"]:
         become(spec)
-        enter_directory(spec["cwd"])
+        enter_directory(spec["cwd"], WAY_OUT)
     else:
         enter_directory(spec["cwd"])
         become(spec)
 
 
-def enter_directory(directories: list[str]) -> None:
+def enter_directory(directories: list[str], way_out: str = "") -> None:
     """Enter the first of some directories that may be entered."""
     for last, directory in enumerate(directories, 1):
         try:
             os.chdir(directory)
         except OSError as error:
             if last == len(directories):
-                raise OSError(
-                    error.errno, f"the working directory {directory} cannot be entered: {error.strerror}"
-                ) from None
+                message = f"the working directory {directory} cannot be entered: {error.strerror}{way_out}"
+                raise OSError(error.errno, message) from None
         else:
             return
 

@@ -135,11 +135,19 @@ async def _submit_and_follow(
     from unisono.cli.resources import discover
     from unisono.cli.workloads import is_workload, mark_working_directory, target_kind
     from unisono.errors import AlreadyExists, UnisonoError
+    from unisono.sdk.sharing import share_folder
 
     targets = []
     async with connect(place.where) as client:
         resources = await discover(client)
         namespace = namespace_of(place.where)
+
+        async def local_folder(manifest: Manifest) -> None:
+            mark_working_directory(manifest)
+            own = manifest.metadata.get("namespace") or namespace
+            if not place.private and await share_folder(client, own, manifest.folder):
+                report.line(f"namespace/{own}", f"its pods may read {manifest.folder} from now on")
+
         if place.private:
             for extra in _surroundings(manifests, place.where.namespace):
                 result = await applying.create(client, resources, extra, namespace)
@@ -147,13 +155,13 @@ async def _submit_and_follow(
         for manifest in manifests:
             if not is_workload(manifest):
                 if place.local and manifest.kind == "JobTemplate":
-                    mark_working_directory(manifest)
+                    await local_folder(manifest)
                 result = await applying.apply(client, resources, manifest, namespace)
                 report.line(f"{result.resource.singular}/{result.name}", result.action)
                 continue
             kind = target_kind(manifest)
             if place.local:
-                mark_working_directory(manifest)
+                await local_folder(manifest)
             try:
                 result = await applying.create(client, resources, manifest, namespace)
             except AlreadyExists:
