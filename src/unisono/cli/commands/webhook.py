@@ -10,7 +10,12 @@ import click
 @click.command("webhook")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it.")
 @click.option("--context", help="Context of the kubeconfig.")
-@click.option("--serve", default=":8443", show_default=True, help="HOST:PORT at which the API server asks.")
+@click.option(
+    "--serve",
+    default="127.0.0.1:8443",
+    show_default=True,
+    help="HOST:PORT at which the API server asks; :8443 for servers on other machines.",
+)
 @click.option(
     "--service-namespace",
     help="Namespace of the Service and of the Secret unisono-webhook.  [default: the pod's own, else unisono-system]",
