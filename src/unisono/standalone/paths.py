@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from unisono.errors import UnisonoError
 from unisono.standalone.holder import CONTROL_PLANE, Holder
+
+# What a control plane keeps at the top of its directory.
+_OWN = re.compile(r"\.?(kubeconfig|state\.db|unisono\.log)\b.*|unisono\.pid|backups\.jsonl|agent|pki|port|run")
 
 
 class AlreadyRunning(UnisonoError):
@@ -89,10 +94,40 @@ class DataDir:
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            if self.lock.exists() or not any(self.root.iterdir()):
+            if self._is_private():
                 self.root.chmod(0o700)
         except OSError as error:
             raise UnusableDataDir(self.root, error) from error
+
+    def exposed(self) -> list[str]:
+        """What other users of the machine can read and should not, a sentence each with the command that cures it."""
+        found: list[str] = []
+        try:
+            if (mode := _open_mode(self.root)) and not self._is_private():
+                found.append(
+                    f"other users of this machine can look into the data directory {self.root} (mode {mode}), "
+                    f"which holds files of others too: 'chmod 700 {self.root}' closes it, or choose another directory."
+                )
+            if mode := _open_mode(self.kubeconfig):
+                token = self.root / "pki" / "admin.token"
+                found.append(
+                    f"{self.kubeconfig} could be read by other users of this machine (mode {mode}); it is written "
+                    "again for its owner alone. If they may have read it, run "
+                    f"'rm {token}' while the control plane is stopped: it gets a new token."
+                )
+            keys = [*(self.root / "pki").glob("*.key"), *(self.root / "pki").glob("*.token"), self.database]
+            found += [
+                f"{path} can be read by other users of this machine (mode {mode}): 'chmod 600 {path}' closes it."
+                for path in sorted(keys)
+                if (mode := _open_mode(path))
+            ]
+        except OSError as error:
+            raise UnusableDataDir(self.root, error) from error
+        return found
+
+    def _is_private(self) -> bool:
+        """Whether nothing is in the directory but a control plane's own files."""
+        return all(_OWN.fullmatch(path.name) for path in self.root.iterdir())
 
     def acquire(self, purpose: str = CONTROL_PLANE) -> IO[str]:
         """Take the directory for this process until the returned file is closed or the process ends.
@@ -160,3 +195,12 @@ class DataDir:
             except BlockingIOError:
                 return Holder.parse(file.read())
             return None
+
+
+def _open_mode(path: Path) -> str:
+    """The mode of a file that others than its owner may use, such as ``0644``; empty for any other."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return ""
+    return f"{mode:04o}" if mode & 0o077 else ""

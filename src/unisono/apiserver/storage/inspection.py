@@ -183,11 +183,14 @@ def readable(path: Path, otherwise: str) -> None:
         )
     for place in (path, path.parent):
         if place.exists() and not os.access(place, os.R_OK | os.W_OK):
-            raise StoreError(f"{place} {_why_not(place)}: give this user the right to write it, or {otherwise}")
+            raise StoreError(f"{place} {_why_not(place)}, or {otherwise}")
 
 
 def _why_not(place: Path) -> str:
     if os.statvfs(place).f_flag & os.ST_RDONLY:
-        return "is on a disk that is mounted read-only"
+        return "is on a disk that is mounted read-only: mount it for writing"
     status = place.stat()
-    return f"may not be read and written by user {os.geteuid()} (it belongs to user {status.st_uid})"
+    return (
+        f"may not be read and written by user {os.geteuid()} (it belongs to user {status.st_uid}): "
+        "give this user the right to write it"
+    )

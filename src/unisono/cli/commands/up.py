@@ -112,6 +112,9 @@ def command(
 
         for line in prepare(data, mend=repair, lossy=accept_loss):
             click.echo(line, err=True)
+    if not os.environ.get("UNISONO_DETACHED"):
+        for line in data.exposed():
+            click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {line}", err=True)
     if detach:
         if scheduler_config is not None:
             from unisono.scheduler.settings import FileConfig
