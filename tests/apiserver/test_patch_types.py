@@ -254,3 +254,50 @@ def test_a_patch_that_is_nested_too_deeply():
 def test_what_the_kinds_take():
     assert "application/strategic-merge-patch+json" in media_types(PODS)
     assert "application/strategic-merge-patch+json" not in media_types(JOBS)
+
+
+class Counted(str):
+    """Text that counts how often it is compared."""
+
+    compared = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+_MANY = 300
+_FINALIZERS = [Counted(f"f{n}") for n in range(_MANY)]
+
+
+def _containers(**more):
+    return [{"name": Counted(f"c{n}"), **more} for n in reversed(range(_MANY))]
+
+
+@pytest.mark.parametrize(
+    ("patch", "first", "left"),
+    [
+        ({"spec": {"containers": _containers(image="j")}}, "c0", _MANY),
+        ({"spec": {"containers": _containers(**{"$patch": "delete"})}}, None, 0),
+        (
+            {"spec": {"$setElementOrder/containers": _containers(), "containers": _containers(image="j")}},
+            "c299",
+            _MANY,
+        ),
+        ({"metadata": {"$deleteFromPrimitiveList/finalizers": _FINALIZERS}}, "c0", _MANY),
+        ({"metadata": {"finalizers": _FINALIZERS[::-1]}}, "c0", _MANY),
+        ({"metadata": {"$retainKeys": _FINALIZERS}}, "c0", _MANY),
+    ],
+)
+def test_strategic_patches_of_long_lists_compare_each_item_a_few_times(patch, first, left):
+    target = {
+        "metadata": {"finalizers": list(_FINALIZERS)},
+        "spec": {"containers": [{"name": Counted(f"c{n}")} for n in range(_MANY)]},
+    }
+    Counted.compared = 0
+    patched = apply_patch(PODS, target, patch, "strategic")
+    assert Counted.compared < 8 * _MANY
+    containers = patched["spec"]["containers"]
+    assert (containers[0]["name"] if containers else None, len(containers)) == (first, left)

@@ -6,14 +6,18 @@ Directives: ``$patch: delete|replace|merge`` in an object or list item, ``$retai
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from unisono.apiserver.failures import bad_request
+from unisono.apiserver.patches.members import Members, frozen
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
+# Stands for an item that the patch deletes, so that the places of the others stay.
+_GONE: Any = object()
 Schema = dict[str, Any]
 
 
@@ -66,29 +70,35 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     if not key:
         if not all(isinstance(item, str | int | float | bool) for item in patch):
             raise bad_request("a list of plain values cannot be merged with objects")
-        return [*target, *(item for item in patch if item not in target)]
+        present = Members(target)
+        return [*target, *(item for item in patch if item not in present)]
     if any(isinstance(item, dict) and item.get(_PATCH) == "replace" and len(item) == 1 for item in patch):
         return [_plain(item, schema) for item in patch if not _is_directive(item)]
-    result = list(target)
-    for item in patch:
-        _merge_item(result, item, key, schema)
-    return result
-
-
-def _merge_item(result: list[Any], item: Any, key: str, schema: Schema) -> None:
-    if not isinstance(item, dict) or key not in item:
-        raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
-    at = next((i for i, one in enumerate(result) if isinstance(one, dict) and one.get(key) == item[key]), None)
-    if item.get(_PATCH) == "delete":
-        if at is not None:
-            del result[at]
-        return
+    result: list[Any] = list(target)
+    places = _places(result, key)
     items = schema.get("items", {})
-    merged = _merge_object(result[at] if at is not None else {}, item, items)
-    if at is None:
-        result.append(merged)
-    else:
-        result[at] = merged
+    for item in patch:
+        if not isinstance(item, dict) or key not in item:
+            raise bad_request(f"map: {item!r:.200} does not contain declared merge key: {key}")
+        found = places.setdefault(frozen(item[key]), deque())
+        if item.get(_PATCH) == "delete":
+            if found:
+                result[found.popleft()] = _GONE
+        elif found:
+            result[found[0]] = _merge_object(result[found[0]], item, items)
+        else:
+            found.append(len(result))
+            result.append(_merge_object({}, item, items))
+    return [item for item in result if item is not _GONE]
+
+
+def _places(items: list[Any], key: str) -> dict[Any, deque[int]]:
+    """Where the items of each identity are, in their order."""
+    places: dict[Any, deque[int]] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, dict):
+            places.setdefault(frozen(item.get(key)), deque()).append(index)
+    return places
 
 
 def _plain(item: Any, schema: Schema) -> Any:
@@ -105,7 +115,8 @@ def _retain(result: dict[str, Any], patch: dict[str, Any]) -> None:
         return
     if not isinstance(kept, list):
         raise bad_request("$retainKeys must be a list")
-    for key in [one for one in result if one not in kept]:
+    names = Members(kept)
+    for key in [one for one in result if one not in names]:
         del result[key]
 
 
@@ -117,7 +128,8 @@ def _delete_values(result: dict[str, Any], patch: dict[str, Any]) -> None:
         if not isinstance(values, list):
             raise bad_request(f"{directive} must be a list")
         if isinstance(result.get(key), list):
-            result[key] = [item for item in result[key] if item not in values]
+            dropped = Members(values)
+            result[key] = [item for item in result[key] if item not in dropped]
 
 
 def _order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> None:
@@ -134,15 +146,18 @@ def _order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> Non
 
 def _sorted(items: list[Any], wanted: list[Any], merge_key: str | None) -> list[Any]:
     """Items that the writer named in its order; the others stay behind the item that they followed."""
-    groups: dict[int, list[Any]] = {}
+    groups: dict[int, deque[Any]] = {}
+    ranks: dict[Any, int] = {}
+    for rank, identity in enumerate(wanted):
+        ranks.setdefault(frozen(identity), rank)
     last = -1
     for item in items:
-        identity = _identity(item, merge_key)
-        if identity in wanted:
-            last = wanted.index(identity)
-            groups.setdefault(last, []).insert(0, item)
+        found = ranks.get(frozen(_identity(item, merge_key)))
+        if found is not None:
+            last = found
+            groups.setdefault(last, deque()).appendleft(item)
         else:
-            groups.setdefault(last, []).append(item)
+            groups.setdefault(last, deque()).append(item)
     return [item for rank in sorted(groups) for item in groups[rank]]
 
 
