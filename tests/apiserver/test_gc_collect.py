@@ -171,6 +171,14 @@ async def test_a_thousand_dependents(backend):
     assert await names(backend.service, CONFIG_MAPS) == []
 
 
+def test_an_owner_that_is_named_twice_counts_once():
+    index = OwnerIndex()
+    key = ("pods", "ns", "a")
+    assert index.set(key, [reference("1"), reference("1")])
+    assert index.set(key, None)
+    assert (index.owners(key), index.dependents("1")) == ((), frozenset())
+
+
 def reference(uid):
     return OwnerReference(api_version="v1", kind="Pod", name="x", uid=uid)
 

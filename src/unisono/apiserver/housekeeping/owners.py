@@ -17,7 +17,7 @@ class OwnerIndex:
 
     def set(self, key: Key, references: list[OwnerReference] | None) -> bool:
         """Note the references of an object (None: it has none, or is gone); True when they differ from before."""
-        uids = tuple(reference.uid for reference in references or ())
+        uids = tuple(dict.fromkeys(reference.uid for reference in references or ()))  # one may be given twice
         before = self._owners.get(key, ())
         if uids == before:
             return False
