@@ -19,7 +19,9 @@ from support.backends import opened
 from support.definitions import crd, obj_schema, version, widget
 from support.serving import WebClient, serving
 from unisono.apiserver import ownership, writes
-from unisono.apiserver.http import loop_watch
+from unisono.apiserver.custom import compiled
+from unisono.apiserver.hooks import conditions
+from unisono.apiserver.http import loop_watch, openapi
 from unisono.apiserver.http.loop_watch import LoopWatch
 from unisono.apiserver.http.metrics import RequestMetrics
 
@@ -158,6 +160,85 @@ async def test_large_configurations_are_applied_beside_the_event_loop(
         assert reply.status in (200, 201)
     assert len(where) == 2
     assert all(name.startswith("heavy-request") for name in where)
+
+
+async def test_large_schemas_are_compiled_once_and_beside_the_event_loop(
+    web: WebClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where: list[str] = []
+    read = compiled.read_schema
+
+    def seen(*arguments: Any) -> Any:
+        where.append(threading.current_thread().name)
+        return read(*arguments)
+
+    monkeypatch.setattr(compiled, "read_schema", seen)
+    schema = obj_schema(spec=obj_schema(**{f"property{n}": {"type": "string"} for n in range(2_000)}))
+    assert (await web.post(CRDS, crd("widgets", version(schema=schema)))).status == 201
+    assert (await web.post(WIDGETS, widget(spec={"property7": "x"}))).status == 201
+    # The server marks the definition, which is a change of what is served, and keeps its schema.
+    assert (await web.call("DELETE", f"{CRDS}/widgets.example.com")).status == 200
+    assert len(where) == 1
+    assert where[0].startswith("heavy-request")
+
+
+async def test_conditions_of_webhooks_are_evaluated_beside_the_event_loop(
+    web: WebClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    hook = {
+        "name": "a.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": [{"name": "none", "expression": "object.metadata.name == 'other'"}],
+    }
+    group = "admissionregistration.k8s.io"
+    configuration = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "a"},
+        "webhooks": [hook],
+    }
+    made = await web.post(f"/apis/{group}/v1/validatingwebhookconfigurations", json.dumps(configuration).encode())
+    assert made.status == 201, made.body
+    where: list[str] = []
+    met = conditions.met
+
+    def seen(*arguments: Any) -> bool:
+        where.append(threading.current_thread().name)
+        return met(*arguments)
+
+    monkeypatch.setattr(conditions, "met", seen)
+    assert (await web.post(CM, config_map())).status == 201
+    assert len(where) == 1
+    assert where[0].startswith("heavy-request")
+
+
+async def test_open_api_documents_are_made_and_compressed_once(web: WebClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[int] = []
+    made: list[str] = []
+    compress, make = gzip.compress, openapi._make
+
+    def compressing(data: bytes, *arguments: Any) -> bytes:
+        packed.append(len(data))
+        return compress(data, *arguments)
+
+    def making(*arguments: Any) -> Any:
+        made.append(threading.current_thread().name)
+        return make(*arguments)
+
+    monkeypatch.setattr(gzip, "compress", compressing)
+    monkeypatch.setattr(openapi, "_make", making)
+    headers = {"Accept-Encoding": "gzip"}
+    replies = await asyncio.gather(*(web.get("/openapi/v2", headers=headers) for _ in range(10)))
+    assert {reply.status for reply in replies} == {200}
+    assert len({reply.body for reply in replies}) == 1
+    assert len(packed) == 1
+    groups = len((await web.get("/openapi/v3")).json()["paths"])
+    assert len(made) == groups
+    assert all(name.startswith("heavy-request") for name in made)
 
 
 class TestWatch:

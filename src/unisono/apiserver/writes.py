@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono.api import field_error
 from unisono.api.base import Object
+from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.validation import validate
@@ -15,6 +16,7 @@ from unisono.apiserver import codec, failures, field_owners, metadata, strategy
 from unisono.apiserver.admission import Request
 from unisono.apiserver.aside import HEAVY_BYTES, aside, is_heavy, weigh
 from unisono.apiserver.context import Context
+from unisono.apiserver.custom.cel_schemas import check_schemas
 from unisono.apiserver.custom.checking import check_object
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.deletion import removable
@@ -263,6 +265,8 @@ async def _admit(
         errors = await aside(check_object, request.kind, request.object, request.old, always=ruled)
     else:
         errors = await aside(validate, request.kind, request.object, request.old)
+        if not errors and isinstance(request.object, CustomResourceDefinition) and not request.subresource:
+            errors = await aside(check_schemas, request.object)
     if errors:
         raise failures.invalid(request.kind, request.name, errors)
     if hooked and hooks.wanted(request, changing=False):

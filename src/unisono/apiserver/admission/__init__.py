@@ -42,7 +42,7 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "pods": (accounts.check_exists, system_priority.check, pods.check_disruption_budget, limit_ranges.check),
     "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
-    "customresourcedefinitions.apiextensions.k8s.io": (definitions.check_rules, definitions.begin_deletion),
+    "customresourcedefinitions.apiextensions.k8s.io": (definitions.begin_deletion,),
     "jobs.batch.volcano.sh": (jobs.check_queue, system_priority.check),
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
 }

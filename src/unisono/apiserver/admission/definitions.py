@@ -5,10 +5,9 @@ from __future__ import annotations
 from unisono.api.core import CustomResourceDefinition
 from unisono.api.kinds import CUSTOM_KINDS
 from unisono.apiserver.admission.request import Clocked, Request
-from unisono.apiserver.custom.cel_schemas import check_definition
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.naming import NAMED_DEFINITIONS, TERMINATING, accept_names, note_storage, set_condition
-from unisono.apiserver.failures import forbidden, invalid
+from unisono.apiserver.failures import forbidden
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _BUILT_IN = frozenset(kind.resource for kind in CUSTOM_KINDS)
@@ -42,20 +41,6 @@ def begin_deletion(request: Request, view: Clocked) -> None:
     crd.metadata.finalizers = [*(crd.metadata.finalizers or ()), CLEANUP]
     message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     set_condition(crd, TERMINATING, "True", "InstanceDeletionPending", message, view.now())
-
-
-def check_rules(request: Request, view: Clocked) -> None:
-    """The CEL rules of a definition must compile.
-
-    Raises:
-        Invalid: one does not.
-
-    """
-    if request.operation == "DELETE" or request.subresource:
-        return
-    errors = list(check_definition(request.object))
-    if errors:
-        raise invalid(request.kind, request.name, errors)
 
 
 def check_not_terminating(request: Request) -> None:

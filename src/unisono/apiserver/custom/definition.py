@@ -12,10 +12,10 @@ import msgspec
 
 from unisono.api.core.crd import CustomResourceDefinition, CustomResourceDefinitionVersion
 from unisono.api.kind import Scale
-from unisono.api.structural import Node, compile_schema
-from unisono.api.structural.dialect import read_schema
+from unisono.api.structural import Node
 from unisono.api.structural.pruning import META_FIELDS, prune
 from unisono.apiserver.custom.columns import PrinterColumn, columns_of
+from unisono.apiserver.custom.compiled import Compiled, compiled
 from unisono.apiserver.custom.converting import webhook_of
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.objects import CustomObject
@@ -40,6 +40,7 @@ class Version:
     """One version of a definition.
 
     Attributes:
+        source: its schema as it was compiled.
         node: its schema, without apiVersion, kind and metadata, which the server knows itself.
         published: its schema as OpenAPI documents show it.
         columns: what ``kubectl get`` shows after the name.
@@ -50,6 +51,7 @@ class Version:
 
     name: str
     served: bool
+    source: Compiled
     node: Node
     published: dict[str, Any]
     columns: tuple[PrinterColumn, ...]
@@ -166,16 +168,14 @@ class Definition:
 
 
 def _details(crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion, kind: CustomKind) -> Version:
-    raw = version.schema.open_apiv3_schema if version.schema else None
-    schema, _, _ = read_schema(raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "")
-    node = compile_schema(schema)
-    for name in META_FIELDS:
-        node.properties.pop(name, None)
+    source = compiled(version)
+    own = {name: each for name, each in source.node.properties.items() if name not in META_FIELDS}
     return Version(
         name=version.name,
         served=bool(version.served),
-        node=node,
-        published=published_schema(schema, kind),
+        source=source,
+        node=replace(source.node, properties=own),
+        published=published_schema(source.schema, kind),
         columns=columns_of(version),
         selectable=tuple(each.json_path.removeprefix(".") for each in version.selectable_fields or ()),
         warning=_warning(crd, version),

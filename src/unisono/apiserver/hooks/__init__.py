@@ -17,6 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
+from unisono.apiserver.aside import aside
 from unisono.apiserver.hooks import conditions, matching, review, showing
 from unisono.apiserver.hooks.calling import Caller, CallError, HttpCaller
 from unisono.apiserver.patches.json_patch import apply_json_patch
@@ -155,7 +156,7 @@ class Webhooks:
         asked = review.question(uid, request, version, shown, dry_run=dry_run)
         try:
             variables = {"request": asked["request"], "object": shown[0], "oldObject": shown[1]}
-            if not conditions.met(hook.match_conditions, variables):
+            if hook.match_conditions and not await aside(conditions.met, hook.match_conditions, variables, always=True):
                 return None
             client = hook.client_config
             if client is None:

@@ -18,7 +18,7 @@ from unisono.apiserver.http import discovery, openapi_protobuf
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.metrics import CONTENT_TYPE, RequestMetrics
-from unisono.apiserver.http.openapi import OpenApi
+from unisono.apiserver.http.openapi import Encoded, OpenApi
 
 Readiness = Callable[[], Sequence[str]]
 # The Kubernetes version whose API is spoken; clients warn when it is more than one minor version away from theirs.
@@ -151,11 +151,11 @@ class MetaHandlers:
     async def _open_api(self, exchange: Exchange, rest: list[str]) -> web.StreamResponse | None:
         match rest:
             case []:
-                return await exchange.document(self._openapi.index())
+                return await exchange.document(await self._openapi.index())
             case ["api", version]:
-                found = self._openapi.document("", version)
+                found = await self._openapi.document("", version)
             case ["apis", group, version]:
-                found = self._openapi.document(group, version)
+                found = await self._openapi.document(group, version)
             case _:
                 return None
         return None if found is None else await self._tagged(exchange, found, JSON)
@@ -165,9 +165,8 @@ class MetaHandlers:
         found = await self._openapi.v2(protobuf=protobuf)
         return await self._tagged(exchange, found, openapi_protobuf.MEDIA_TYPE if protobuf else JSON)
 
-    async def _tagged(self, exchange: Exchange, found: tuple[str, bytes], content_type: str) -> web.StreamResponse:
-        digest, body = found
-        extra = [("ETag", f'"{digest}"'), ("Vary", "Accept")]
-        if exchange.request.headers.get("If-None-Match") == f'"{digest}"':
+    async def _tagged(self, exchange: Exchange, found: Encoded, content_type: str) -> web.StreamResponse:
+        extra = [("ETag", f'"{found.digest}"'), ("Vary", "Accept")]
+        if exchange.request.headers.get("If-None-Match") == f'"{found.digest}"':
             return await exchange.send(304, b"", extra=extra)
-        return await exchange.send(200, body, content_type=content_type, extra=extra)
+        return await exchange.send(200, found.body, content_type=content_type, extra=extra, packed=found.packed)

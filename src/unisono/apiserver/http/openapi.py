@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from unisono.api.kind import Kind
 from unisono.api.schema import is_kubernetes
+from unisono.apiserver.aside import aside
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind, schema_for
 from unisono.apiserver.http import openapi_protobuf
@@ -35,72 +38,106 @@ _STATUS_SCHEMA: Document = {
 }
 
 
+class Encoded:
+    """An encoded document.
+
+    Attributes:
+        body: its bytes.
+        digest: their hash, for caches.
+
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.digest = hashlib.sha256(body).hexdigest()[:32].upper()
+        self._packed: asyncio.Task[bytes] | None = None
+
+    async def packed(self) -> bytes:
+        """The bytes as gzip; compressed once, however many ask."""
+        if self._packed is None:
+            self._packed = asyncio.create_task(asyncio.to_thread(gzip.compress, self.body))
+        return await asyncio.shield(self._packed)
+
+
 class OpenApi:
-    """The documents of a catalog, made when first asked for and kept."""
+    """The documents of a catalog, made when first asked for and kept.
+
+    Schemas take long to write, so that documents are made beside the event loop, each by the first who asks.
+    """
 
     def __init__(self, catalog: Catalog, version: str) -> None:
         self._catalog = catalog
         self._version = version
-        self._documents: dict[tuple[str, str], tuple[list[Served], tuple[str, bytes]]] = {}
-        self._v2: tuple[list[str], dict[bool, tuple[str, bytes]]] = ([], {})
+        self._documents: dict[tuple[str, str], tuple[list[Served], asyncio.Task[Encoded]]] = {}
+        self._v2: tuple[list[str], dict[bool, asyncio.Task[Encoded]]] = ([], {})
 
-    def index(self) -> Document:
+    async def index(self) -> Document:
         """The answer of ``/openapi/v3``; a URL carries its document's hash, so that it may be cached."""
         paths = {}
         for group, versions in self._catalog.groups():
             for version in versions:
                 path = f"apis/{group}/{version}" if group else f"api/{version}"
-                digest, _ = self._document(group, version)
-                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+                found = await self._document(group, version)
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={found.digest}"}
         return {"paths": paths}
 
-    def document(self, group: str, version: str) -> tuple[str, bytes] | None:
-        """Hash and encoded document of one group and version; None when it is not served."""
+    async def document(self, group: str, version: str) -> Encoded | None:
+        """The document of one group and version; None when it is not served."""
         if not self._catalog.resources(group, version):
             return None
-        return self._document(group, version)
+        return await self._document(group, version)
 
-    async def v2(self, *, protobuf: bool) -> tuple[str, bytes]:
-        """Hash and encoded document of all groups in OpenAPI v2, as JSON or as gnostic's protobuf."""
-        found = [self._document(group, version) for group, versions in self._catalog.groups() for version in versions]
-        digests = [digest for digest, _ in found]
+    async def v2(self, *, protobuf: bool) -> Encoded:
+        """The document of all groups in OpenAPI v2, as JSON or as gnostic's protobuf."""
+        names = [(group, version) for group, versions in self._catalog.groups() for version in versions]
+        found = [await self._document(*name) for name in names]
+        digests = [each.digest for each in found]
         if digests != self._v2[0]:
             self._v2 = digests, {}
         made = self._v2[1]
         if protobuf not in made:
-            documents = [document for _, document in found]
-            # All schemas at once take a while to write.
-            made[protobuf] = await asyncio.to_thread(_make_v2, documents, self._version, protobuf=protobuf)
-        return made[protobuf]
+            bodies = [each.body for each in found]
+            made[protobuf] = _making(_make_v2, bodies, self._version, protobuf)
+        return await asyncio.shield(made[protobuf])
 
-    def _document(self, group: str, version: str) -> tuple[str, bytes]:
+    async def _document(self, group: str, version: str) -> Encoded:
         served = self._catalog.resources(group, version)
-        known, found = self._documents.get((group, version), (None, ("", b"")))
+        known, making = self._documents.get((group, version), (None, None))
         # A user-defined kind is another object as soon as its definition changes.
-        if known is None or len(known) != len(served) or any(a is not b for a, b in zip(known, served, strict=True)):
-            encoded = msgspec.json.encode(self._make(group, version))
-            found = hashlib.sha256(encoded).hexdigest()[:32].upper(), encoded
-            self._documents[group, version] = served, found
-        return found
-
-    def _make(self, group: str, version: str) -> Document:
-        paths: Document = {}
-        schemas: Document = {"io.k8s.apimachinery.pkg.apis.meta.v1.Status": _STATUS_SCHEMA}
-        for served in self._catalog.resources(group, version):
-            schemas[schema_name(served.kind)] = _schema(served.kind)
-            paths.update(_paths(served))
-        return {
-            "openapi": "3.0.0",
-            "info": {"title": _TITLE, "version": self._version},
-            "paths": paths,
-            "components": {"schemas": schemas},
-        }
+        current = known is not None and len(known) == len(served) and all(map(_same, known, served))
+        if making is None or not current:
+            making = _making(_make, served, self._version)
+            self._documents[group, version] = served, making
+        # The others wait for the document as well when the first who asked gives up.
+        return await asyncio.shield(making)
 
 
-def _make_v2(documents: list[bytes], version: str, *, protobuf: bool) -> tuple[str, bytes]:
+def _making(make: Callable[..., Encoded], *arguments: Any) -> asyncio.Task[Encoded]:
+    return asyncio.create_task(aside(make, *arguments, always=True))
+
+
+def _same(one: Served, other: Served) -> bool:
+    return one is other
+
+
+def _make(catalog: Sequence[Served], version: str) -> Encoded:
+    paths: Document = {}
+    schemas: Document = {"io.k8s.apimachinery.pkg.apis.meta.v1.Status": _STATUS_SCHEMA}
+    for served in catalog:
+        schemas[schema_name(served.kind)] = _schema(served.kind)
+        paths.update(_paths(served))
+    document = {
+        "openapi": "3.0.0",
+        "info": {"title": _TITLE, "version": version},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+    return Encoded(msgspec.json.encode(document))
+
+
+def _make_v2(documents: list[bytes], version: str, protobuf: bool) -> Encoded:
     document = v2_document(map(msgspec.json.decode, documents), _TITLE, version)
-    body = openapi_protobuf.encode(document) if protobuf else msgspec.json.encode(document)
-    return hashlib.sha256(body).hexdigest()[:32].upper(), body
+    return Encoded(openapi_protobuf.encode(document) if protobuf else msgspec.json.encode(document))
 
 
 def schema_name(kind: Kind[Any]) -> str:
