@@ -25,11 +25,17 @@ from unisono.api.training_kinds import (
     RAY_SERVICES,
     TF_JOBS,
     TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    XGBOOST_JOBS,
 )
 from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.registry import all_controllers
+from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.kubeflow.pods import build_pod
+from unisono.controllers.training.kubeflow.tensorflow import TensorFlow
+from unisono.controllers.training.kubeflow.view import TrainingView
 from unisono.kube.controller import Controller
 
 HUGE = 2**31 - 1
@@ -155,3 +161,100 @@ async def test_a_list_of_hosts_that_no_container_could_take_is_told_and_not_buil
         assert not world.pods()
         assert "TF_CONFIG" in world.recorder.of("FailedCreate")[0]
         assert "too long for an environment variable" in world.recorder.of("FailedCreate")[0]
+
+
+def runtime(completions: int, parallelism: int) -> Any:
+    """A user's own runtime of MPI."""
+    node = {"name": "node", "template": {"spec": {"completions": completions, "parallelism": parallelism}}}
+    launcher = {"name": "launcher", "template": {"spec": {"completions": 1}}}
+    for each in (node, launcher):
+        each["template"]["spec"]["template"] = POD  # type: ignore[index]
+    spec = {
+        "mlPolicy": {"mpi": {"mpiImplementation": "OpenMPI"}},
+        "template": {"spec": {"replicatedJobs": [launcher, node]}},
+    }
+    return made(TRAINING_RUNTIMES, spec, "own")
+
+
+@pytest.mark.parametrize("parallelism", [1, HUGE])
+async def test_a_file_of_hosts_that_no_config_map_can_hold_is_told_before_it_is_built(parallelism: int) -> None:
+    async with Everything() as world:
+        await world.client.create(TRAINING_RUNTIMES, runtime(HUGE, parallelism))
+        tracemalloc.start()
+        try:
+            await world.client.create(
+                TRAIN_JOBS, made(TRAIN_JOBS, {"runtimeRef": {"name": "own", "kind": "TrainingRuntime"}})
+            )
+            await world.settle()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 64 * 1024 * 1024
+        assert world.client.find(JOB_SETS, "default/huge") is None
+        (told,) = world.recorder.of("TooManyHosts")
+        assert f"lists of {HUGE} hosts" in told
+        assert "use fewer" in told
+
+
+def replicas(kind: Kind[Any], field: str, container: str, number: int) -> Any:
+    role = {"template": {"spec": {"containers": [{"name": container, "image": "i"}]}}, "restartPolicy": "Never"}
+    roles = {"Worker": {**role, "replicas": number}}
+    if kind is XGBOOST_JOBS:
+        roles["Master"] = {**role, "replicas": 1}
+    if kind is MPI_JOBS:
+        roles["Launcher"] = {**role, "replicas": 1}
+    return made(kind, {field: roles})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "container", "told"),
+    [
+        (TF_JOBS, "tfReplicaSpecs", "tensorflow", "TF_CONFIG of"),
+        (XGBOOST_JOBS, "xgbReplicaSpecs", "xgboost", "WORKER_ADDRS of"),
+        (MPI_JOBS, "mpiReplicaSpecs", "mpi", "the host files: lists of 40001 hosts"),
+    ],
+    ids=["tensorflow", "xgboost", "mpi"],
+)
+async def test_a_training_job_whose_list_of_hosts_is_too_long_is_told_and_gets_no_pods(
+    kind: Kind[Any], field: str, container: str, told: str
+) -> None:
+    async with Everything() as world:
+        await world.client.create(kind, replicas(kind, field, container, 40_000))
+        await world.settle()
+        group = world.client.find(POD_GROUPS, "default/huge")
+        assert group is not None
+        await world.client.patch(
+            POD_GROUPS, "huge", {"status": {"phase": "Inqueue"}}, namespace="default", subresource="status"
+        )
+        await world.settle()
+        assert not world.pods()
+        assert told in world.recorder.of("TooManyHosts")[0]
+
+
+async def test_addresses_are_listed_once_for_all_pods_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    whole = TensorFlow.address
+
+    def counting(self: TensorFlow, view: Any, role: Any, index: int) -> str:
+        nonlocal asked
+        asked += 1
+        return whole(self, view, role, index)
+
+    monkeypatch.setattr(TensorFlow, "address", counting)
+    seen = Seen(replicas(TF_JOBS, "tfReplicaSpecs", "tensorflow", 200))
+    view, role = TrainingView(seen.job), TrainingView(seen.job).roles[0]
+    pods = [build_pod(TensorFlow(), view, role, index) for index in range(200)]
+    assert asked == 200
+    assert len({pod.spec.containers[0].env[-1].value for pod in pods}) == 200
+
+
+async def test_hosts_of_the_svc_plug_in_that_no_config_map_holds_are_told_with_the_way_out() -> None:
+    async with World() as world:
+        await world.submit(job(task("work", 50_000), plugins={"svc": []}, minAvailable=1))
+        await world.admit()
+        assert not world.pods()
+        state = world.job().status.state
+        assert (state.phase, state.reason) == ("Pending", "PluginError")
+        assert "plug-in svc: lists of 50000 hosts take" in (state.message or "")
+        assert "use fewer, or shorter names" in (state.message or "")
+        assert len(world.recorder.of("PluginError")) == 1

@@ -16,6 +16,7 @@ from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
+from unisono.apiserver.admission import Settings
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.webhook.json_patch import json_patch
 from unisono.webhook.review import BadReview, check, mutate, read
@@ -215,3 +216,29 @@ documents = st.dictionaries(st.text("ab~/", max_size=2), values, max_size=4)
 def test_a_patch_leads_from_one_document_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     result = apply_json_patch(copy.deepcopy(before), list(json_patch(before, after)))
     assert json.dumps(result, sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+HUGE = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "spec"),
+    [
+        ("Job", "batch.volcano.sh/v1alpha1", {"tasks": [TASK | {"replicas": HUGE}], "minAvailable": 1}),
+        ("JobTemplate", "flow.volcano.sh/v1alpha1", {"tasks": [TASK | {"replicas": HUGE}], "minAvailable": 1}),
+        ("PodGroup", "scheduling.volcano.sh/v1beta1", {"minMember": HUGE}),
+    ],
+)
+def test_an_object_that_asks_for_too_many_pods_is_refused_unless_it_was_already_and_does_not_grow(
+    kind: str, version: str, spec: dict[str, Any]
+) -> None:
+    value = {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "ns"}, "spec": spec}
+    seen = view(queue("default"), queue("team"))
+    response = check(ask(value), seen)["response"]
+    assert not response["allowed"]
+    assert response["status"]["code"] == 403
+    assert "asks for 2147483647 pods, more than the limit of 50000 for one object" in response["status"]["message"]
+    labelled = copy.deepcopy(value)
+    labelled["metadata"]["labels"] = {"a": "b"}
+    assert check(ask(labelled, value, "UPDATE"), seen)["response"]["allowed"]
+    assert check(ask(value), seen, Settings(most_pods=HUGE))["response"]["allowed"]

@@ -43,10 +43,10 @@ async def test_a_review_that_fails_is_a_refusal_of_that_object_alone(
     function = "mutate" if path == "mutate" else "check"
     whole = getattr(module, function)
 
-    def breaking(question: Any, view: Any) -> Any:
+    def breaking(question: Any, view: Any, *rest: Any) -> Any:
         if question.name == "bad":
             raise OverflowError("too large")
-        return whole(question, view)
+        return whole(question, view, *rest)
 
     monkeypatch.setattr(module, function, breaking)
     client: Any = MemoryClient(VirtualClock())

@@ -104,8 +104,12 @@ def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:
     return lambda client, registry: SimulatedNodes(client, specs, heartbeat=heartbeat)
 
 
-def webhook_part(serve: str, namespace: str, configuration: str, also: Sequence[str] = ()) -> MakePart:
-    """Answers admission reviews at ``HOST:PORT``; ``also`` are further names of the server.
+def webhook_part(
+    serve: str, namespace: str, configuration: str, also: Sequence[str] = (), most_pods: int = MOST_PODS
+) -> MakePart:
+    """Answers admission reviews at ``HOST:PORT``.
+
+    ``also`` are further names of the server, ``most_pods`` is the number of pods that one object may ask for.
 
     Raises:
         ConfigError: ``serve`` is no address.
@@ -121,7 +125,14 @@ def webhook_part(serve: str, namespace: str, configuration: str, also: Sequence[
         # It stands by for nobody, so its client is not fenced.
         assert isinstance(client, HttpClient)
         return WebhookServer(
-            client, registry, host=host, port=port, namespace=namespace, configuration=configuration, also=also
+            client,
+            registry,
+            host=host,
+            port=port,
+            namespace=namespace,
+            configuration=configuration,
+            also=also,
+            most_pods=most_pods,
         )
 
     return make

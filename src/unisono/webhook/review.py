@@ -16,14 +16,15 @@ from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.validation import validate
-from unisono.apiserver.admission import Operation, Request
+from unisono.apiserver.admission import Operation, Request, Settings
 from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
 from unisono.webhook.json_patch import json_patch, overlaid
-from unisono.webhook.rules import CHANGING, CHECKING, FOREIGN
+from unisono.webhook.rules import CHANGING, FOREIGN, checking
 
 API_VERSION = "admission.k8s.io/v1"
+_SETTINGS = Settings()
 # Longest text of a mistake: it may quote the object.
 _LONGEST = 1024
 
@@ -111,8 +112,8 @@ def mutate(question: Question, view: Clocked) -> dict[str, Any]:
     return answer
 
 
-def check(question: Question, view: Clocked) -> dict[str, Any]:
-    """Yes, or no with the Status that the client gets."""
+def check(question: Question, view: Clocked, settings: Settings = _SETTINGS) -> dict[str, Any]:
+    """Yes, or no with the Status that the client gets; ``settings`` are those of the rules."""
     kind = question.kind
     if kind is None or question.subresource or question.leaving:
         return _answer(question)
@@ -127,7 +128,7 @@ def check(question: Question, view: Clocked) -> dict[str, Any]:
                 raise invalid(kind, question.name, problems)
         before = old.obj if old is not None and question.operation == "UPDATE" else None
         request = _request(question, kind, new.obj, before)
-        for rule in CHECKING.get(kind.resource, ()):
+        for rule in checking(kind, settings):
             rule(request, view)
     except ApiError as error:
         return _answer(question, error)

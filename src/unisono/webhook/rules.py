@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from unisono.api import kinds
-from unisono.apiserver.admission import Rule, Settings, jobs, pod_groups, pods, queues
-
-_SETTINGS = Settings()
+from unisono.api.kind import Kind
+from unisono.apiserver.admission import Rule, Settings, jobs, pod_groups, pods, queues, sizes
 
 CHANGING: Mapping[str, tuple[Rule, ...]] = {
     kinds.POD_GROUPS.resource: (pod_groups.queue_of_namespace,),
 }
 """By resource: what completes an object in view of others, after its defaults."""
 
-CHECKING: Mapping[str, tuple[Rule, ...]] = {
+_CHECKING: Mapping[str, tuple[Rule, ...]] = {
     kinds.JOBS.resource: (jobs.check_queue,),
     kinds.POD_GROUPS.resource: (pod_groups.check_queue,),
     kinds.PODS.resource: (pods.check_disruption_budget,),
-    kinds.QUEUES.resource: tuple(
-        partial(rule, _SETTINGS) for rule in (queues.protect, queues.check_parent, queues.check_family)
-    ),
 }
-"""By resource: what refuses an object in view of others."""
+_QUEUES = (queues.protect, queues.check_parent, queues.check_family)
+
+
+def checking(kind: Kind[Any], settings: Settings) -> Iterator[Rule]:
+    """What refuses an object of the kind: in view of others, or for its size."""
+    yield from _CHECKING.get(kind.resource, ())
+    if kind is kinds.QUEUES:
+        yield from (partial(rule, settings) for rule in _QUEUES)
+    yield partial(sizes.check, settings)
+
 
 FOREIGN = frozenset({kinds.PODS.resource})
 """Resources that the API server itself defaults and validates."""

@@ -10,6 +10,8 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
+from unisono.api.pod_limit import MOST_PODS
+from unisono.apiserver.admission import Settings
 from unisono.errors import ApiError, ConfigError, system_reason
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.controller import Informers
@@ -41,6 +43,7 @@ class WebhookServer:
         namespace: str,
         configuration: str = "unisono",
         also: Sequence[str] = (),
+        most_pods: int = MOST_PODS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Make a server.
@@ -53,11 +56,12 @@ class WebhookServer:
             namespace: of the Service ``unisono-webhook`` and of the Secret with the certificates.
             configuration: name of the webhook configurations that are to trust this server.
             also: names and addresses in the certificate beside those of the Service.
+            most_pods: pods that one object may ask for.
             clock: for certificates and pauses.
 
         """
         self._client, self._clock, self._host, self._port = client, clock, host, port
-        self._configuration = configuration
+        self._configuration, self._settings = configuration, Settings(most_pods=most_pods)
         self._informers = Informers(client, clock)
         for kind in SEEN:
             self._informers.of(kind)
@@ -143,7 +147,7 @@ class WebhookServer:
         except BadReview as error:
             return self._bad("validate", error)
         try:
-            answer = check(question, cached(self._informers))
+            answer = check(question, cached(self._informers), self._settings)
             if refused(answer):
                 answer = await self._look_again(question, answer)
         except Exception as error:
@@ -154,7 +158,7 @@ class WebhookServer:
     async def _look_again(self, question: Question, answer: dict[str, Any]) -> dict[str, Any]:
         """Caches may be a moment behind: a no must rest on what the server has now."""
         try:
-            return check(question, await live(self._client, self._clock))
+            return check(question, await live(self._client, self._clock), self._settings)
         except ApiError as error:
             _log.warning("webhook.check_failed", error=str(error))
             return answer

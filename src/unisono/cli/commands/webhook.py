@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from unisono.api.pod_limit import MOST_PODS
+
 
 @click.command("webhook")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it.")
@@ -30,6 +32,13 @@ import click
     help="A name or address in the certificate beside the Service's, for servers outside of it; may be repeated.",
 )
 @click.option(
+    "--most-pods",
+    type=click.IntRange(1),
+    default=MOST_PODS,
+    show_default=True,
+    help="Pods that one object may ask for; a larger one is refused.",
+)
+@click.option(
     "--listen",
     default="127.0.0.1:8083",
     show_default=True,
@@ -49,6 +58,7 @@ def command(
     service_namespace: str | None,
     configuration: str,
     also: tuple[str, ...],
+    most_pods: int,
     listen: str,
     log_level: str,
 ) -> None:
@@ -67,5 +77,5 @@ def command(
     configure_logs(level=log_level)
     config = load(kubeconfig, context=context)
     namespace = service_namespace or (config.namespace if config.in_cluster else "unisono-system")
-    part = webhook_part(serve, namespace, configuration, also)
+    part = webhook_part(serve, namespace, configuration, also, most_pods)
     asyncio.run(until_signal(Component("unisono-webhook", config, part, ComponentOptions(listen=listen.strip()))))

@@ -68,6 +68,7 @@ def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[st
     """Objects of plug-ins, and claims."""
     try:
         plugins = load(view)
+        made = [resource for plugin in plugins for resource in plugin.resources()]
     except PluginError as error:
         message = f"Execute plugin when job add failed, err: {error}"
         plan.warn("PluginError", message, once=message)
@@ -76,7 +77,7 @@ def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[st
         controlled[f"plugin-{plugin.name}"] = plugin.name
         for reason, text in plugin.remarks():
             plan.warn(reason, text, once=text)
-        plan.ensure.extend(plugin.resources())
+    plan.ensure.extend(made)
     plan.volumes = named_volumes(view)
     for volume in job_volumes(view):
         controlled[f"volume-pvc-{volume.claim}"] = volume.claim

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
+from unisono.controllers.host_lists import variable_too_long
 from unisono.controllers.job.plugins.arguments import PluginError, unknown_flags
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.plan import Resource
-
-# Longest NAME=value that Linux takes when it starts a program, its final zero included.
-LONGEST_VARIABLE = 128 * 1024
 
 
 class JobPlugin:
@@ -65,10 +63,7 @@ def set_env(container: Container, variable: EnvVar) -> None:
         PluginError: it is longer than the system takes: no container would start.
 
     """
-    if len(variable.name) + len(variable.value or "") + 2 > LONGEST_VARIABLE:
-        raise PluginError(
-            f"{variable.name} of {len(variable.value or '')} characters is too long for an environment variable "
-            f"({LONGEST_VARIABLE} with its name): the job has too many pods for this plug-in; use fewer."
-        )
+    if why := variable_too_long(variable.name, variable.value or ""):
+        raise PluginError(why)
     others = [env for env in container.env or () if env.name != variable.name]
     container.env = [*others, variable]

@@ -25,8 +25,9 @@ from unisono.api.core import (
 )
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SERVICES
 from unisono.controllers import keys
-from unisono.controllers.job.plugins.arguments import flag_bool, read_flags
-from unisono.controllers.job.plugins.base import LONGEST_VARIABLE, JobPlugin, containers, set_env
+from unisono.controllers.host_lists import LONGEST_VARIABLE, list_too_long
+from unisono.controllers.job.plugins.arguments import PluginError, flag_bool, read_flags
+from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
 from unisono.controllers.job.view import TaskView
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
@@ -106,13 +107,20 @@ class SvcPlugin(JobPlugin):
             yield Resource(NETWORK_POLICIES, policy, what=what)
 
     def hosts_data(self) -> dict[str, str]:
-        """Content of the ConfigMap."""
+        """Content of the ConfigMap.
+
+        Raises:
+            PluginError: it is longer than a ConfigMap may be.
+
+        """
         data: dict[str, str] = {}
         for task in self.view.tasks:
             hosts = self._hosts[task.name]
             data[f"{task.name.replace('-', '_')}.host"] = "\n".join(hosts)
             data[f"{_variable(task)}_HOSTS"] = ",".join(hosts)
             data[f"{_variable(task)}_NUM"] = str(len(hosts))
+        if why := list_too_long(self.view.total, sum(map(len, data.values()))):
+            raise PluginError(f"plug-in {self.name}: {why}")
         return data
 
     def remarks(self) -> Iterator[tuple[str, str]]:

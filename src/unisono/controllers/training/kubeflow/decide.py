@@ -16,6 +16,7 @@ from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.api.validation.kubeflow import validate_training_job
 from unisono.controllers import pod_facts
+from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.job.backoff import restart_delay
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.kubeflow import labels
@@ -113,7 +114,10 @@ class _Decision:
             ended = Plan(annotations=self.plan.annotations, notices=self.plan.notices)
             self.plan = ended
             return
-        self._sync(admitted=admitted)
+        try:
+            self._sync(admitted=admitted)
+        except TooManyHosts as error:
+            self.plan.warn(TooManyHosts.__name__, str(error), once=str(error))
 
     def _gang(self) -> bool:
         view, policy = self.view, self.view.scheduling

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from unisono.api.core import Container, EnvVar, Pod
 from unisono.api.kind import Kind
 from unisono.api.validation.kubeflow import TRAINING_OPERATOR
+from unisono.controllers.host_lists import TooManyHosts, variable_too_long
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.tally import PodView, Tally, is_retryable
@@ -157,7 +158,15 @@ def leader(view: TrainingView, *names: str) -> Role | None:
 
 
 def append_env(containers: Iterable[Container], variables: Iterable[tuple[str, str]]) -> None:
-    """Append variables to the environment of every container, after those of the user."""
+    """Append variables to the environment of every container, after those of the user.
+
+    Raises:
+        TooManyHosts: a variable is longer than the system takes: no container would start.
+
+    """
     added = list(variables)
+    for name, value in added:
+        if why := variable_too_long(name, value):
+            raise TooManyHosts(why)
     for container in containers:
         container.env = [*(container.env or ()), *(EnvVar(name=name, value=value) for name, value in added)]

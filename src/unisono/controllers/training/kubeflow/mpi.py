@@ -28,6 +28,7 @@ from unisono.api.kubeflow import MPIJobSpec
 from unisono.api.training_kinds import MPI_JOBS
 from unisono.api.validation.kubeflow import MPI_OPERATOR, TRAINING_OPERATOR
 from unisono.controllers import pod_facts
+from unisono.controllers.host_lists import TooManyHosts, list_too_long
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow import labels
@@ -140,6 +141,8 @@ class Mpi(Framework):
             warning="FailedCreateService",
         )
         data = {"hostfile": self.hostfile(view), "discover_hosts.sh": self.discover_hosts(view, pods)}
+        if why := list_too_long(view.total, sum(map(len, data.values()))):
+            raise TooManyHosts(f"the host files: {why}")
         yield Resource(
             CONFIG_MAPS, ConfigMap(metadata=self._meta(view, f"{view.name}-config"), data=data), warning="MPIJobFailed"
         )

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.core import EnvVar, Pod
+from unisono.api.core import Pod
 from unisono.api.kubeflow import TFJobSpec
 from unisono.api.training_kinds import TF_JOBS
-from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, leader
+from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, leader
 from unisono.controllers.training.kubeflow.tally import Tally
 from unisono.controllers.training.kubeflow.view import NEVER, RESTARTING, Role, TrainingView
 
@@ -35,16 +35,13 @@ class TensorFlow(Framework):
         config = self.sparse(view, role, index) if _spec(view).enable_dynamic_worker else self.whole(view, role, index)
         containers = pod.spec.containers or []
         named = [each for each in containers if each.name == view.facts.container] or containers[:1]
-        for container in named:
-            text = msgspec.json.encode(config).decode()
-            container.env = [*(container.env or ()), EnvVar(name="TF_CONFIG", value=text)]
+        append_env(named, [("TF_CONFIG", msgspec.json.encode(config).decode())])
 
     def whole(self, view: TrainingView, role: Role, index: int) -> dict[str, Any]:
         """TF_CONFIG with all hosts."""
         return {
             "cluster": {
-                each.lower: [self.address(view, each, i) for i in range(each.replicas)]
-                for each in sorted(view.roles, key=lambda role: role.lower)
+                each.lower: self._addresses(view, each) for each in sorted(view.roles, key=lambda role: role.lower)
             },
             "task": {"type": role.lower, "index": index},
             "environment": "cloud",
@@ -54,13 +51,21 @@ class TensorFlow(Framework):
         """TF_CONFIG of workers that come and go: each knows itself and the parameter servers."""
         servers = view.role("PS")
         workers: dict[str, str] = {}
-        ps: list[str] = []
+        ps: list[str] | msgspec.Raw = []
         if role.name == "Worker":
             workers = {str(index): self.address(view, role, index)}
-            ps = [self.address(view, servers, i) for i in range(servers.replicas)] if servers is not None else []
+            ps = self._addresses(view, servers) if servers is not None else []
         elif role.name == "PS":
             ps = [self.address(view, role, index)]
         return {"cluster": {"worker": workers, "ps": ps}, "task": {"type": role.lower, "index": index}}
+
+    def _addresses(self, view: TrainingView, role: Role) -> msgspec.Raw:
+        """Hosts and ports of the role's pods, as JSON."""
+        text = view.once(
+            role.name,
+            lambda: msgspec.json.encode([self.address(view, role, i) for i in range(role.replicas)]).decode(),
+        )
+        return msgspec.Raw(text.encode())
 
     def address(self, view: TrainingView, role: Role, index: int) -> str:
         """Host and port of a pod."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,6 +45,13 @@ class TrainingView:
         self.kind = type(job).__name__
         meta = job.metadata
         self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
+        self._shared: dict[str, str] = {}
+
+    def once(self, name: str, make: Callable[[], str]) -> str:
+        """A text that all pods share, such as a list of hosts: made for the first one, and kept for one look."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
 
     @cached_property
     def run(self) -> RunPolicy:

@@ -31,7 +31,7 @@ class XGBoost(Framework):
         yield "PYTHONUNBUFFERED", "1"
         if view.total > 1:
             yield "WORKER_PORT", str(view.port(worker))
-            yield "WORKER_ADDRS", ",".join(f"{view.name}-worker-{i}" for i in range(view.total - 1))
+            yield "WORKER_ADDRS", view.once("workers", lambda: _workers(view))
 
     def judge(self, view: TrainingView, tallies: Tallies) -> Judgement:
         """The master decides; a failed pod fails the job unless its exit code is to be looked at."""
@@ -51,3 +51,7 @@ class XGBoost(Framework):
             if tally.failed > tally.crashed:
                 told.restarting = because(view, "restarting", tally.failed, role)
         return told
+
+
+def _workers(view: TrainingView) -> str:
+    return ",".join(f"{view.name}-worker-{i}" for i in range(view.total - 1))

@@ -9,6 +9,7 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.api.trainer import TrainingRuntimeSpec, TrainJob, TrainJobReplicatedStatus, TrainJobStatus
 from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import TRAINJOB_CONTROLLER, validate_train_job
+from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.patching import merge_diff, to_json
 from unisono.controllers.plan import Resource
@@ -70,7 +71,11 @@ def _make(plan: Plan, job: TrainJob, runtime: TrainingRuntimeSpec | None, job_se
         return
     wanted = build_job_set(job, runtime)
     if runtime.ml_policy is not None and runtime.ml_policy.mpi is not None:
-        plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, wanted.spec))
+        try:
+            plan.ensure.extend(mpi_objects(job, runtime.ml_policy.mpi, wanted.spec))
+        except TooManyHosts as error:
+            plan.warn(TooManyHosts.__name__, str(error), once=str(error))
+            return
     if job_set is None or owner_uid(job_set) != job.metadata.uid:
         plan.ensure.append(Resource(JOB_SETS, wanted, permanent=True, warning="FailedCreateJobSet"))
         return

@@ -20,6 +20,7 @@ from unisono.api.job_set import JobSetSpec
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
 from unisono.api.trainer import MpiPolicy, TrainJob
 from unisono.api.training_kinds import TRAIN_JOBS
+from unisono.controllers.host_lists import TooManyHosts, list_too_long
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.ssh import new_keys
@@ -52,14 +53,20 @@ def add_mpi(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> None:
 
 
 def mpi_objects(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> Iterator[Resource]:
-    """The keys and the file of hosts."""
+    """The keys and the file of hosts.
+
+    Raises:
+        TooManyHosts: no ConfigMap can hold the file; found before it is built.
+
+    """
     name, slots = job.metadata.name, _slots(job, policy)
     hosts = [f"{name}-{LAUNCHER}-0-0.{name}"] if policy.run_launcher_as_node else []
-    for replicated in spec.replicated_jobs or ():
-        if replicated.name == NODE:
-            number = replicated.template.spec.completions or 0
-            hosts += [f"{name}-{NODE}-0-{index}.{name}" for index in range(number)]
-    text = "".join(f"{host} slots={slots}\n" for host in hosts)
+    numbers = [each.template.spec.completions or 0 for each in spec.replicated_jobs or () if each.name == NODE]
+    shortest = len(_line(f"{name}-{NODE}-0-0.{name}", slots))
+    if why := list_too_long(sum(numbers), sum(numbers) * shortest):
+        raise TooManyHosts(f"the runtime's MPI host file: {why}")
+    hosts += [f"{name}-{NODE}-0-{index}.{name}" for number in numbers for index in range(number)]
+    text = "".join(_line(host, slots) for host in hosts)
     yield Resource(CONFIG_MAPS, ConfigMap(metadata=_meta(job, f"{name}-mpi-hostfile"), data={"hostfile": text}))
     secret = Secret(metadata=_meta(job, f"{name}-mpi-ssh-auth"), type="kubernetes.io/ssh-auth")
     yield Resource(SECRETS, secret, first_data=new_keys)
@@ -72,6 +79,10 @@ def _variables(job: TrainJob, policy: MpiPolicy) -> list[EnvVar]:
         EnvVar(name="OMPI_MCA_orte_set_default_slots", value=str(_slots(job, policy))),
         EnvVar(name="OMPI_MCA_plm_rsh_args", value="-o ConnectionAttempts=10"),
     ]
+
+
+def _line(host: str, slots: int) -> str:
+    return f"{host} slots={slots}\n"
 
 
 def _slots(job: TrainJob, policy: MpiPolicy) -> int:
