@@ -87,6 +87,26 @@ async def test_history_on_disk_is_trimmed(path):
     await store.close()
 
 
+async def test_history_of_large_objects_is_trimmed_in_memory_and_on_disk(path):
+    """Ten thousand changes of one large object would be gigabytes; other resources keep their history."""
+    keep = Retention(most_bytes=400_000)
+    store = await Store.open(path, retention=keep)
+    await store.write([put("quiet", resource="others")])
+    for _ in range(10):
+        await store.write([put(f"n{store.revision + i}", text="x" * 1000) for i in range(100)])
+    history = store.history("things")
+    assert history.size <= 400_000
+    assert len(history) > 200
+    assert history.position_after(100) is None
+    assert len(store.history("others")) == 1
+    await store.close()
+    store = await Store.open(path, retention=keep)
+    assert len(store.scan("things")) == 1000
+    assert store.history("things").size <= 400_000
+    assert store.history("things").position_after(100) is None
+    await store.close()
+
+
 def foreign_text(path):
     path.write_text("this is my diary, " * 500)
 

@@ -11,11 +11,17 @@ from unisono.apiserver.storage.entry import Event
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history is kept: at least ``events``, and all younger than ``seconds`` up to ``max_bytes``."""
+    """How much history is kept.
+
+    Of each resource at least ``events``, and all younger than ``seconds`` up to ``max_bytes``; of all resources
+    together at most ``most_bytes``, in memory and on the disk: beyond that the oldest events go, whatever their number,
+    of the resource with the largest history.
+    """
 
     events: int = 10_000
     seconds: float = 300.0
     max_bytes: int = 32 * 1024 * 1024
+    most_bytes: int = 256 * 1024 * 1024
 
 
 class History:
@@ -33,6 +39,11 @@ class History:
 
     def __len__(self) -> int:
         return len(self._events)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the events' objects."""
+        return self._bytes
 
     @property
     def end(self) -> int:
@@ -61,6 +72,14 @@ class History:
         if len(self._events) >= self._retention.events + self._retention.events // 8 + 1:
             self._drop(event.at)
 
+    def shrink(self, size: int) -> None:
+        """Drop the oldest events until the others have at most ``size`` bytes; the newest one stays."""
+        count = 0
+        while self._bytes > size and count < len(self._events) - 1:
+            self._bytes -= len(self._events[count].entry.data)
+            count += 1
+        self._cut(count)
+
     def _drop(self, now: float) -> None:
         keep, count = self._retention, 0
         while len(self._events) - count > keep.events:
@@ -69,6 +88,9 @@ class History:
                 break
             self._bytes -= len(event.entry.data)
             count += 1
+        self._cut(count)
+
+    def _cut(self, count: int) -> None:
         if count:
             self.compacted = self._events[count - 1].entry.revision
             del self._events[:count]

@@ -80,7 +80,10 @@ class Store:
         self._closed = False
         self._batches = self._failures = self._largest = 0
         self._refused, self._told, self._tell_at = 0, False, 0.0
-        self._writer = Writer(disk, self._post, self._on_batch, keep_events=retention.events)
+        self._remembered = 0
+        self._writer = Writer(
+            disk, self._post, self._on_batch, keep_events=retention.events, keep_bytes=retention.most_bytes
+        )
 
     @classmethod
     async def open(
@@ -267,7 +270,7 @@ class Store:
         for entry in loaded.objects:
             self._collection(entry.resource).put(entry)
         for event in loaded.events:
-            self._collection(event.entry.resource).history.append(event)
+            self._remember(event)
 
     def _post(self, callback: Callable[[], None]) -> None:
         # A loop that has been closed has nobody left who waits for the answer.
@@ -309,10 +312,24 @@ class Store:
             collection.remove(key)
         else:
             collection.put(event.entry)
-        collection.history.append(event)
+        self._remember(event)
         collection.wake()
         for listener in self._listeners:
             listener(event)
+
+    def _remember(self, event: Event) -> None:
+        history = self._collection(event.entry.resource).history
+        before = history.size
+        history.append(event)
+        self._remembered += history.size - before
+        while self._remembered > self._retention.most_bytes:
+            # Whoever writes large objects again and again loses their history, and hardly anybody else's.
+            largest = max((each.history for each in self._collections.values()), key=lambda each: each.size)
+            before = largest.size
+            largest.shrink(before - self._retention.most_bytes // 8)
+            if largest.size == before:
+                return
+            self._remembered += largest.size - before
 
     def _wake_any(self) -> None:
         if self._any_change is not None:

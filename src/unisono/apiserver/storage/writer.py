@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -78,9 +79,13 @@ class Writer:
         on_batch: Callable[[list[Commit], Exception | None], None],
         *,
         keep_events: int,
+        keep_bytes: int,
     ) -> None:
         self._disk, self._post, self._on_batch = disk, post, on_batch
-        self._keep_events = keep_events
+        self._keep_events, self._keep_bytes = keep_events, keep_bytes
+        # Of the history on the disk, oldest first: the last revision of each batch, and its bytes.
+        self._written: deque[tuple[int, int]] = deque()
+        self._written_bytes = 0
         self._queue: queue.SimpleQueue[Commit | _Copy | None] = queue.SimpleQueue()
         self._loaded: Future[Loaded] = Future()
         self._failed_epoch = -1
@@ -116,6 +121,8 @@ class Writer:
             self._disk.close()
             self._loaded.set_exception(error)
             return
+        for event in loaded.events:
+            self._note([event])
         self._loaded.set_result(loaded)
         while self._commit(self._take()):
             pass
@@ -156,9 +163,7 @@ class Writer:
     def _store(self, commits: list[Commit]) -> Exception | None:
         events = [event for commit in commits for event in commit.events]
         self._since_compaction += len(events)
-        compact_to = 0
-        if self._since_compaction >= COMPACT_EVERY:
-            compact_to = max(0, events[0].entry.revision - self._keep_events)
+        compact_to = self._compaction(events)
         try:
             self._disk.apply(events, compact_to=compact_to)
         except Exception as error:  # the thread must outlive a full disk; the requests get the error
@@ -167,6 +172,27 @@ class Writer:
         if compact_to or self._since_compaction >= COMPACT_EVERY:
             self._since_compaction = 0
         return None
+
+    def _note(self, events: Sequence[Event]) -> None:
+        size = sum(len(event.entry.data) for event in events)
+        self._written.append((events[-1].entry.revision, size))
+        self._written_bytes += size
+
+    def _compaction(self, events: Sequence[Event]) -> int:
+        """Up to which revision history leaves the disk now that ``events`` come; 0: none does."""
+        compact_to = 0
+        if self._since_compaction >= COMPACT_EVERY:
+            compact_to = max(0, events[0].entry.revision - self._keep_events)
+        self._note(events)
+        room = self._keep_bytes
+        if self._written_bytes > room:
+            # More than needed, so that not every large write deletes.
+            room -= room // 8
+        while len(self._written) > 1 and (self._written_bytes > room or self._written[0][0] <= compact_to):
+            revision, size = self._written.popleft()
+            self._written_bytes -= size
+            compact_to = max(compact_to, revision)
+        return compact_to
 
     def _report(self, commits: list[Commit], error: Exception | None) -> None:
         self._post(lambda: self._on_batch(commits, error))
