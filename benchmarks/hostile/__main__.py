@@ -1,0 +1,77 @@
+"""``python -m benchmarks.hostile --objects 10000 --seed 1``: hostile objects of every kind, and a user beside them.
+
+Starts ``unisono up`` in a folder of its own, on loopback, with simulated nodes and bounded memory, and ends with it.
+A run is resumed by ``--start``: object N of a seed is always the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.hostile.attack import BATCH, Report, attacking
+from benchmarks.hostile.forge import Offered
+
+
+def _names(kind: Offered) -> set[str]:
+    return {kind.kind.lower(), kind.group, kind.group.partition(".")[0]}
+
+
+async def _run(options: argparse.Namespace, folder: Path) -> Report:
+    config = options.scheduler_config.read_text() if options.scheduler_config else ""
+    kinds = {kind.lower() for kind in options.kinds}
+    without = {kind.lower() for kind in options.without}
+    async with attacking(
+        folder,
+        options.seed,
+        patience=options.patience,
+        chosen=lambda one: (not kinds or bool(kinds & _names(one))) and not without & _names(one),
+        config=config,
+    ) as attack:
+        first = options.start // BATCH
+        told = 0
+        for number in range(first, first + -(-options.objects // BATCH)):
+            await attack.batch(number)
+            report = attack.report
+            print(
+                f"object {(number + 1) * BATCH}: bystander {report.waits[-1]:.2f} s" if report.waits else "",
+                file=sys.stderr,
+            )
+            for finding in report.findings[told:]:
+                print(finding, file=sys.stderr)
+            told = len(report.findings)
+        return attack.report
+
+
+def main() -> int:
+    """Attack, and report; 1 when something was harmed."""
+    parser = argparse.ArgumentParser(prog="benchmarks.hostile", description=__doc__)
+    parser.add_argument("--objects", type=int, default=1000, help="how many objects to try")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--start", type=int, default=0, metavar="OBJECT", help="go on from this object of the seed")
+    parser.add_argument("--kinds", nargs="*", default=[], help="only these kinds or API groups")
+    parser.add_argument("--without", nargs="*", default=[], help="leave these kinds or API groups out")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds that the bystander's job may take")
+    parser.add_argument("--scheduler-config", type=Path)
+    parser.add_argument(
+        "--folder", type=Path, help="where the control plane keeps its data (removed at the end by default)"
+    )
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="unisono-hostile-") as folder:
+        report = asyncio.run(_run(options, options.folder or Path(folder)))
+    summary = report.summary()
+    if options.output == "json":
+        print(json.dumps(summary, indent=2))
+    else:
+        for what, value in summary.items():
+            print(f"{what}: {value}")
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,64 @@
+"""What the processes of a control plane use, and what they write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def family(pid: int) -> dict[int, str]:
+    """The process and its descendants, by id: their command lines."""
+    found: dict[int, str] = {}
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        try:
+            found[one] = Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            for task in Path(f"/proc/{one}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except OSError:
+            found.pop(one, None)
+    return found
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory in use; 0 of a process that has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+@dataclass
+class Log:
+    """A log that grows: how far it was read, what of it was bad, and what it tells most."""
+
+    path: Path
+    size: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+
+    def news(self) -> list[str]:
+        """New lines that tell of a crash."""
+        with self.path.open("rb") as file:
+            file.seek(self.size)
+            data = file.read()
+        data = data[: data.rfind(b"\n") + 1]
+        self.size += len(data)
+        bad = []
+        for line in data.decode(errors="replace").splitlines():
+            try:
+                told = json.loads(line)
+                event, level = str(told["event"]), told.get("level")
+            except (ValueError, KeyError, TypeError):
+                event, level = line[:100], "text"
+            if level not in ("info", "text"):
+                self.events[event] += 1
+            # An error without a traceback is told of one object whose owner is told too.
+            if "Traceback" in line or '"exception"' in line or level == "critical":
+                bad.append(line[:3000])
+        return bad
