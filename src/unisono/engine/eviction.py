@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -374,7 +373,8 @@ class Evictions:
         return undone
 
 
-_EVICTIONS: WeakKeyDictionary[Cycle, Evictions] = WeakKeyDictionary()
+# Name in the session's shared books: evictions refer to their cycle, and must end with it.
+_EVICTIONS = "evictions"
 
 
 def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
@@ -387,7 +387,8 @@ def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
 
 def evictions_of(cycle: Cycle) -> Evictions:
     """The evictions of a cycle; the index of running pods is made when it is first asked for."""
-    found = _EVICTIONS.get(cycle)
+    shared = cycle.session.shared
+    found: Evictions | None = shared.get(_EVICTIONS)
     if found is None:
-        found = _EVICTIONS[cycle] = Evictions(cycle)
+        found = shared[_EVICTIONS] = Evictions(cycle)
     return found

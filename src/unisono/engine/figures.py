@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -56,12 +55,13 @@ class QueueFigures(msgspec.Struct, frozen=True):
 
 
 Source = Callable[["QueueState"], ShareFigures | None]
-_SOURCES: WeakKeyDictionary[Session, Source] = WeakKeyDictionary()
+# Name in the session's shared books: a source refers to the session, and must end with it.
+_SOURCE = "figures of queues"
 
 
 def publish_figures(session: Session, source: Source) -> None:
     """Say who knows the shares of this session's queues; the last one counts."""
-    _SOURCES[session] = source
+    session.shared[_SOURCE] = source
 
 
 def figures_of(session: Session, queue: QueueState, allocated: Vector) -> QueueFigures:
@@ -70,6 +70,6 @@ def figures_of(session: Session, queue: QueueState, allocated: Vector) -> QueueF
     capability = None
     if record.capability is not None:
         capability = [record.capability.get(name, UNLIMITED) for name in registry.names]
-    source = _SOURCES.get(session)
+    source: Source | None = session.shared.get(_SOURCE)
     shares = source(queue) if source is not None else None
     return QueueFigures(queue.name, record.weight, allocated.tolist(), record.request.tolist(), capability, shares)

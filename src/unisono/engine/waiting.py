@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -12,7 +11,8 @@ from unisono.engine.job_state import JobState
 from unisono.engine.verdict import Holder
 
 _NAMED = 3
-_VICTIMS: WeakKeyDictionary[Cycle, tuple[int, dict[str, dict[str, Task]]]] = WeakKeyDictionary()
+# Name in the session's shared books.
+_VICTIMS = "victims by beneficiary"
 
 
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
@@ -30,12 +30,15 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
 def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
     """Victims by beneficiary and key; sorted out once."""
     number = len(cycle.evicted)
-    known, by_job = _VICTIMS.get(cycle, (-1, {}))
+    shared = cycle.session.shared
+    known: int
+    by_job: dict[str, dict[str, Task]]
+    known, by_job = shared.get(_VICTIMS, (-1, {}))
     if known != number:
         by_job = {}
         for placement, beneficiary in cycle.evicted:
             by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
-        _VICTIMS[cycle] = (number, by_job)
+        shared[_VICTIMS] = (number, by_job)
     return by_job
 
 

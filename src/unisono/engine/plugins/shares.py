@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from unisono.cluster.resources import Vector
 from unisono.engine.plugins.amounts import Amounts
@@ -13,26 +12,27 @@ if TYPE_CHECKING:
     from unisono.engine.session import QueueState, Session
 
 Room = Callable[["QueueState"], Vector | None]
-_ROOMS: WeakKeyDictionary[Session, Room] = WeakKeyDictionary()
-_SHARES: WeakKeyDictionary[Session, Mapping[str, Amounts]] = WeakKeyDictionary()
+# Names in the session's shared books: what is published refers to the session, and must end with it.
+_ROOM, _SHARES = "room of queues", "shares of queues"
 
 
 def publish(session: Session, room: Room) -> None:
     """Say how to find what a queue may still place in this session: ``[R]``, or None where it is not limited."""
-    _ROOMS[session] = room
+    session.shared[_ROOM] = room
 
 
 def room_of(session: Session, queue: QueueState) -> Vector | None:
     """``[R]`` what the queue may still place, None when nobody divides the cluster."""
-    room = _ROOMS.get(session)
+    room: Room | None = session.shared.get(_ROOM)
     return None if room is None else room(queue)
 
 
 def publish_shares(session: Session, shares: Mapping[str, Amounts]) -> None:
     """Say what each queue deserves by weight."""
-    _SHARES[session] = shares
+    session.shared[_SHARES] = shares
 
 
 def shares_of(session: Session) -> Mapping[str, Amounts]:
     """What queues deserve by weight, by name; empty where nobody has divided the cluster so."""
-    return _SHARES.get(session, {})
+    shares: Mapping[str, Amounts] = session.shared.get(_SHARES, {})
+    return shares

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -90,12 +89,14 @@ class Search:
         return needed
 
 
-_SEARCHES: WeakKeyDictionary[Cycle, Search] = WeakKeyDictionary()
+# Name in the session's shared books: a search refers to its cycle, and must end with it.
+_SEARCH = "topology search"
 
 
 def search_of(cycle: Cycle) -> Search:
     """The search of a cycle; made when it is first asked for."""
-    found = _SEARCHES.get(cycle)
+    shared = cycle.session.shared
+    found: Search | None = shared.get(_SEARCH)
     if found is None:
-        found = _SEARCHES[cycle] = Search(cycle)
+        found = shared[_SEARCH] = Search(cycle)
     return found
