@@ -33,8 +33,12 @@ class Server:
 
     def cpu_seconds(self) -> list[float]:
         """CPU time of the process of the API, and of each of its children."""
+        return [_cpu_seconds(pid) for pid in self.pids()]
+
+    def pids(self) -> list[str]:
+        """Process ids: the API's, and those of its children."""
         children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
-        return [_cpu_seconds(pid) for pid in (str(self._pid), *children)]
+        return [str(self._pid), *children]
 
 
 def _cpu_seconds(pid: str) -> float:
