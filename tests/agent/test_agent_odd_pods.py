@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,26 @@ async def test_an_odd_pod_on_a_simulated_node_stops_no_others() -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_container_that_cannot_be_created_is_tried_again_as_one_that_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, tries = VirtualClock(), []
+
+    async def prepare(*_: Any) -> dict[str, Any]:
+        tries.append(clock.monotonic())
+        raise OSError(36, "File name too long")
+
+    monkeypatch.setattr("unisono.agent.pod_containers.prepare", prepare)
+    node = Node(MemoryClient(), tmp_path / "agent", clock=clock)
+    await node.start()
+    try:
+        node.run(manifest("p", ["true"]))
+        await eventually(lambda: tries)
+        while clock.monotonic() < 700:
+            await clock.advance(1)
+        delays = [round(later - earlier) for earlier, later in itertools.pairwise(tries)]
+        assert delays == [2, 10, 20, 40, 80, 160, 300]
+    finally:
+        node.abandon()

@@ -51,6 +51,8 @@ class PodContainer:
         self.spec, self.role = spec, role
         self.blocked: Reason | None = None
         self.retry_at = 0.0
+        # In a row, for want of something else than what the manifest refers to.
+        self.failed_starts = 0
         self.prepared: RunDir | None = None
         self.crashes = 0
         self._directory, self._address, self._clock = directory, address, clock
@@ -128,7 +130,7 @@ class PodContainer:
         if self._run is not None:
             self._previous = self._last
         self._run, self._last, self.prepared = run, None, None
-        self.blocked, self.retry_at = None, 0.0
+        self.blocked, self.retry_at, self.failed_starts = None, 0.0, 0
         self._adopt(run, process, self._clock.time(), spec)
 
     def stop(self, grace_seconds: float) -> None:

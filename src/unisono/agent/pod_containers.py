@@ -8,7 +8,7 @@ from unisono.agent.containers import PodContainer
 from unisono.agent.environment import MissingSource
 from unisono.agent.host import Host
 from unisono.agent.layout import PodDir
-from unisono.agent.lifecycle import ContainerView, Reason, Role
+from unisono.agent.lifecycle import ContainerView, Reason, Role, backoff
 from unisono.agent.pod_resources import PodResources
 from unisono.agent.preparation import prepare
 from unisono.api.core import Container, Pod
@@ -73,7 +73,7 @@ class PodContainers:
     def not_before(self, when: float) -> None:
         """Start nothing before ``when``, seconds since 1970; 0 forgets earlier delays."""
         for container in self._all:
-            container.retry_at = when
+            container.retry_at, container.failed_starts = when, 0
 
     async def start(self, pod: Pod, name: str) -> None:
         """Start a container; what it lacks for that is told, and it is tried again later.
@@ -96,7 +96,8 @@ class PodContainers:
         except MissingSource as error:
             self._block(pod, container, "CreateContainerConfigError", str(error))
         except (ApiError, OSError) as error:
-            self._block(pod, container, "CreateContainerError", str(error))
+            container.failed_starts += 1
+            self._block(pod, container, "CreateContainerError", str(error), backoff(container.failed_starts))
         else:
             self._host.recorder.event(pod, "Normal", "Started", f"Started container {name}")
 
@@ -141,11 +142,11 @@ class PodContainers:
         for container in self._all:
             container.close()
 
-    def _block(self, pod: Pod, container: PodContainer, reason: str, message: str) -> None:
+    def _block(self, pod: Pod, container: PodContainer, reason: str, message: str, delay: float = 0.0) -> None:
         if container.blocked is None or container.blocked.message != message:
             self._host.recorder.event(pod, "Warning", "Failed", f"Error: {message}")
         container.blocked = Reason(reason, message)
-        container.retry_at = self._host.clock.time() + _RETRY_SECONDS
+        container.retry_at = self._host.clock.time() + max(_RETRY_SECONDS, delay)
 
     def _container(self, spec: Container, role: Role) -> PodContainer:
         return PodContainer(
