@@ -142,6 +142,9 @@ try 'ls /proc/1/root/'
 try 'ls -l /proc/1/fd/ | grep -v total'
 try 'cat /proc/<agent>/environ | grep -a UNISONO'
 try 'kill -0 <agent>'
+try 'python3 -c "import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(16, <agent>, 0, 0) != 0)"'
+try 'python3 -c "import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(16, <shim>, 0, 0) != 0)"'
+try 'kill -0 <shim>'
 try 'kill -0 -1 && false || kill -9 <shim>'
 try 'cat /etc/shadow'
 try 'echo x >> /etc/hosts'
@@ -157,7 +160,8 @@ echo done
 """
 
 
-async def test_a_hostile_pod_reaches_nothing(users: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("security", [None, {"runAsUser": 54321}, {"runAsUser": 54321, "runAsGroup": 54322}])
+async def test_a_hostile_pod_reaches_nothing(users: Node, monkeypatch: pytest.MonkeyPatch, security: object) -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "KUBECONFIG", "UNISONO_DATA_DIR", "GITHUB_TOKEN"):
         monkeypatch.setenv(name, "leaked-secret")
     victim = shell(
@@ -184,7 +188,7 @@ async def test_a_hostile_pod_reaches_nothing(users: Node, monkeypatch: pytest.Mo
     for name, value in facts.items():
         script = script.replace(f"<{name}>", str(value))
     for namespace in ("default", "other"):
-        log = await outcome(users, shell(f"thief-{namespace}", script, namespace))
+        log = await outcome(users, shell(f"thief-{namespace}", script, namespace, securityContext=security))
         assert log.splitlines() == ["done"], namespace
 
 

@@ -29,6 +29,7 @@ from unisono.agent.port_book import PortBook
 from unisono.agent.setting_aside import cause, tell
 from unisono.agent.sources import ObjectSource, references
 from unisono.agent.spawner.client import Spawner
+from unisono.agent.storage_watch import StorageWatch
 from unisono.agent.users import PodUsers, UserBook
 from unisono.agent.volumes_provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
@@ -173,11 +174,13 @@ class Agent:
             spawner=self._spawner,
             users=self._pod_users(isolation, namespaces),
             memory=MemoryWatch(self._clock),
+            storage=StorageWatch(self._clock),
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
         group.create_task(self._last_words.run())
         group.create_task(self._host.memory.run())
+        group.create_task(self._host.storage.run())
         for informer in (services, config_maps, secrets, namespaces):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)

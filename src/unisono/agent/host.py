@@ -22,6 +22,7 @@ from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
 from unisono.agent.port_book import PortBook
 from unisono.agent.sources import ObjectSource
 from unisono.agent.spawner.client import Spawner
+from unisono.agent.storage_watch import StorageWatch
 from unisono.agent.users import PodUsers
 from unisono.api.core import Pod, Service
 from unisono.api.resources import resource_list
@@ -46,6 +47,7 @@ class Host:
         spawner: starts processes.
         users: as whom containers run.
         memory: ends containers above their memory limit where the kernel does not.
+        storage: evicts pods above their limits of local storage.
         ledger: what the pods that the node accepted hold.
     """
 
@@ -66,6 +68,7 @@ class Host:
     spawner: Spawner
     users: PodUsers
     memory: MemoryWatch
+    storage: StorageWatch
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:

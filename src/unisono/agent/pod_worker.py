@@ -15,6 +15,7 @@ from unisono.agent.pod_resources import PodResources
 from unisono.agent.ports import PORT_TAKEN, Hold
 from unisono.agent.preparation import impossible, refresh_volumes
 from unisono.agent.setting_aside import REASON, cause
+from unisono.agent.storage_watch import Stored
 from unisono.api.core import Pod
 from unisono.errors import AgentError, ApiError
 from unisono.kube.clock import Timer
@@ -24,6 +25,7 @@ _GANG_SECONDS = 1.0
 # How long a stopping node waits for the API to take the last word on a pod.
 _REPORT_SECONDS = 2.0
 _DEFAULT_GRACE = 30.0
+_EVICTED = "Evicted"
 _FINAL: tuple[Phase, Phase] = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
@@ -97,6 +99,8 @@ class PodWorker:
         try:
             await self._recover()
             self._recovered.set()
+            if self.pod.status.phase not in _FINAL:
+                self._host.storage.add(Stored(self.pod, self._directory, self._evict))
             while True:
                 self._wake.clear()
                 if await self._step():
@@ -104,6 +108,7 @@ class PodWorker:
                 await self._wake.wait()
         finally:
             self._over.set()
+            self._host.storage.remove(self.uid)
             self._cancel_timer()
             self._containers.close()
 
@@ -156,6 +161,7 @@ class PodWorker:
         self._containers.stop_all(self.pod, "the pod is over", self._grace())
         if self._containers.running:
             return False
+        self._host.storage.remove(self.uid)
         if self._resources.release():
             self._containers.warn_of_taken_port(self.pod)
         self._over.set()
@@ -186,7 +192,7 @@ class PodWorker:
             self._host.recorder.event(self.pod, "Warning", PORT_TAKEN, message[:1].upper() + message[1:])
 
     def _grace(self) -> float:
-        if self.gone:
+        if self.gone or (self._failure is not None and self._failure.reason == _EVICTED):
             return 0.0
         seconds = self.pod.metadata.deletion_grace_period_seconds
         if seconds is None:
@@ -208,6 +214,11 @@ class PodWorker:
         self._failure = Reason(reason, message)
         self._host.recorder.event(self.pod, "Warning", reason, message)
         self.wake()
+
+    def _evict(self, message: str) -> None:
+        """End the pod at once for what it takes of the node."""
+        if self._failure is None and self.pod.status.phase not in _FINAL:
+            self._fail(_EVICTED, message)
 
     def _reject(self, reason: str, message: str) -> None:
         self._rejected = True
