@@ -370,7 +370,8 @@ def _slice(rng: Random) -> Body:
 
 def _queue(rng: Random) -> Body:
     number = rng.randrange(400)
-    parent = rng.choice(("root", f"hostile-{number}", "default", "nowhere"))
+    # A child of `default` would close that queue to jobs, as the administrator who makes it must want.
+    parent = rng.choice(("root", f"hostile-{number}", "nowhere"))
     amounts = {"cpu": rng.choice(QUANTITIES), "memory": rng.choice(QUANTITIES), "x/y": rng.choice(QUANTITIES)}
     more = {key: amounts for key in ("deserved", "capability") if rng.random() < 0.5}
     terms = {"nodeGroupAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["x"] * 1000}}

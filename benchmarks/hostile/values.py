@@ -140,7 +140,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     ),
     "event": ("PodFailed", "PodEvicted", "TaskCompleted", "*", "Unknown", "PodPending", "OutOfSync", "CommandIssued"),
     "queue": ("default", "root", "does-not-exist", "hostile-queue", ""),
-    "parent": ("root", "hostile-queue", "default", "does-not-exist"),
+    "parent": ("root", "hostile-queue", "does-not-exist"),
     "schedulerName": ("volcano", "unisono", "default-scheduler", "x"),
     "kind": ("Job", "Pod", "Node", "Queue", "Deployment", "StatefulSet", "Nothing", "TrainJob", "PodGroup"),
     "apiVersion": ("v1", "apps/v1", "batch/v1", "batch.volcano.sh/v1alpha1", "x.y/z"),
