@@ -248,3 +248,24 @@ def test_a_second_cycle_adds_what_is_missing_within_the_domain() -> None:
     state = world(*FOUR, job("j", 2, wish(2), cpu=4))
     confirm(state, schedule(state, TOPOLOGY))
     assert not schedule(state, TOPOLOGY).binds
+
+
+def _leaving() -> list[Any]:
+    """A pod that terminates and holds 4 CPUs of the only node."""
+    pods = job("old", 1, running={0: "n"})
+    pods[-1].metadata.deletion_timestamp = "2023-11-14T22:13:20Z"
+    return pods
+
+
+def test_a_sub_group_does_not_start_in_part_while_resources_are_released() -> None:
+    """One pod of a sub-group of two has room now, the other one once the terminating pod is gone."""
+    waiting = job("j", 2, minimum=1, policies=[policy(2, minimum=0)], parts=2)
+    decisions = schedule(world(node("n", cpu=8, mem="64Gi"), _leaving(), waiting), TOPOLOGY)
+    assert decisions.binds == []
+    assert len(decisions.pipelined) == 1
+
+
+def test_a_whole_sub_group_does_not_wait_for_one_that_does() -> None:
+    waiting = job("j", 4, minimum=2, policies=[policy(2, minimum=0)], parts=2)
+    decisions = schedule(world(node("n", cpu=16, mem="64Gi"), _leaving(), waiting), TOPOLOGY)
+    assert len(decisions.binds) == 2

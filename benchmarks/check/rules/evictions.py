@@ -157,7 +157,11 @@ def _budgets(turn: Turn) -> Iterator[str]:
         covered = [
             pod
             for pod in turn.facts.pods.values()
-            if pod.namespace == namespace and not pod.ended and selects(budget["spec"]["selector"], pod.labels)
+            # pods of other schedulers that wait are not seen by this one, as with quotas
+            if pod.namespace == namespace
+            and not pod.ended
+            and (pod.ours or pod.occupies)
+            and selects(budget["spec"]["selector"], pod.labels)
         ]
         healthy = sum(1 for pod in covered if pod.phase == "Running" and not pod.leaving)
         allowed = healthy - _least(budget["spec"], len(covered))
@@ -179,9 +183,13 @@ def _share(value: Any, of: int) -> int:
 def _guarantees(turn: Turn) -> Iterator[str]:
     """Queues that pods are reclaimed from keep what they are guaranteed, and held more than they deserve."""
     gone = {key for key, action, _ in turn.evictions if action in ("reclaim", "gangreclaim")}
+    # what is bound in this cycle counts, and so does all of a gang that keeps places until resources are released
+    bound = {key for key, _ in turn.binds}
+    claiming = {turn.facts.pods[key].group for key in turn.promised}
     for name, queue in turn.facts.all("Queue").items():
         own = [pod for pod in turn.facts.pods.values() if pod.group and turn.facts.queue_of(pod.group) == name]
-        lost = [pod for pod in own if pod.key in gone]
+        # no share covers pods that request nothing: they may lose their slots on a node
+        lost = [pod for pod in own if pod.key in gone and pod.requests]
         if not lost:
             continue
         before: Amounts = {}
@@ -191,13 +199,14 @@ def _guarantees(turn: Turn) -> Iterator[str]:
                 add(before, pod.requests)
                 if pod.key not in gone:
                     add(after, pod.requests)
+            elif pod.key in bound or (pod.waits and pod.ours and pod.group in claiming):
+                add(before, pod.requests)
         guarantee = amounts((queue["spec"].get("guarantee") or {}).get("resource"))
         for resource in {resource for pod in lost for resource in pod.requests}:
             if after.get(resource, Fraction(0)) < min(guarantee.get(resource, Fraction(0)), before[resource]):
                 yield f"queue {name} is left with less {resource} than it is guaranteed"
         deserved = amounts(queue["spec"].get("deserved"))
-        # a queue whose pods request nothing holds nothing that could be deserved; it may lose their slots on a node
-        if before and not any(value > deserved.get(resource, 0) for resource, value in before.items()):
+        if not any(value > deserved.get(resource, 0) for resource, value in before.items()):
             yield f"pods are reclaimed from queue {name}, which holds no more than it deserves"
 
 

@@ -39,7 +39,7 @@ def place_grouped(cycle: Cycle, job: JobState, sheet: GroupSheet) -> bool:
         sheet.sheets.clear()
         return False
     sheet.sheets = left.sheets
-    if not cycle.hooks.ready(job):
+    if not cycle.hooks.ready(job) or not solver.starts_whole(start):
         cycle.transaction.keep(start)
         return False
     cycle.commit(start, job)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
 from unisono.engine import queue_limits
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.cycle import Cycle
@@ -72,6 +73,7 @@ class Solver:
         self.many = bool(job.record.sub_groups)
         self.promise = promise
         self.whole = False
+        self.settled = False
         self.stuck: tuple[Task, int] | None = None
 
     # ---- the whole job
@@ -143,7 +145,21 @@ class Solver:
         return len(tasks) if self.whole else max(missing, 1)
 
     def _try(self, domain: int) -> tuple[GroupSheet | None, float]:
-        """Place sub-groups in one domain until the job is ready; None when it becomes neither ready nor pipelined."""
+        """Place sub-groups in one domain until the job is ready; None when it becomes neither ready nor pipelined.
+
+        Where resources are being released, sub-groups that can start now come first: one that waits must not keep the
+        others waiting.
+        """
+        if self.many and self.cycle.session.releasing and not self.promise:
+            self.settled, mark = True, self.mark()
+            left, points = self._try_once(domain)
+            self.settled = False
+            if left is not None and self.hooks.ready(self.job):
+                return left, points
+            self.undo(mark)
+        return self._try_once(domain)
+
+    def _try_once(self, domain: int) -> tuple[GroupSheet | None, float]:
         sheet, points, start = self.given.copy(), 0.0, self.cycle.transaction.checkpoint()
         needed = self.search.needed(self.job) if self.many else set()
         heap: list[tuple[tuple[Any, ...], SubGroup]] = []
@@ -186,7 +202,7 @@ class Solver:
                     sheet.sheets[group.key] = left[0]
                     return points
                 self.undo(left[1])
-                promised = promised or (domain, points)
+                promised = promised or (None if self.settled else (domain, points))
             if promised is not None:
                 again = self._try_group(group, promised[0], own)
                 if again is not None:
@@ -274,6 +290,18 @@ class Solver:
         return domain if allowed else None
 
     # ---- when it is enough
+
+    def starts_whole(self, since: int) -> bool:
+        """Whether no sub-group would start in part: each that got a place after the checkpoint ``since`` is ready."""
+        if not self.many:
+            return True
+        log = self.cycle.transaction.log[since:]
+        placed = {task.key for entry in log if entry.status is TaskStatus.ALLOCATED for task in entry.tasks}
+        return all(
+            self._group_ready(group)
+            for group in self.groups.values()
+            if any(task.key in placed for task in group.tasks)
+        )
 
     def _missing(self, group: SubGroup) -> int:
         """Tasks that the group still needs, as far as that is known."""
