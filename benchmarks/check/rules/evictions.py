@@ -199,7 +199,10 @@ def _guarantees(turn: Turn) -> Iterator[str]:
                 add(before, pod.requests)
                 if pod.key not in gone:
                     add(after, pod.requests)
-            elif pod.key in bound or (pod.waits and pod.ours and pod.group in claiming):
+            elif pod.key in bound:
+                add(before, pod.requests)
+                add(after, pod.requests)
+            elif pod.waits and pod.ours and pod.group in claiming:
                 add(before, pod.requests)
         guarantee = amounts((queue["spec"].get("guarantee") or {}).get("resource"))
         for resource in {resource for pod in lost for resource in pod.requests}:
