@@ -36,7 +36,7 @@ STEPS: dict[str, tuple[Callable[[ClusterState], Any], str, Object]] = {
     "pod: job that it leaves": (lambda state: state.book, "remove_task", pod("a-w-0", "b", cpu=2, node="n001")),
     "group: queue": (lambda state: state.book, "_enter_queue", group("new", 2, queue="q")),
     "group: vector": (lambda state: state.registry, "vector", group("new", 2, resources={"cpu": 1})),
-    "node: labels": (lambda state: state.nodes, "_count_images", node("new", cpu=2)),
+    "node: labels": (lambda state: state.nodes, "_count_names", node("new", cpu=2)),
     "queue: rows": (lambda state: state.book, "_queue", queue("new", capability={"cpu": 1})),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, c
 from unisono.cluster.sums import LARGE, LargeSums
 
 Sums = npt.NDArray[np.int64]
+_REMEMBERED = 16
+"""Names in minResources up to which they are remembered for the next PodGroup that asks for the same."""
+
 _SUM_NAMES = ("allocated", "request", "inqueue", "promised", "elastic")
 
 
@@ -126,7 +130,7 @@ class JobBook:
         key = f"{meta.namespace or ''}/{meta.name}"
         given = group.spec.min_resources
         # What may fail comes before anything changes.
-        quoted, minimum = (None, None) if given is None else _minimum(tuple(given.items()))
+        quoted, minimum = (None, None) if given is None else _minimum_of(given)
         topology, sub_groups = wish_of(group.spec.network_topology), policies_of(group.spec.sub_group_policy)
         created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
         job = self.jobs.get(key)
@@ -211,6 +215,13 @@ class JobBook:
             if not queue.known and not queue.jobs:
                 del self.queues[name]
 
+    def relist(self, names: frozenset[str]) -> None:
+        """Lay minResources out again where they name one of these resources, which have rows of their own now."""
+        for key, job in self.jobs.items():
+            if job.min_amounts is not None and not names.isdisjoint(job.min_amounts):
+                job.min_resources = self.registry.vector(job.min_amounts)
+                self._dirty.add(key)
+
     # ---- queues
 
     def _queue(self, name: str) -> Queue:
@@ -222,7 +233,7 @@ class JobBook:
     def put_queue(self, obj: QueueObject) -> bool:
         """Add or change a queue; False when nothing differs."""
         meta, spec, status = obj.metadata, obj.spec, obj.status
-        facts = {
+        facts: dict[str, Any] = {
             "known": True,
             "uid": meta.uid or "",
             "weight": 1 if spec.weight is None else spec.weight,
@@ -240,13 +251,15 @@ class JobBook:
             else scheduled(resource_list(spec.guarantee.resource)),
             "reported": {name: str(value) for name, value in (status.allocated or {}).items()},
         }
+        limits = [facts[name] for name in ("capability", "deserved", "guarantee") if facts[name]]
+        stated = {name: None for each in limits for name in each}
+        self.registry.check(stated)
+        self.registry.rows(stated)
         queue, changed = self._queue(meta.name), False
         for name, value in facts.items():
             if getattr(queue, name) != value:
                 setattr(queue, name, value)
                 changed = True
-        for limits in (queue.capability, queue.deserved, queue.guarantee):
-            self.registry.rows(limits or ())
         return changed
 
     def remove_queue(self, name: str) -> bool:
@@ -370,6 +383,12 @@ def shares_of(jobs: Sequence[Job], width: int) -> Sums:
         shares[where, 2] = np.maximum(rest - np.array([jobs[at].gated_request for at in where.tolist()]), 0)
         shares[where, 3] = np.where(np.array(promised)[:, None], minimum, rest)
     return shares
+
+
+def _minimum_of(given: Mapping[str, Quantity]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """As `_minimum`, which remembers none that names many resources."""
+    known = _minimum if len(given) <= _REMEMBERED else _minimum.__wrapped__
+    return known(tuple(given.items()))
 
 
 @lru_cache(maxsize=4096)

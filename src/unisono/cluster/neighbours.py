@@ -16,6 +16,7 @@ from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.cluster.terms import Held
 
 K = TypeVar("K", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
 PerNode = dict[str, int]
 
 
@@ -27,7 +28,7 @@ class Neighbours:
         selected: by selector id and node name: pods there, terminating ones included.
         leaving: the terminating ones of them.
         holders: by held term and node name: pods that hold it there.
-        held_by: by selector id: terms of that selector that some pod, placed or pending, holds.
+        held_by: by selector id: terms of that selector that pods hold, placed or pending, and how many pods.
         volume_users: by node name and volume claim: pods there that mount it.
 
     """
@@ -37,7 +38,7 @@ class Neighbours:
         self.selected: dict[int, PerNode] = {}
         self.leaving: dict[int, PerNode] = {}
         self.holders: dict[Held, PerNode] = {}
-        self.held_by: dict[int, dict[Held, None]] = {}
+        self.held_by: dict[int, dict[Held, int]] = {}
         self.volume_users: dict[str, dict[str, int]] = {}
         self._watched: dict[str, dict[str, dict[str, Task]]] = {}
 
@@ -51,15 +52,20 @@ class Neighbours:
             return
         self._count(task, 1)
         for held in task.pod_class.terms.held:
-            self.held_by.setdefault(held.term.selector, {})[held] = None
+            _move(self.held_by, held.term.selector, held, 1)
 
     def remove(self, task: Task) -> None:
         """A pod is gone, or about to change."""
-        self._index(task, present=False)
+        if self._watched:
+            self._index(task, present=False)
+        if task.pod_class.base is task.pod_class:
+            return
         self._count(task, -1)
+        for held in task.pod_class.terms.held:
+            _move(self.held_by, held.term.selector, held, -1)
 
     def clear_pods(self) -> None:
-        """Forget all pods; selectors and held terms stay."""
+        """Forget all pods; selectors stay."""
         for counts in (self.selected, self.leaving, self.holders, self.held_by, self.volume_users):
             counts.clear()
         for by_value in self._watched.values():
@@ -82,12 +88,15 @@ class Neighbours:
     # ---- pods by label
 
     def _index(self, task: Task, *, present: bool) -> None:
-        for key in self._watched.keys() & task.labels.keys() if self._watched else ():
-            by_value = self._watched[key].setdefault(task.labels[key], {})
+        for key in self._watched.keys() & task.labels.keys():
+            by_value, value = self._watched[key], task.labels[key]
             if present:
-                by_value[task.key] = task
-            else:
-                by_value.pop(task.key, None)
+                by_value.setdefault(value, {})[task.key] = task
+                continue
+            tasks = by_value.get(value, {})
+            tasks.pop(task.key, None)
+            if not tasks:
+                by_value.pop(value, None)
 
     def _watch(self, key: str, tasks: Mapping[str, Task]) -> dict[str, dict[str, Task]]:
         by_value = self._watched.get(key)
@@ -120,6 +129,14 @@ class Neighbours:
             for task in self.candidates(fresh, tasks):
                 reclass(task)
 
+    def forget(self, selectors: Iterable[int]) -> None:
+        """These selectors were freed: no pod holds a term of theirs, and no pod is counted for them any more."""
+        for number in selectors:
+            self.selected.pop(number, None)
+            self.leaving.pop(number, None)
+        for key in self._watched.keys() - self.selectors.label_keys():
+            del self._watched[key]
+
 
 def rematched(task: Task, selectors: SelectorBook) -> frozenset[int] | None:
     """The selectors that select a pod now; None when its class knows them already."""
@@ -127,17 +144,17 @@ def rematched(task: Task, selectors: SelectorBook) -> frozenset[int] | None:
     return None if matched == task.pod_class.matched else matched
 
 
-def concerns(pod_class: PodClass, held_by: Mapping[int, Mapping[Held, None]]) -> bool:
+def concerns(pod_class: PodClass, held_by: Mapping[int, Mapping[Held, int]]) -> bool:
     """Whether terms that others hold look at pods of the class."""
     return any(selector in held_by for selector in pod_class.matched)
 
 
-def _move(book: dict[K, dict[str, int]], key: K, node: str, sign: int) -> None:
+def _move(book: dict[K, dict[L, int]], key: K, what: L, sign: int) -> None:
     counts = book.setdefault(key, {})
-    number = counts.get(node, 0) + sign
+    number = counts.get(what, 0) + sign
     if number:
-        counts[node] = number
+        counts[what] = number
     else:
-        del counts[node]
+        del counts[what]
         if not counts:
             del book[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from sys import intern
 from typing import NamedTuple
@@ -107,6 +107,7 @@ class NodeTable:
         self._wanted: dict[str, NodeFacts] = {}
         self.image_nodes: dict[str, int] = {}
         self._image_sizes: dict[str, int] = {}
+        self._label_nodes: dict[str, int] = {}
         self._stale = False
         self._large: LargeSums[tuple[str, str]] = LargeSums()
         self._allocate(0)
@@ -127,6 +128,8 @@ class NodeTable:
         self._sums: NodeSums | None = None
         self.columns: npt.NDArray[np.intp] = np.arange(size, dtype=np.intp)
         self.columns.flags.writeable = False  # every session shows it to plug-ins
+        self._absent: Codes = np.full(size, ABSENT, dtype=np.int32)
+        self._absent.flags.writeable = False
 
     # ---- sums
 
@@ -150,7 +153,8 @@ class NodeTable:
         old = self._wanted.get(facts.name)
         if old is not None and old.same(facts):
             return False
-        self._count_images(old, facts)
+        self.registry.check(facts.allocatable)
+        self._count_names(old, facts)
         self._wanted[facts.name] = facts
         for name in facts.allocatable:
             self.registry.row(name)
@@ -167,17 +171,22 @@ class NodeTable:
         old = self._wanted.pop(name, None)
         if old is None:
             return False
-        self._count_images(old, None)
+        self._count_names(old, None)
         self._stale = True
         return True
 
-    def _count_images(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+    def _count_names(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        """Keep count of on how many nodes each image and each label key is."""
         self._image_sizes.clear()
         for facts, sign in ((old, -1), (new, 1)):
-            for name in facts.images if facts is not None else ():
-                number = self.image_nodes[name] = self.image_nodes.get(name, 0) + sign
-                if not number:
-                    del self.image_nodes[name]
+            for numbers, names in () if facts is None else self._named(facts):
+                for name in names:
+                    number = numbers[name] = numbers.get(name, 0) + sign
+                    if not number:
+                        del numbers[name]
+
+    def _named(self, facts: NodeFacts) -> tuple[tuple[dict[str, int], Collection[str]], ...]:
+        return (self.image_nodes, facts.images), (self._label_nodes, facts.labels)
 
     def images_known(self, names: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
         """On how many nodes each of the images is, and its size in bytes; empty when none is anywhere."""
@@ -219,6 +228,8 @@ class NodeTable:
         self.generation += 1
         self._allocate(len(self.names))
         self._columns.clear()
+        self._codes.clear()  # values of nodes that no longer exist must not add up
+        self.taint_sets, self._taint_keys = [()], {(): 0}
         self.facts = [self._wanted[name] for name in self.names]
         self._image_sizes.clear()
         for row, facts in enumerate(self.facts):
@@ -342,6 +353,8 @@ class NodeTable:
         """``[N]`` codes of the values of label ``key``; `ABSENT` where a node lacks it. Do not change it."""
         column = self._columns.get(key)
         if column is None:
+            if key not in self._label_nodes:  # pods may ask for any number of keys
+                return self._absent
             column = np.fromiter((self._code_of(key, f) for f in self.facts), dtype=np.int32, count=len(self.facts))
             self._columns[key] = column
         return column
@@ -357,7 +370,7 @@ class NodeTable:
         return list(self._codes.get(key, {}))
 
     def label_domains(self, key: str) -> int:
-        """Number of values of ``key`` that any node has had; codes are below it."""
+        """Number of values of ``key`` that nodes have had since the layout moved; codes are below it."""
         self.label_column(key)
         return len(self._codes.get(key, {}))
 

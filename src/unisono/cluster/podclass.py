@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +18,7 @@ from unisono.api.membership import pod_group_name
 from unisono.api.qos import qos_class
 from unisono.api.resources import add, effective_requests, maximum, pod_requests, resource_list
 from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted, scheduled
-from unisono.cluster.selectors import Match, SelectorBook
+from unisono.cluster.selectors import Match
 from unisono.cluster.sums import is_large
 from unisono.cluster.terms import NO_TERMS, PodTerms
 
@@ -28,9 +27,6 @@ DEFAULT_MEMORY = 200 * 1024 * 1024
 
 HostPort = tuple[str, str, int]
 """(protocol, host IP or "" for every address, port)."""
-
-_ENCODER = msgspec.msgpack.Encoder()
-
 
 NOTES = frozenset(
     (
@@ -99,6 +95,7 @@ class PodClass:
         matched: ids of the selectors (of anybody's terms) that select the pod.
         volumes: keys of the PersistentVolumeClaims that it mounts.
         devices: keys of its ResourceClaims; one that does not exist yet has no name (``namespace/``).
+        uses: pods of the class, and classes of which it is the base.
 
     """
 
@@ -124,12 +121,16 @@ class PodClass:
         "rows",
         "terms",
         "tolerations",
+        "uses",
         "vector",
         "volumes",
     )
 
     vector: Vector
     nonzero: Vector
+    rows: npt.NDArray[np.intp]
+    amounts: Vector
+    large: bool
 
     def __init__(
         self, number: int, spec: PodSpec, registry: ResourceRegistry, notes: Mapping[str, str] | None = None
@@ -138,12 +139,8 @@ class PodClass:
         wanted = scheduled(pod_requests(spec))
         self.requests: dict[str, int] = {name: amount for name, amount in wanted.items() if amount > 0}
         self.best_effort = not self.requests
-        self.vector = registry.vector(self.requests)
-        self.vector[PODS] = 1
-        self.rows: npt.NDArray[np.intp] = np.flatnonzero(self.vector)
-        self.amounts: Vector = self.vector[self.rows]
         self.nonzero = _nonzero_requests(spec)
-        self.large = is_large(self.vector) or is_large(self.nonzero)
+        self.lay_out(registry)
         self.node_selector: Mapping[str, str] = spec.node_selector or {}
         self.affinity: Affinity | None = spec.affinity
         self.tolerations: tuple[Toleration, ...] = tuple(spec.tolerations or ())
@@ -152,18 +149,36 @@ class PodClass:
         self.init_containers = tuple(c.resources for c in spec.init_containers or ())
         self.guaranteed = qos_class(spec) == "Guaranteed"
         self.notes: Mapping[str, str] = notes or {}
-        self.images: tuple[str, ...] = _images(spec)
+        self.images: tuple[str, ...] = images_of(spec)
         self.base: PodClass = self
         self.kin = number
         self.terms: PodTerms = NO_TERMS
         self.matched: Match = frozenset()
         self.volumes: tuple[str, ...] = ()
         self.devices: tuple[str, ...] = ()
+        self.uses = 0
+
+    def lay_out(self, registry: ResourceRegistry) -> None:
+        """Make the vector of its requests, for the rows that resources have now."""
+        self.vector = registry.vector(self.requests)
+        self.vector[PODS] = 1
+        self.rows = np.flatnonzero(self.vector)
+        self.amounts = self.vector[self.rows]
+        self.large = is_large(self.vector) or is_large(self.nonzero)
+
+    def resource_names(self, registry: ResourceRegistry) -> list[str]:
+        """Names of its ``rows``; of resources without a row of their own, the first one that it requests."""
+        return [
+            registry.names[row]
+            if row != registry.unlisted
+            else next(name for name in self.requests if registry.find(name) is None)
+            for row in self.rows.tolist()
+        ]
 
     def refined(self, number: int, ties: Ties) -> PodClass:
         """A class of the same spec whose pods are tied to others as ``ties`` says."""
         fresh = copy(self)
-        fresh.id = number
+        fresh.id, fresh.uses = number, 0
         fresh.terms, fresh.matched, fresh.volumes, fresh.devices = ties
         return fresh
 
@@ -185,83 +200,8 @@ class PodClass:
         return f"PodClass({self.id}, {self.requests})"
 
 
-class PodClasses:
-    """Interns specs; classes are kept for the life of the state, so results cached by class id stay valid."""
-
-    __slots__ = ("_by_key", "_by_kin", "_by_ties", "all", "registry", "selectors")
-
-    def __init__(self, registry: ResourceRegistry) -> None:
-        self.registry = registry
-        self.selectors = SelectorBook()
-        self.all: list[PodClass] = []
-        self._by_key: dict[bytes, PodClass] = {}
-        self._by_kin: dict[bytes, int] = {}
-        self._by_ties: dict[tuple[int, Ties], PodClass] = {}
-
-    def intern(self, spec: PodSpec, annotations: Mapping[str, str] | None = None, namespace: str = "") -> PodClass:
-        """The class of ``spec`` in a pod with ``annotations``."""
-        notes = relevant_notes(annotations, namespace) if annotations else None
-        key = _ENCODER.encode((_relevant(spec), notes) if notes else _relevant(spec))
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._by_key[key] = PodClass(len(self.all), spec, self.registry, notes)
-            kin = _ENCODER.encode((_constraints(spec), notes))
-            found.kin = self._by_kin.setdefault(kin, len(self._by_kin))
-            self.all.append(found)
-        return found
-
-    def refine(self, base: PodClass, ties: Ties) -> PodClass:
-        """The class of pods of ``base`` with these ties."""
-        if ties == UNTIED:
-            return base
-        key = (base.id, ties)
-        found = self._by_ties.get(key)
-        if found is None:
-            found = self._by_ties[key] = base.refined(len(self.all), ties)
-            self.all.append(found)
-        return found
-
-    def widen(self) -> None:
-        """Pad every vector to the registry's size."""
-        size = len(self.registry)
-        for pod_class in self.all:
-            if len(pod_class.vector) < size:
-                pod_class.widen(size)
-
-
-def _relevant(spec: PodSpec) -> tuple[Any, ...]:
-    """Everything of a spec that placement may depend on, cheap to encode."""
-    return (
-        [(c.resources, c.ports, c.image) for c in spec.containers or ()],
-        [(c.resources, c.ports, c.image, c.restart_policy) for c in spec.init_containers]
-        if spec.init_containers
-        else (),
-        spec.resources,
-        spec.overhead,
-        spec.node_selector,
-        spec.affinity,
-        spec.tolerations,
-        spec.topology_spread_constraints,
-        spec.host_network,
-        [v.image.reference for v in spec.volumes if v.image is not None] if spec.volumes else (),
-    )
-
-
-def _constraints(spec: PodSpec) -> tuple[Any, ...]:
-    """What of a spec chooses nodes by what they are, whatever the pod requests."""
-    return (
-        spec.node_selector,
-        spec.affinity,
-        spec.tolerations,
-        spec.topology_spread_constraints,
-        spec.host_network,
-        _images(spec),
-        len(spec.containers or ()),
-        len(spec.init_containers or ()),
-    )
-
-
-def _images(spec: PodSpec) -> tuple[str, ...]:
+def images_of(spec: PodSpec) -> tuple[str, ...]:
+    """Image names of containers and image volumes, normalised, once per mention."""
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
     named = [c.image for c in containers] + [v.image.reference for v in spec.volumes or () if v.image is not None]
     return tuple(normalised_image(name) for name in named if name)

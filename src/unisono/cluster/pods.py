@@ -13,7 +13,8 @@ from unisono.api.fields import Quantity
 from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.times import parse_time
-from unisono.cluster.podclass import PodClass, PodClasses, Ties
+from unisono.cluster.interning import PodClasses
+from unisono.cluster.podclass import PodClass, Ties
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of

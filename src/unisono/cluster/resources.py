@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from unisono.api.resources import LARGEST
+from unisono.errors import UnisonoError
+
 Vector = npt.NDArray[np.int64]
 """Amounts by resource row, shape ``[R]``; a shorter vector means zero in the rows that it lacks."""
 
@@ -20,39 +23,94 @@ Matrix = npt.NDArray[np.int64]
 CPU, MEMORY, PODS = 0, 1, 2
 
 
-class ResourceRegistry:
-    """Gives each resource name a row; rows are never taken back, so vectors made earlier stay valid.
+MOST_LISTED = 1024
+"""Resource names that nodes and queues may state over the life of a cluster state."""
 
-    Rows 0, 1 and 2 are ``cpu``, ``memory`` and ``pods``.
+MOST_REQUESTED = 32
+"""Rows for names that only pods and PodGroups use; whoever makes a pod may think of any number of names."""
+
+UNLISTED = "resources that no node offers"
+"""Name of the row that further such names share; no resource can have this name."""
+
+
+class ResourceRegistry:
+    """Gives resource names rows; rows are never taken back, so vectors made earlier stay valid.
+
+    Rows 0, 1 and 2 are ``cpu``, ``memory`` and ``pods``. A name that a node or a queue states has a row of its own. Of
+    the names that only pods and PodGroups use, the first `MOST_REQUESTED` have one; the others share the row
+    `UNLISTED`, of which no node has anything, so pods that request them fit nowhere.
+
+    Attributes:
+        names: by row.
+        unlisted: the shared row, None while it is not needed.
+
     """
 
-    __slots__ = ("_rows", "names")
+    __slots__ = ("_listed", "_requested", "_rows", "names", "unlisted")
 
     def __init__(self) -> None:
         self.names: list[str] = ["cpu", "memory", "pods"]
+        self.unlisted: int | None = None
         self._rows: dict[str, int] = {name: row for row, name in enumerate(self.names)}
+        self._requested: set[str] = set()
+        self._listed: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.names)
 
     def row(self, name: str) -> int:
-        """Row of ``name``, new if it was unknown."""
+        """Row of a name that a node, a queue or the configuration states; new if it had none."""
         row = self._rows.get(name)
         if row is None:
-            row = self._rows[name] = len(self.names)
-            self.names.append(name)
+            row = self._add(name)
+            if self.unlisted is not None:
+                self._listed.add(name)
+        else:
+            self._requested.discard(name)
         return row
 
+    def requested(self, name: str) -> int:
+        """Row in which requests for ``name`` count: its own, or `UNLISTED`."""
+        row = self._rows.get(name)
+        if row is not None:
+            return row
+        if len(self._requested) < MOST_REQUESTED:
+            self._requested.add(name)
+            return self._add(name)
+        if self.unlisted is None:
+            self.unlisted = self._add(UNLISTED)
+        return self.unlisted
+
+    def _add(self, name: str) -> int:
+        row = self._rows[name] = len(self.names)
+        self.names.append(name)
+        return row
+
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse names that a node or a queue states when all of them together would be more than `MOST_LISTED`."""
+        fresh = {name for name in names if name not in self._rows}
+        if len(self._rows) - len(self._requested) + len(fresh) > MOST_LISTED and fresh:
+            raise UnisonoError(
+                f"no more than {MOST_LISTED} resource names can be scheduled; {min(fresh)} is one too many"
+            )
+
+    def take_listed(self) -> frozenset[str]:
+        """Names that got a row of their own since the last call, and may have counted as `UNLISTED` before."""
+        if not self._listed:
+            return frozenset()
+        listed, self._listed = frozenset(self._listed), set()
+        return listed
+
     def find(self, name: str) -> int | None:
-        """Row of ``name``, or None when nobody has named it yet."""
+        """The row of its own that ``name`` has, or None."""
         return self._rows.get(name)
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
-        """``[R]`` vector of ``amounts`` (engine units); new names get rows."""
-        rows = [self.row(name) for name in amounts]
+        """``[R]`` vector of requested ``amounts`` (engine units); new names get rows as `requested` says."""
+        rows = [self.requested(name) for name in amounts]
         vector = np.zeros(len(self.names), dtype=np.int64)
         for row, amount in zip(rows, amounts.values(), strict=True):
-            vector[row] = amount
+            vector[row] = amount if row != self.unlisted else min(int(vector[row]) + amount, LARGEST)
         return vector
 
     def zeros(self) -> Vector:
@@ -60,8 +118,8 @@ class ResourceRegistry:
         return np.zeros(len(self.names), dtype=np.int64)
 
     def amounts(self, vector: Vector) -> dict[str, int]:
-        """The non-zero entries of ``vector`` by name."""
-        return {self.names[row]: int(vector[row]) for row in np.flatnonzero(vector)}
+        """The non-zero entries of ``vector`` by name, without those that have no row of their own."""
+        return {self.names[row]: int(vector[row]) for row in np.flatnonzero(vector) if row != self.unlisted}
 
     def rows(self, names: Iterable[str]) -> list[int]:
         """Rows of ``names``, in their order."""

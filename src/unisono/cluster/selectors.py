@@ -7,6 +7,7 @@ the selectors that select it, and neither labels nor namespace.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ Match = frozenset[int]
 
 _NOBODY: Match = frozenset()
 _EMPTY: Labels = {}
+_NONE: Mapping[int, Any] = {}
 
 
 class Selector:
@@ -80,16 +82,32 @@ class Selector:
         return self.namespace_selector is not None or any(part.by_namespace_labels for part in self.parts)
 
 
+KEPT = 256
+"""Selectors that no pod class looks through and that are kept all the same, for the next pod that asks for them."""
+
+_Key = tuple[bytes, frozenset[str]] | tuple[int, ...]
+
+
 class SelectorBook:
-    """Interned selectors; kept for the life of the state, as pod classes are."""
+    """Interned selectors; one that no pod class looks through any more is freed after a while.
+
+    Attributes:
+        all: by id; ids are never used twice.
+        namespace_labels: labels of namespaces by name.
+
+    """
 
     def __init__(self) -> None:
-        self.all: list[Selector] = []
+        self.all: dict[int, Selector] = {}
         self.namespace_labels: dict[str, Labels] = {}
-        self._known: dict[tuple[bytes, frozenset[str]] | tuple[int, ...], Selector] = {}
-        self._by_pair: dict[Pair, list[Selector]] = {}
-        self._by_label: dict[str, list[Selector]] = {}
-        self._general: list[Selector] = []
+        self._next = 0
+        self._known: dict[_Key, Selector] = {}
+        self._keys: dict[int, _Key] = {}
+        self._uses: dict[int, int] = {}
+        self._idle: dict[int, None] = {}
+        self._by_pair: dict[Pair, dict[int, Selector]] = {}
+        self._by_label: dict[str, dict[int, Selector]] = {}
+        self._general: dict[int, Selector] = {}
         self._fresh: list[Selector] = []
 
     def __len__(self) -> int:
@@ -110,7 +128,7 @@ class SelectorBook:
         key = (msgspec.msgpack.encode((labels, namespace_selector)), names)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._add(Selector(len(self.all), names, namespace_selector, labels))
+            found = self._add(key, Selector(self._next, names, namespace_selector, labels))
         return found
 
     def intern_all(self, parts: Sequence[Selector]) -> Selector:
@@ -122,21 +140,72 @@ class SelectorBook:
         found = self._known.get(key)
         if found is None:
             both = tuple(distinct[number] for number in key)
-            found = self._known[key] = self._add(Selector(len(self.all), frozenset(), None, None, both))
+            found = self._add(key, Selector(self._next, frozenset(), None, None, both))
         return found
 
-    def _add(self, selector: Selector) -> Selector:
-        self.all.append(selector)
+    def _add(self, key: _Key, selector: Selector) -> Selector:
+        places = self._places(selector)
+        self._next += 1
+        self._known[key] = self.all[selector.id] = selector
+        self._keys[selector.id] = key
+        self._idle[selector.id] = None
         self._fresh.append(selector)
+        for place in places:
+            place[selector.id] = selector
+        return selector
+
+    def _places(self, selector: Selector) -> list[dict[int, Selector]]:
+        """Where it is found again by what the labels of a pod are."""
         anchors = selector.anchors()
         if anchors is None:
-            self._general.append(selector)
-        elif isinstance(anchors, str):
-            self._by_label.setdefault(anchors, []).append(selector)
+            return [self._general]
+        if isinstance(anchors, str):
+            return [self._by_label.setdefault(anchors, {})]
+        return [self._by_pair.setdefault(pair, {}) for pair in dict.fromkeys(anchors)]
+
+    # ---- use
+
+    def take(self, numbers: Iterable[int]) -> None:
+        """One more pod class looks through these selectors."""
+        for number in numbers:
+            self._uses[number] = self._uses.get(number, 0) + 1
+            self._idle.pop(number, None)
+
+    def give_back(self, numbers: Iterable[int]) -> None:
+        """The opposite of `take`."""
+        for number in numbers:
+            self._uses[number] -= 1
+            if not self._uses[number]:
+                del self._uses[number]
+                self._idle[number] = None
+
+    def sweep(self) -> frozenset[int]:
+        """Free those that no class has looked through for longest, once they are many; answer their ids."""
+        if len(self._idle) <= 2 * KEPT:  # each sweep looks at all pod classes: it has to be worth that
+            return frozenset()
+        freed = frozenset(list(self._idle)[:-KEPT])
+        for number in freed:
+            del self._idle[number]
+            self._free(self.all.pop(number))
+        self._fresh = [selector for selector in self._fresh if selector.id not in freed]
+        return freed
+
+    def _free(self, selector: Selector) -> None:
+        del self._known[self._keys.pop(selector.id)]
+        for place in self._places(selector):
+            del place[selector.id]
+        anchors = selector.anchors()
+        if isinstance(anchors, str):
+            if not self._by_label[anchors]:
+                del self._by_label[anchors]
         else:
-            for pair in dict.fromkeys(anchors):
-                self._by_pair.setdefault(pair, []).append(selector)
-        return selector
+            for pair in dict.fromkeys(anchors or ()):
+                if not self._by_pair[pair]:
+                    del self._by_pair[pair]
+
+    def label_keys(self) -> set[str]:
+        """Label keys by which selectors find pods."""
+        return {*self._by_label, *(key for key, _ in self._by_pair)}
 
     def take_fresh(self) -> list[Selector]:
         """Selectors that are new since the last call."""
@@ -147,10 +216,10 @@ class SelectorBook:
         """Ids of the selectors that select a pod."""
         if not self.all:
             return _NOBODY
-        candidates = list(self._general)
+        candidates = list(self._general.values())
         if self._by_pair or self._by_label:
             for pair in labels.items():
-                candidates += self._by_pair.get(pair, ())
-                candidates += self._by_label.get(pair[0], ())
+                candidates += self._by_pair.get(pair, _NONE).values()
+                candidates += self._by_label.get(pair[0], _NONE).values()
         found = [s.id for s in candidates if s.selects(namespace, labels, self.labels_of)]
         return frozenset(found) if found else _NOBODY

@@ -9,6 +9,7 @@ from typing import Any
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog
 from unisono.cluster.hypertree import HyperNodeTree
+from unisono.cluster.interning import PodClasses
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.neighbours import Neighbours
 from unisono.cluster.nodes import NodeTable
@@ -28,7 +29,8 @@ class Snapshot:
         version: of the state at that moment.
         registry: resource names.
         nodes: settled node table; all arrays have as many rows as the registry.
-        classes: pod classes by id, vectors padded to the registry.
+        classes: the pod classes, vectors padded to the registry.
+        next_class: a number above the ids of all pod classes.
         tasks: all pods that are not finished, and finished ones of known jobs, by key.
         tasks_on: pods by node name and key.
         jobs: PodGroups by key, with ``known`` False where only pods name it.
@@ -52,7 +54,8 @@ class Snapshot:
     version: int
     registry: ResourceRegistry
     nodes: NodeTable
-    classes: list[PodClass]
+    classes: PodClasses
+    next_class: int
     tasks: Mapping[str, Task]
     tasks_on: Mapping[str, Mapping[str, Task]]
     jobs: Mapping[str, Job]

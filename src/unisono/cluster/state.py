@@ -17,11 +17,12 @@ from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog, PastEviction
 from unisono.cluster.foreign import ForeignPods
 from unisono.cluster.hypernodes import HyperNodeBook
+from unisono.cluster.interning import PodClasses
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, quota_of
 from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
-from unisono.cluster.podclass import PodClass, PodClasses
+from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
 from unisono.cluster.quiet import collector_paused
 from unisono.cluster.records import Task
@@ -196,6 +197,7 @@ class ClusterState:
             self._assumed.pop(key, None)
             self._released.pop(key, None)
         self.nodes.clear_pods()
+        self.classes.clear_pods()
         self.neighbours.clear_pods()
         self.book.clear_tasks()
         for task in tasks:
@@ -252,6 +254,7 @@ class ClusterState:
 
     def _put_in(self, task: Task) -> None:
         self.tasks[task.key] = task
+        self.classes.take(task.pod_class)
         if task.node and task.status in ON_NODE_STATES:
             self.tasks_on.setdefault(task.node, {})[task.key] = task
             if task.pod_class.host_ports:
@@ -262,6 +265,7 @@ class ClusterState:
 
     def _take_out(self, task: Task) -> None:
         del self.tasks[task.key]
+        self.classes.give_back(task.pod_class)
         if task.node and task.status in ON_NODE_STATES:
             _drop(self.tasks_on, task.node, task.key)
             if task.pod_class.host_ports:
@@ -369,7 +373,7 @@ class ClusterState:
             selectors.namespace_labels.pop(name, None)
         else:
             selectors.namespace_labels[name] = labels
-        if (old or {}) == (labels or {}) or not any(one.by_namespace_labels for one in selectors.all):
+        if (old or {}) == (labels or {}) or not any(one.by_namespace_labels for one in selectors.all.values()):
             return False
         for task in [task for task in self.tasks.values() if task.namespace == name]:
             self._reclass(task)
@@ -395,8 +399,10 @@ class ClusterState:
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
+        self._relist()
         self.nodes.settle(self._move_in)
         self.neighbours.settle(self.tasks, self._reclass)
+        self._sweep()
         self.classes.widen()
         self.book.refresh()
         values = {name: obj.value or 0 for name, obj in self.priorities.items()}
@@ -405,7 +411,8 @@ class ClusterState:
             version=self.version,
             registry=self.registry,
             nodes=self.nodes,
-            classes=self.classes.all,
+            classes=self.classes,
+            next_class=self.classes.next_id,
             tasks=self.tasks,
             tasks_on=self.tasks_on,
             jobs=self.book.jobs,
@@ -425,6 +432,30 @@ class ClusterState:
             run_times=self.run_times,
             setbacks=self.setbacks,
         )
+
+    def _relist(self) -> None:
+        """Resources that nodes or queues named for the first time have rows of their own from now on."""
+        names = self.registry.take_listed()
+        if names:
+            self.book.relist(names)
+            if self.classes.relist(names):
+                self._recount()
+
+    def _sweep(self) -> None:
+        """Free what only pods needed that are gone."""
+        freed = self.classes.sweep()
+        if not freed:
+            return
+        self.neighbours.forget(freed)
+        instead = self.classes.unmatch(freed)
+        for task in self.tasks.values() if instead else ():
+            same = instead.get(task.pod_class.id)
+            if same is not None:  # alike in all that is counted by now
+                self.classes.give_back(task.pod_class)
+                task.pod_class = same
+                self.classes.take(same)
+                if task.key in self.port_holders.get(task.node, ()):
+                    self.port_holders[task.node][task.key] = same
 
     def _reclass(self, task: Task) -> None:
         """Give a pod the class that says which selectors select it."""

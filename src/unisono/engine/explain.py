@@ -211,7 +211,7 @@ class Explainer:
         session = self.cycle.session
         short = [name for name in refusal.need if name in refusal.limit]
         total = session.usable_total
-        if not short or any(refusal.limit[name] < total[session.registry.row(name)] for name in short):
+        if not short or any(refusal.limit[name] < total[session.registry.requested(name)] for name in short):
             return None
         placeable = job.ready_count + report.schedulable()
         missing = max(job.min_member - placeable, 1)
@@ -308,7 +308,7 @@ class Explainer:
             cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
         idle = self.cycle.session.nodes.idle
         registry = self.cycle.session.registry
-        have = {name: int(total(idle[registry.row(name)].clip(min=0), 0)) for name in lacking}
+        have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
         nowhere = candidates.unoffered(self.cycle, lacking)
         verdict = Verdict(
             job.key,

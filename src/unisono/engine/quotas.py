@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from unisono.cluster.limits import Quota
-from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.status import COMPLETED_STATES
+from unisono.cluster.resources import UNLISTED, ResourceRegistry
+from unisono.cluster.status import ALLOCATED_STATES, COMPLETED_STATES, TaskStatus
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
@@ -56,15 +56,24 @@ def asked(job: JobState, name: str) -> int:
 
 def present(job: JobState, registry: ResourceRegistry) -> Counter[str]:
     """What the pods of a job that exist already hold of its namespace's quotas; limits are not known."""
-    return Counter({registry.names[row]: int(amount) for row, amount in enumerate(job.record.request) if amount})
+    request = job.record.request
+    held = Counter({registry.names[row]: int(amount) for row, amount in enumerate(request) if amount})
+    if held.pop(UNLISTED, 0):  # resources without a row of their own; quotas may name them all the same
+        for task in job.record.tasks.values():
+            if task.status is TaskStatus.PENDING or task.status in ALLOCATED_STATES:
+                for name, amount in task.pod_class.requests.items():
+                    held[name] += amount if registry.find(name) is None else 0
+    return held
 
 
 def counted(session: Session) -> dict[str, Counter[str]]:
     """What the pods of each namespace with quotas hold, for where no quota controller counts it; without limits."""
-    names, quotas = session.registry.names, session.snapshot.quotas
+    quotas = session.snapshot.quotas
     used: dict[str, Counter[str]] = {namespace: Counter() for namespace in quotas}
     for task in session.snapshot.tasks.values():
         if task.namespace in quotas and task.status not in COMPLETED_STATES:
-            for row, amount in zip(task.pod_class.rows.tolist(), task.pod_class.amounts.tolist(), strict=True):
-                used[task.namespace][names[row]] += amount
+            held = used[task.namespace]
+            held["pods"] += 1
+            for name, amount in task.pod_class.requests.items():
+                held[name] += amount
     return used

@@ -132,7 +132,7 @@ class FitReporter:
         passed = np.ones(view.size, dtype=np.bool_)
         rows = pod_class.rows
         short = view.future_idle[rows] < pod_class.amounts[:, None]
-        names = [self.session.registry.names[row] for row in rows.tolist()]
+        names = pod_class.resource_names(self.session.registry)
         for position in sorted(range(len(names)), key=lambda at: by_importance(names[at])):
             number = int((short[position] & passed).sum())
             if number:

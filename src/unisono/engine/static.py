@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from unisono.cluster.interning import PodClasses
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, Reason, Scope, Veto
@@ -63,6 +64,7 @@ class StaticResults:
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
         self.kept: dict[tuple[bool, int], StaticResult] = {}
+        self._freed = 0
 
     @classmethod
     def of(cls, session: Session, config: SchedulerConfig) -> StaticResults:
@@ -73,7 +75,16 @@ class StaticResults:
             kept = memo[_MEMO_KEY] = cls(config)
         if len(kept.kept) > _KEPT_CLASSES:
             kept.kept.clear()
+        kept._forget(session.snapshot.classes)
         return kept
+
+    def _forget(self, classes: PodClasses) -> None:
+        """Drop the answers for classes that are no longer there."""
+        if self._freed != classes.freed:
+            self._freed = classes.freed
+            for by_kin, number in list(self.kept):
+                if number not in (classes.kins if by_kin else classes.all):
+                    del self.kept[by_kin, number]
 
     def result(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
         """Static answers for a class, up to date; plug-ins with a wider scope, or for a moment, are asked each time."""

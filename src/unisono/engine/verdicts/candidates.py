@@ -99,12 +99,12 @@ def _smaller_gang(job: JobState, refusal: Refusal, short: Mapping[str, int]) -> 
 def _gang_for_nodes(cycle: Cycle, job: JobState, refusal: Refusal) -> list[Change]:
     """The largest gang whose equal parts of what is asked for fit on the nodes now; its pods may not exist yet."""
     nodes, registry = cycle.session.nodes, cycle.session.registry
-    asked = {name: amount for name, amount in refusal.need.items() if amount > 0 and registry.find(name) is not None}
+    asked = {name: amount for name, amount in refusal.need.items() if amount > 0}
     if job.min_member <= 1 or not asked or not nodes.size:
         return []
     usable = nodes.table.ready & ~nodes.table.unschedulable
     each = np.array([[-(-amount // job.min_member)] for amount in asked.values()], dtype=np.int64)
-    idle = np.maximum(nodes.idle[[registry.row(name) for name in asked]], 0) * usable
+    idle = np.maximum(nodes.idle[[registry.requested(name) for name in asked]], 0) * usable
     fits = int(total((idle // each).min(axis=0), 0))
     return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
 
@@ -116,7 +116,7 @@ def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
         return []
     usable = nodes.table.ready & ~nodes.table.unschedulable
     need = np.array([[amount] for amount in short.values()], dtype=np.float64)
-    has = nodes.allocatable[[registry.row(name) for name in short]] * usable
+    has = nodes.allocatable[[registry.requested(name) for name in short]] * usable
     worth = (has / need).min(axis=0)
     best = int(worth.argmax())
     if worth[best] <= 0:
@@ -167,17 +167,18 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
     """Pods as small as the largest node, then as small as what is free now."""
     registry, nodes = cycle.session.registry, cycle.session.nodes
     requests = task.pod_class.requests
-    largest = {name: int(empty.largest[registry.row(name)]) for name in requests}
+    largest = {name: int(empty.largest[registry.requested(name)]) for name in requests}
     over = [name for name, amount in requests.items() if amount > largest[name]]
     if not over or not empty.allowed:
         return []
     ladder: list[Change] = [RequestAtMost({name: largest[name] for name in over})]
-    others = [row for row in task.pod_class.rows.tolist() if registry.names[row] not in over]
+    named = zip(task.pod_class.rows.tolist(), task.pod_class.resource_names(registry), strict=True)
+    others = [row for row, name in named if name not in over]
     idle = np.maximum(nodes.idle, 0)
     need = task.pod_class.vector[others][:, None]
     roomy = (idle[others] >= need).all(axis=0)
     if int(roomy.sum()) >= missing:
-        free = {name: int(np.sort(idle[registry.row(name)][roomy])[-missing]) for name in over}
+        free = {name: int(np.sort(idle[registry.requested(name)][roomy])[-missing]) for name in over}
         if all(free[name] or not largest[name] for name in over):
             ladder.append(RequestAtMost(free))
     return ladder

@@ -114,7 +114,7 @@ class Edit:
         fresh = self._classes.get((old.id, what))
         if fresh is None:
             fresh = copy(old)
-            fresh.id = len(self.origin.classes) + len(self._classes)
+            fresh.id = self.origin.next_class + len(self._classes)
             fresh.kin = -1 - fresh.id  # of no other
             for name, value in changed.items():
                 setattr(fresh, name, value)
@@ -142,7 +142,7 @@ class Edit:
         return replace(
             origin,
             nodes=nodes,
-            classes=[*origin.classes, *self._classes.values()],
+            next_class=origin.next_class + len(self._classes),
             tasks=_laid_over(origin.tasks, self._tasks),
             tasks_on=tasks_on,
             jobs=_laid_over(origin.jobs, self._jobs),

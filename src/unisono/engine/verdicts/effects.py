@@ -35,7 +35,8 @@ def _lower(change: changes.LowerMinAvailable, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None and record.min_member:
         record.min_resources = -(-record.min_resources * change.to // record.min_member)
-        record.min_amounts = edit.origin.registry.amounts(record.min_resources)
+        amounts = (record.min_amounts or {}).items()
+        record.min_amounts = {name: -(-amount * change.to // record.min_member) for name, amount in amounts if amount}
     record.min_member = change.to
 
 
@@ -155,10 +156,7 @@ def _request(change: changes.RequestAtMost, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None:  # its maker adds up what the pods request
         most = {name: amount * record.min_member for name, amount in change.amounts.items()}
-        minimum = {
-            name: min(amount, most.get(name, amount))
-            for name, amount in edit.origin.registry.amounts(record.min_resources).items()
-        }
+        minimum = {name: min(amount, most.get(name, amount)) for name, amount in (record.min_amounts or {}).items()}
         record.min_resources = edit.origin.registry.vector(minimum)
         record.min_amounts = minimum
     for old in _waiting(edit, job):
