@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,8 +17,22 @@ class Log:
 
     def __init__(self, **options: Any) -> None:
         self.now = 0.0
-        self.limit = LogLimit(10.0, monotonic=lambda: self.now, **options)
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.limit = LogLimit(10.0, monotonic=lambda: self.now, tell=self._tell, after=self._after, **options)
         self.lines: list[dict[str, Any]] = []
+
+    def _tell(self, outline: dict[str, Any]) -> None:
+        self.say(**outline)
+
+    def _after(self, seconds: float, function: Callable[[], None]) -> None:
+        self.timers.append((self.now + seconds, function))
+
+    def wait(self, until: float) -> None:
+        """Let time pass, and timers ring."""
+        while due := sorted((at, n) for n, (at, _) in enumerate(self.timers) if at <= until):
+            self.now, function = self.timers.pop(due[0][1])
+            function()
+        self.now = until
 
     def say(self, event: str, level: str = "warning", **fields: Any) -> None:
         with contextlib.suppress(structlog.DropEvent):
@@ -60,3 +75,43 @@ def test_the_number_of_causes_is_bounded() -> None:
     for number in range(1000):
         log.say(f"event {number}")
     assert len(log.limit._seen) == 100
+
+
+def test_what_was_dropped_is_told_after_silence_too() -> None:
+    log = Log()
+    for number in range(5):
+        log.say("object.rejected", kind="Pod", key=f"ns/{number}", error="odd")
+    log.now = 3.0
+    for _ in range(3):
+        log.say("watch.broken", resource="pods", level="error")
+    assert len(log.lines) == 2
+    log.wait(9.9)
+    assert len(log.lines) == 2
+    log.wait(100.0)
+    assert log.lines[2:] == [
+        {"event": "object.rejected", "level": "warning", "kind": "Pod", "suppressed": 4},
+        {"event": "watch.broken", "level": "error", "resource": "pods", "suppressed": 2},
+    ]
+    assert not log.timers
+
+
+def test_one_timer_serves_all_causes_and_none_runs_without_need() -> None:
+    log = Log()
+    for number in range(100):
+        log.say(f"event {number}")
+    assert not log.timers
+    for number in range(100):
+        log.now = number / 50
+        log.say(f"event {number}")
+        assert len(log.timers) == 1
+    log.wait(50.0)
+    assert len(log.lines) == 200
+
+
+def test_a_line_that_comes_in_time_takes_the_number_along() -> None:
+    log = Log()
+    for second in (0.0, 1.0, 10.0):
+        log.now = second
+        log.say("watch.broken")
+    log.wait(60.0)
+    assert [line.get("suppressed") for line in log.lines] == [None, 1]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from unisono.standalone import log_limit
 from unisono.standalone.logs import configure_logs
 
 
@@ -40,13 +41,46 @@ def test_lines_go_to_the_standard_error_of_the_moment(monkeypatch: pytest.Monkey
     assert json.loads(first_text)["number"] == 1
     lines = second.getvalue().splitlines()
     assert json.loads(lines[0])["event"] == "twice"
-    assert lines[1:] == ["aiohttp: from the library"]
+    library = json.loads(lines[1])
+    assert (library["logger"], library["event"], library["level"]) == ("aiohttp", "from the library", "warning")
+    assert len(lines) == 2
+
+
+def test_libraries_are_limited_by_where_they_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logs()
+    for number in range(100):
+        try:
+            raise ValueError(number)
+        except ValueError:
+            logging.getLogger("asyncio").exception("Task %d raised %s", number, f"text of a user {number}")
+    logging.getLogger("aiohttp").error("another place")
+    lines = [json.loads(line) for line in stderr.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["Task 0 raised text of a user 0", "another place"]
+    assert "ValueError: 0" in lines[0]["exception"]
+    assert not any(key.startswith("_") for line in lines for key in line)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_only_a_log_that_is_read_later_is_told_after_silence(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    stderr = io.StringIO()
+    stderr.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", stderr)
+    started: list[float] = []
+    monkeypatch.setattr(log_limit, "_in_a_thread", lambda seconds, _: started.append(seconds))
+    configure_logs()
+    for _ in range(3):
+        logging.getLogger("aiohttp").error("trouble")
+    assert stderr.getvalue().count("trouble") == 1
+    assert started == ([] if terminal else [10.0])
 
 
 _LIMITED = """
 import os, resource, signal, sys
 from pathlib import Path
 import structlog
+from unisono.standalone import log_limit
 from unisono.standalone.logs import configure_logs
 
 path = Path(sys.argv[1])

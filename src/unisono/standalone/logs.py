@@ -11,7 +11,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-from unisono.standalone.log_limit import LogLimit
+from unisono.standalone.log_limit import CAUSE, LogLimit
 
 
 class _CurrentStderr:
@@ -64,6 +64,33 @@ class LogFile:
         os.close(self._file)
 
 
+class LibraryLogs(logging.Handler):
+    """Passes what libraries log through the standard library on to structlog, so that it is limited and rendered alike.
+
+    What one place in a library says has one cause, whatever it names.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record."""
+        try:
+            fields: dict[str, Any] = {"logger": record.name, CAUSE: f"{record.pathname}:{record.lineno}"}
+            if record.exc_info and record.exc_info[0] is not None:
+                fields["exc_info"] = record.exc_info
+            _say(record.levelname.lower(), record.getMessage(), fields)
+        except Exception:
+            self.handleError(record)
+
+
+def _say(level: str, event: str, fields: dict[str, Any]) -> None:
+    known = level if level in ("debug", "info", "error", "critical") else "warning"
+    getattr(structlog.get_logger(), known)(event, **fields)
+
+
+def _tell(outline: dict[str, Any]) -> None:
+    """Log what the limit counted of a cause."""
+    _say(outline.pop("level"), outline.pop("event"), outline)
+
+
 def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
     """Send the logs of this process to ``file`` as JSON lines, or to stderr.
 
@@ -82,7 +109,8 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            LogLimit(),
+            # Who watches a terminal has seen the first line; a log file is read later.
+            LogLimit(tell=None if readable else _tell),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
             *([] if readable else [structlog.processors.format_exc_info]),
@@ -93,4 +121,4 @@ def configure_logs(file: Path | None = None, *, level: str = "info") -> None:
         cache_logger_on_first_use=True,
     )
     # aiohttp and asyncio speak through the standard library; only their warnings matter to an operator.
-    logging.basicConfig(stream=stream, level=logging.WARNING, format="%(name)s: %(message)s", force=True)
+    logging.basicConfig(handlers=[LibraryLogs()], level=logging.WARNING, force=True)
