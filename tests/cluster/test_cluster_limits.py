@@ -76,7 +76,7 @@ def test_an_unreadable_limit_is_set_aside() -> None:
         "ResourceQuota ns/q",
         "PodDisruptionBudget ns/b",
     }
-    assert not state.snapshot().quotas
+    assert not state.snapshot().quotas["ns"]["q"].readable
     assert state.snapshot().budgets["ns"]["b"].allowed == 0, "a budget that cannot be read lets none of its pods go"
 
 

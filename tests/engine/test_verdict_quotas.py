@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from test_verdict_changes import GANG, check
 
-from support.build import amounts, flatten, gang, group, node, pod, quota
+from support.build import amounts, cluster, config, flatten, gang, group, node, pod, quota, schedule
+from unisono.api import kinds
 from unisono.api.core import ResourceQuota, ResourceQuotaStatus
+from unisono.cluster.state import ClusterState
+from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.changes import CreatePods, LowerMinAvailable, RaiseQuota
 
@@ -112,3 +115,58 @@ def test_a_quota_that_refuses_the_first_pod_is_no_passing_state() -> None:
     assert verdict.cause is Cause.QUOTA
     assert verdict.message.startswith("the PodGroup has no pods yet; 3 are needed; resource quota team has no room")
     assert verdict.suggestion == "raise the resource quota team: pods by 3"
+
+
+def unreadable(name: str = "team", scopes: list[str] | None = None) -> ResourceQuota:
+    odd = quota(name, cpu=9)
+    odd.spec.hard = {"cpu": "many"}
+    odd.spec.scopes = scopes
+    return odd
+
+
+def admitted(state: ClusterState, settings: SchedulerConfig) -> tuple[dict[str, str], dict[str, Verdict]]:
+    decisions = schedule(state, settings)
+    phases = {one.key: one.phase for one in decisions.pod_groups if one.phase == "Inqueue"}
+    return phases, dict(decisions.verdicts)
+
+
+WITH = config(("priority", "gang", "resourcequota"), ("predicates", "nodeorder"))
+WITHOUT = config(("priority", "gang"), ("predicates", "nodeorder"))
+
+
+def waiting() -> list[Any]:
+    return [
+        node("a"),
+        gang("j", 1, phase="Pending", min_resources=True),
+        gang("other", 1, namespace="else", phase="Pending", min_resources=True),
+    ]
+
+
+@pytest.mark.parametrize("how", ["amount", "decoding"])
+def test_a_quota_that_cannot_be_read_admits_nothing_to_its_namespace_and_is_named(how: str) -> None:
+    state = cluster(waiting())
+    if how == "amount":
+        state.apply("ADDED", kinds.RESOURCE_QUOTAS, unreadable())
+    else:
+        bare = ResourceQuota()
+        bare.metadata.name, bare.metadata.namespace = "team", "ns"
+        state.reject(kinds.RESOURCE_QUOTAS, bare, "cannot be decoded")
+    assert "ResourceQuota ns/team" in state.rejected
+    phases, verdicts = admitted(state, WITH)
+    assert set(phases) == {"else/other"}
+    assert verdicts["ns/j"].cause is Cause.QUOTA
+    assert "resource quota team cannot be read" in verdicts["ns/j"].message
+    assert set(admitted(state, WITHOUT)[0]) == {"ns/j", "else/other"}
+
+    state.apply("MODIFIED", kinds.RESOURCE_QUOTAS, quota("team", cpu=9))
+    assert set(admitted(state, WITH)[0]) == {"ns/j", "else/other"}
+    state.apply("MODIFIED", kinds.RESOURCE_QUOTAS, unreadable())
+    assert set(admitted(state, WITH)[0]) == {"else/other"}
+    state.apply("DELETED", kinds.RESOURCE_QUOTAS, unreadable())
+    assert set(admitted(state, WITH)[0]) == {"ns/j", "else/other"}
+
+
+def test_scopes_of_a_quota_that_cannot_be_read_still_tell_whom_it_concerns() -> None:
+    state = cluster(waiting())
+    state.apply("ADDED", kinds.RESOURCE_QUOTAS, unreadable(scopes=["BestEffort"]))
+    assert set(admitted(state, WITH)[0]) == {"ns/j", "else/other"}

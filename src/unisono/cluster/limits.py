@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from unisono.api.core import LabelSelector, PodDisruptionBudget, ResourceQuota
@@ -20,6 +20,7 @@ class Quota:
         used: what a quota controller has counted, None where nobody has.
         scopes: names of the scopes; the quota counts only pods that match all.
         priority_classes: priority classes that scope PriorityClass selects, None when it selects none by name.
+        readable: False where its amounts cannot be read: it has no room for anything.
 
     """
 
@@ -29,6 +30,7 @@ class Quota:
     used: Mapping[str, int] | None
     scopes: frozenset[str] = frozenset()
     priority_classes: frozenset[str] | None = None
+    readable: bool = True
 
     @property
     def key(self) -> str:
@@ -102,16 +104,28 @@ class LimitBook(Generic[L]):
 
 def quota_of(obj: ResourceQuota) -> Quota:
     """The record of a quota; what is in force counts, else what is wanted."""
-    spec, status = obj.spec, obj.status
+    status = obj.status
+    return replace(
+        closed_quota(obj),
+        hard=resource_list(status.hard or obj.spec.hard),
+        used=resource_list(status.used) if status.used is not None else None,
+        readable=True,
+    )
+
+
+def closed_quota(obj: ResourceQuota) -> Quota:
+    """The record of a quota whose amounts cannot be read."""
+    spec = obj.spec
     terms = (spec.scope_selector.match_expressions or ()) if spec.scope_selector is not None else ()
     names = [frozenset(t.values or ()) for t in terms if t.scope_name == "PriorityClass" and t.operator == "In"]
     return Quota(
         obj.metadata.namespace or "",
         obj.metadata.name,
-        resource_list(status.hard or spec.hard),
-        resource_list(status.used) if status.used is not None else None,
+        {},
+        None,
         frozenset(spec.scopes or ()) | {term.scope_name for term in terms},
         frozenset.intersection(*names) if names else None,
+        readable=False,
     )
 
 

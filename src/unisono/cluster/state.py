@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.base import Object
-from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.kind import Kind
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog, PastEviction
@@ -19,7 +19,7 @@ from unisono.cluster.foreign import ForeignPods
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.jobs import JobBook
-from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, quota_of
+from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
 from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
@@ -175,6 +175,8 @@ class ClusterState:
                 self.version += self._occupy_blindly(obj)
             elif isinstance(obj, PodDisruptionBudget):
                 self.version += self.budgets.put(closed_budget(obj))
+            elif isinstance(obj, ResourceQuota):
+                self.version += self.quotas.put(closed_quota(obj))
         except Exception:
             # A change has stopped halfway: everything that is derived from pods is counted again.
             self._recount(obj.key if isinstance(obj, Pod) else "")

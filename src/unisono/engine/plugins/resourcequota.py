@@ -54,6 +54,14 @@ class ResourceQuotaPlugin(Plugin):
             self._promise(job, present(job, self.session.registry))
 
     def _over(self, quota: Quota, job: JobState) -> Refusal | None:
+        if not quota.readable:
+            return Refusal(
+                f"resource quota {quota.name} cannot be read, so nothing is admitted to namespace {quota.namespace}: "
+                "correct its amounts, or delete it",
+                Cause.QUOTA,
+                event=True,
+                owner=quota.name,
+            )
         used = quota.used
         if used is None:
             self._used = counted(self.session) if self._used is None else self._used
