@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.backends import put
-from unisono.apiserver.storage import schema
+from unisono.apiserver.storage import inspection, schema
 from unisono.apiserver.storage.errors import DamagedStore, StoreError
 from unisono.apiserver.storage.pages import Pages
 from unisono.apiserver.storage.repair import repair
@@ -273,3 +273,50 @@ async def test_what_is_no_file_is_named(tmp_path: Path, make: Callable[[Path], N
     make(path)
     with pytest.raises(StoreError, match=r"state.db is a (directory|special file), not a data file"):
         await Store.open(path)
+
+
+def looked_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ways in which the file is read at a start."""
+    ways: list[str] = []
+    for name in ("_closed", "_read"):
+        real = getattr(inspection, name)
+
+        def read(*given: object, name: str = name, real: Callable[..., object] = real, **options: object) -> object:
+            ways.append(name)
+            return real(*given, **options)
+
+        monkeypatch.setattr(inspection, name, read)
+    return ways
+
+
+async def test_a_file_that_was_closed_and_is_whole_is_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = looked_at(path, monkeypatch)
+    await (await Store.open(path)).close()
+    assert ways == ["_closed"]
+
+
+async def test_a_file_that_was_not_closed_is_checked_by_sqlite_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(path, "UPDATE meta SET value = 1 WHERE key = 'running'")
+    ways = looked_at(path, monkeypatch)
+    await (await Store.open(path)).close()
+    assert ways == ["_closed", "_read"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: break_index(path),
+        lambda path: zero_page_of(path, b"n150"),
+        lambda path: flip(path, b"n150"),
+        lambda path: unsummed(path, "UPDATE objects SET data = x'7b7d' WHERE name = 'n7'"),
+    ],
+    ids=["index", "page", "byte", "value"],
+)
+async def test_damage_of_a_file_that_was_closed_is_found_by_a_start(
+    path: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(path)
+    ways = looked_at(path, monkeypatch)
+    with pytest.raises(DamagedStore):
+        await Store.open(path)
+    assert ways == ["_closed", "_read"]

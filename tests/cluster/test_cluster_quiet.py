@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from unisono.cluster.quiet import collector_paused
+from unisono.quiet import collector_paused
 
 
 class Thing:

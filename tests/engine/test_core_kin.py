@@ -10,11 +10,11 @@ import pytest
 
 from support.build import GANG, cluster, config, gang, kind_of, node, nodes, placed, pod, schedule
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.quiet import collector_paused
 from unisono.cluster.state import ClusterState
 from unisono.engine.answers import Reason, Veto
 from unisono.engine.plugin import Plugin
 from unisono.engine.view import NodeView
+from unisono.quiet import collector_paused
 
 
 class Counting(Plugin):

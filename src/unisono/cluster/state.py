@@ -24,7 +24,6 @@ from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
-from unisono.cluster.quiet import collector_paused
 from unisono.cluster.records import Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
@@ -34,6 +33,7 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
+from unisono.quiet import collector_paused
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
 """How to put an object in, how to remove one by key, and the keys of those that are there."""

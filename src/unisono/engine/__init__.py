@@ -41,8 +41,8 @@ def run(
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
 
     """
-    from unisono.cluster.quiet import collector_paused
     from unisono.engine.stopwatch import Stopwatch
+    from unisono.quiet import collector_paused
 
     with collector_paused():
         watch = Stopwatch(monotonic, config.plugin_time_limit)

@@ -20,6 +20,7 @@ from unisono.apiserver.storage.inspection import inspect, readable
 from unisono.apiserver.storage.judgement import Judgement
 from unisono.apiserver.storage.marker import Marker, read_mark
 from unisono.apiserver.storage.rows import entry_of, event_rows, object_sum
+from unisono.quiet import collector_paused
 
 MEMORY = ":memory:"
 OTHERWISE = "choose another data directory"
@@ -57,7 +58,8 @@ class Database:
         """
         try:
             if self.path != MEMORY:
-                self._inspect(Path(self.path))
+                with collector_paused():
+                    self._inspect(Path(self.path))
             self._connection = self._connect()
             if self.path != MEMORY:
                 self._begin(self._connection)
@@ -68,7 +70,8 @@ class Database:
 
     def load(self) -> Loaded:
         """What ``open`` has read; once."""
-        loaded = Loaded() if self._judged is None else _loaded(self._judged)
+        with collector_paused():
+            loaded = Loaded() if self._judged is None else _loaded(self._judged)
         self._judged = None
         self._revision = loaded.revision
         return loaded
@@ -141,7 +144,7 @@ class Database:
             # Secrets will be inside; SQLite gives its log the mode of the file.
             path.touch(mode=0o600)
             return
-        _, judged = inspect(path, OTHERWISE)
+        _, judged = inspect(path, OTHERWISE, thorough=False)
         if judged.findings:
             raise DamagedStore(path, judged.findings, len(judged.objects))
         losses.check(path, judged, mark, log=log)
@@ -228,7 +231,7 @@ class Database:
 
 def _loaded(judged: Judgement) -> Loaded:
     loaded = Loaded(revision=judged.revision, compacted=judged.compacted)
-    loaded.objects = sorted((entry_of(row) for row in judged.objects.values()), key=lambda entry: entry.key)
+    loaded.objects = [entry_of(judged.objects[key]) for key in sorted(judged.objects)]
     current = {entry.key: entry for entry in loaded.objects}
     earlier: dict[tuple[str, str, str], Entry] = {}
     for row in judged.events:

@@ -134,16 +134,15 @@ class _Judge:
                 self._broken[row.key] = why
                 self._rejected.append(Rejected(describe(row.key), why, tuple(row)))
                 continue
-            other = self._objects.get(row.key)
+            key, revision = row.key, row.revision
+            other = self._objects.get(key)
             if other is not None:
                 older, row = sorted((row, other), key=_age)  # noqa: PLW2901  # the newer one counts
-                self._reject(describe(row.key), "it is stored twice; the newer one counts", older)
-            elif row.revision in revisions:
-                self._found(
-                    describe(row.key), f"it has revision {row.revision}, as {describe(revisions[row.revision])}"
-                )
-            revisions[row.revision] = row.key
-            self._objects[row.key] = row
+                self._reject(describe(key), "it is stored twice; the newer one counts", older)
+            elif revision in revisions:
+                self._found(describe(key), f"it has revision {revision}, as {describe(revisions[revision])}")
+            revisions[row.revision] = key
+            self._objects[key] = row
 
     def _confirm(self, events: list[EventRow], meta: dict[str, int]) -> None:
         last = {event.key: event for event in events}

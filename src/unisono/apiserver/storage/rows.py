@@ -101,9 +101,16 @@ def wrong_object(row: ObjectRow, *, summed: bool = True) -> str | None:
         row: as read.
         summed: whether it has a checksum (from schema version 2 on).
     """
-    if not (all(isinstance(part, str) for part in row.key) and type(row.revision) is int and type(row.data) is bytes):
+    resource, namespace, name, revision, data, total = row
+    if not (
+        type(resource) is str
+        and type(namespace) is str
+        and type(name) is str
+        and type(revision) is int
+        and type(data) is bytes
+    ):
         return "its row has values of wrong types"
-    if summed and row.sum != object_sum(*row[:5]):
+    if summed and total != object_sum(resource, namespace, name, revision, data):
         return "its checksum does not match"
     return _wrong_value(row)
 
@@ -112,9 +119,8 @@ def wrong_event(row: EventRow, *, summed: bool = True) -> str | None:
     """As ``wrong_object``, for an event."""
     if not isinstance(row.at, int | float) or row.type not in EVENT_TYPES:
         return "its row has values of wrong types"
-    bare = row.object
-    why = wrong_object(bare, summed=False)
-    if why is None and summed and row.sum != event_sum(object_sum(*bare[:5]), row.type, row.at):
+    why = wrong_object(row.object, summed=False)
+    if why is None and summed and row.sum != event_sum(object_sum(*row.key, row.revision, row.data), row.type, row.at):
         return "its checksum does not match"
     return why
 

@@ -28,6 +28,8 @@ _META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);"
 PUT_OBJECT = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)"
 PUT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _OBJECT_COLUMNS = "resource, namespace, name, revision, data"
+KEY_QUERY = "SELECT resource, namespace, name, rowid FROM objects INDEXED BY sqlite_autoindex_objects_1"
+"""Reads the index of keys alone, in its own order."""
 _EVENT_COLUMNS = "revision, at, type, resource, namespace, name, data"
 
 
@@ -75,9 +77,10 @@ def check_identity(connection: sqlite3.Connection, path: Path | str, otherwise: 
     return version
 
 
-def object_query(version: int) -> str:
-    """Reads ``ObjectRow``s from a file of a schema version, without its indexes."""
-    return f"SELECT {_OBJECT_COLUMNS}, {_sum(version)} FROM objects NOT INDEXED"  # noqa: S608  # nosec B608 # constants
+def object_query(version: int, *, place: bool = False) -> str:
+    """Reads ``ObjectRow``s from a file of a schema version, without its indexes; ``place`` adds their row numbers."""
+    columns = f"{_OBJECT_COLUMNS}, {_sum(version)}{', rowid' if place else ''}"
+    return f"SELECT {columns} FROM objects NOT INDEXED"  # noqa: S608  # nosec B608 # constants
 
 
 def event_query(version: int) -> str:
