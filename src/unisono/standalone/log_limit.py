@@ -99,9 +99,9 @@ class LogLimit:
             self._waiting = len(counting) > len(overdue)
             left = min((seen.at for seen in counting if now - seen.at < self._interval), default=now)
             again = self._waiting
-        for outline in overdue:  # each is a line of its cause, and takes the number along
-            assert self._tell is not None
-            self._tell(dict(outline))
+        if self._tell is not None:
+            for outline in overdue:  # each is a line of its cause, and takes the number along
+                self._tell(dict(outline))
         if again:
             self._after(left + self._interval - now, self._tell_overdue)
 
