@@ -229,3 +229,7 @@ class Asking:
     def keys(self, hook: str, *item: Any) -> tuple[Any, ...]:
         """Keys of all plug-ins, in order."""
         return tuple([method(*item) for _, method in self.flat[hook]])
+
+    def columns(self, hook: str, items: Sequence[Any]) -> list[list[Any]]:
+        """Keys of all plug-ins, in order: for each plug-in those of all items."""
+        return [self.guard.each(plugin, hook, method, items) for plugin, method in self.flat[hook]]

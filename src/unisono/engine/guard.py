@@ -78,6 +78,20 @@ class Guard:
             return self._plain(plugin, hook, policy, method, known)
         return self._checked(plugin, hook, policy, method, known, timed=hosted and self.stopwatch.monotonic is not None)
 
+    def each(self, plugin: Plugin, hook: str, guarded: Method, items: Sequence[Any]) -> list[Any]:
+        """The answers of an order about each of many items; ``guarded`` is the plug-in's guarded method.
+
+        A built-in plug-in is asked about all of them behind one guard. If it fails, or has failed before, each item
+        has a guard of its own, so that only the items that it fails for pay.
+        """
+        trusted = plugin not in self._dead and not is_hosted(plugin) and not POLICIES[hook].everywhere
+        if trusted and not self._known.get((plugin, hook)):
+            try:
+                return list(map(self.stopwatch.watched(plugin, hook), items))
+            except BaseException as error:
+                let_users_interrupt(error)
+        return list(map(guarded, items))
+
     def _plain(self, plugin: Plugin, hook: str, policy: Policy, method: Method, known: dict[Key, Failure]) -> Method:
         """A hook of a built-in plug-in whose answers are of the right type, as the type checker knows."""
         if policy.about in _ONE and hook not in _SEVERAL:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import Reach
@@ -12,6 +13,9 @@ from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState, QueueState
 
 __all__ = ["Heap", "Key", "Orders", "runs"]
+
+_NAMED = attrgetter("created", "uid", "key")
+_NUMBERED = attrgetter("ordinal", "created", "uid", "key")
 
 
 class Orders:
@@ -56,14 +60,13 @@ class Orders:
         """
         if len(tasks) < 2:
             return tasks
-        numbered = all(task.ordinal >= 0 for task in tasks)
-        asked = self.hooks.has("task_key")
+        keys = self._task_keys(tasks)
+        return [tasks[at] for at in sorted(range(len(tasks)), key=keys.__getitem__)]
 
-        def key(task: Task) -> Key:
-            tail = (task.ordinal, task.created, task.uid, task.key) if numbered else (task.created, task.uid, task.key)
-            return (*self.hooks.keys("task_key", task), *tail) if asked else tail
-
-        return sorted(tasks, key=key)
+    def _task_keys(self, tasks: Sequence[Task]) -> list[Key]:
+        """Keys of tasks in the order in which they are placed."""
+        tail = _NUMBERED if all(task.ordinal >= 0 for task in tasks) else _NAMED
+        return list(zip(*self.hooks.columns("task_key", tasks), map(tail, tasks), strict=True))
 
     def victims(self, actor: JobState, victims: list[tuple[Task, JobState]]) -> list[Task]:
         """Tasks that may be evicted for ``actor``, each with its job, in the order in which they go.
@@ -77,21 +80,19 @@ class Orders:
             return [task for task, _ in victims]
         queue_keys: dict[str, Key] = {}
         job_keys: dict[str, Key] = {}
-        numbered = all(task.ordinal >= 0 for task, _ in victims)
+        task_keys = self._task_keys([task for task, _ in victims])
         asked = self.hooks.weighs_losses()
 
-        def key(item: tuple[Task, JobState]) -> Key:
-            task, job = item
+        def key(at: int) -> Key:
+            task, job = victims[at]
             if job.key not in job_keys:
                 job_keys[job.key] = self.hooks.keys("job_key", job)
             if job.queue.name not in queue_keys:
                 queue_keys[job.queue.name] = self.queue_key(job.queue)
-            tail = (task.ordinal,) if numbered else ()
-            task_key = (*self.hooks.keys("task_key", task), *tail, task.created, task.uid, task.key)
             loss = (-job.priority, -(self.hooks.lost_work((task,)) or 0.0)) if asked else ()
-            return queue_keys[job.queue.name], job.broken, loss, job_keys[job.key], task_key
+            return queue_keys[job.queue.name], job.broken, loss, job_keys[job.key], task_keys[at]
 
-        ordered = sorted(victims, key=key, reverse=True)
+        ordered = [victims[at] for at in sorted(range(len(victims)), key=key, reverse=True)]
         if self.hooks.has("victim_queue_key") and len(queue_keys) > 1:
             ordered.sort(key=lambda item: self.hooks.keys("victim_queue_key", item[1].queue, actor.queue))
         return [task for task, _ in ordered]
