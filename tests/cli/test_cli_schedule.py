@@ -1,4 +1,4 @@
-"""What schedule says of jobs whose pods are not in the files."""
+"""What schedule says of what it does not decide on."""
 
 from __future__ import annotations
 
@@ -69,3 +69,14 @@ def test_jobs_that_are_decided_on_have_ended_or_are_others_are_no_problem(
     tmp_path: Path, objects: tuple[dict[str, Any], ...]
 ) -> None:
     assert not problems(tmp_path, *objects)
+
+
+def test_a_decision_says_that_the_extender_is_not_asked(tmp_path: Path) -> None:
+    file, config = tmp_path / "dump.json", tmp_path / "scheduler.conf"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [GROUP]}))
+    config.write_text(
+        "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: extender\n    arguments:\n"
+        "      extender.urlPrefix: http://127.0.0.1:9\n"
+    )
+    done = CliRunner().invoke(command, ["-f", str(file), "--config", str(config)], catch_exceptions=False)
+    assert "Problem: the plug-in extender is not asked here, so no pod is placed: remove it" in done.output

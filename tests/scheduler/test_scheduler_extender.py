@@ -17,10 +17,19 @@ from unisono.engine.plugins.extender import extender_with
 from unisono.engine.verdict import Cause
 from unisono.scheduler.extender import ExtenderError, Extenders, ExtenderUnavailable, call
 
+TRICKLES = {
+    "/slow-body": (b"HTTP/1.0 200 OK\r\n\r\n", b" " * 100 + b"{}"),
+    "/slow-head": (b"HTTP/1.0 200 OK\r\nX: ", b"x" * 100 + b"\r\n\r\n{}"),
+}
+"""What is sent at once, and what byte by byte, by path."""
+
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path in TRICKLES:
+            self._trickle(*TRICKLES[self.path])
+            return
         status, answer = {
             "/echo": (200, json.dumps({"got": json.loads(body), "type": self.headers["Content-Type"]})),
             "/empty": (200, ""),
@@ -40,6 +49,16 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'{"followed": true}')
+
+    def _trickle(self, at_once: bytes, bytewise: bytes) -> None:
+        self.wfile.write(at_once)
+        pause = threading.Event()
+        for byte in bytewise:
+            try:
+                self.wfile.write(bytes([byte]))
+            except OSError:
+                return
+            pause.wait(0.01)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -70,6 +89,12 @@ def test_what_goes_wrong(prefix: str) -> None:
         call("file:///etc/hostname", {}, 5.0)
     with pytest.raises(HTTPError, match="302"):
         call(f"{prefix}/moved", {}, 5.0).get("x")
+
+
+@pytest.mark.parametrize("path", TRICKLES)
+def test_an_answer_that_trickles_in_is_given_up(prefix: str, path: str) -> None:
+    with pytest.raises(TimeoutError):
+        call(prefix + path, {}, 0.3)
 
 
 class Remote:

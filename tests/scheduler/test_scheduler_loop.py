@@ -9,8 +9,10 @@ from scheduler_world import CONFIG, SlotEngine, fill, group, node, pod, queue, w
 from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
+from unisono.cluster.snapshot import Snapshot
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.decisions import Decisions, Violation
+from unisono.engine.failure import Failure
 from unisono.errors import Unavailable
 
 
@@ -196,3 +198,22 @@ async def test_violations_are_counted() -> None:
         await it.run()
         value = it.scheduler.metrics.registry.get_sample_value("unisono_scheduler_violations_total")
         assert value is not None and value >= 1
+
+
+async def test_failures_of_plugins_have_a_metric_of_their_own() -> None:
+    client = MemoryClient()
+    fill(client, gangs={"a": 1})
+    engine = SlotEngine()
+    failure = Failure("mine", "filter", "pods of job team/x", "RuntimeError: broken", closed=True)
+
+    def fail(snapshot: Snapshot, decisions: Decisions) -> None:
+        decisions.plugin_failures.append(failure)
+        decisions.violations.append(Violation("plug-in mine", failure.message(), plugin="mine"))
+
+    engine.extra = fail
+    async with world(client, engine) as it:
+        await it.run()
+        sample = it.scheduler.metrics.registry.get_sample_value
+        assert sample("unisono_scheduler_violations_total") == 0
+        told = sample("unisono_scheduler_plugin_failures_total", {"plugin": "mine", "hook": "filter"})
+        assert told is not None and told >= 1

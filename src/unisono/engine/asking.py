@@ -155,7 +155,7 @@ class Asking:
     def violations(self) -> list[Violation]:
         """What failed, in words: each hook of a plug-in once."""
         found = [
-            Violation(f"plug-in {name}", f"plug-in {name} does not exist and is left out")
+            Violation(f"plug-in {name}", f"plug-in {name} does not exist and is left out", plugin=name)
             for name in self.missing_plugins
         ]
         first: dict[tuple[str, str], Failure] = {}
@@ -165,7 +165,7 @@ class Asking:
             number[failure.plugin, failure.hook] += 1
         for key, failure in first.items():
             more = f" (and {number[key] - 1} more)" if number[key] > 1 else ""
-            found.append(Violation(f"plug-in {failure.plugin}", f"{failure.message()}{more}"))
+            found.append(Violation(f"plug-in {failure.plugin}", f"{failure.message()}{more}", plugin=failure.plugin))
         return found
 
     # ---- lifecycle

@@ -139,10 +139,11 @@ class QueueUpdate(msgspec.Struct, frozen=True):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A part of the decisions that broke an invariant, or a plug-in that raised, and was left out."""
+    """A part of the decisions that broke an invariant and was left out, or a failure of ``plugin``."""
 
     subject: str
     message: str
+    plugin: str = ""
 
 
 @dataclass(slots=True)

@@ -6,9 +6,13 @@ asked for a while, longer each time; then one call tries it again.
 
 from __future__ import annotations
 
+import io
+import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -42,8 +46,72 @@ class ExtenderError(UnisonoError):
     """An extender answered something that cannot be used."""
 
 
+class _Stream(io.RawIOBase):
+    """What a socket receives until ``deadline`` (monotonic seconds)."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(_left(self._deadline))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """An answer that has arrived until ``deadline`` or fails, however often a few more bytes come."""
+
+    def __init__(self, sock: socket.socket, *given: Any, deadline: float, **named: Any) -> None:
+        super().__init__(sock, *given, **named)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Stream(sock, deadline))
+
+
+class _Connection(HTTPConnection):
+    """A connection whose time limit holds for the whole call; `http.client` has one for each operation."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._deadline = time.monotonic() + (self.timeout or 0.0)
+        self.response_class = partial(_Response, deadline=self._deadline)  # type: ignore[assignment]
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(_left(self._deadline))
+
+
+class _SecureConnection(HTTPSConnection, _Connection):
+    """The same over TLS."""
+
+
+class _Http(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _Https(HTTPSHandler):
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_SecureConnection, req)
+
+
+def _left(deadline: float) -> float:
+    """Seconds until then; raises `TimeoutError` when there are none."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the answer did not arrive in time")
+    return left
+
+
 def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
-    """POST ``body`` as JSON and decode the answer.
+    """POST ``body`` as JSON and decode the answer, all within ``timeout`` seconds.
 
     Raises:
         OSError: no connection, no answer in time, or a status other than 2xx; redirects are not followed.
@@ -69,7 +137,7 @@ def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]
 def _opener() -> OpenerDirector:
     """HTTP and HTTPS only, by the proxies of the environment; no redirects, which could lead to any scheme and host."""
     opener = OpenerDirector()
-    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
+    for handler in (ProxyHandler(), _Http(), _Https(), HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
         opener.add_handler(handler)
     return opener
 

@@ -300,8 +300,11 @@ class Scheduler:
     async def _carry_out(self, decisions: Decisions) -> None:
         """Hand the decisions to who writes them, with a moment for requests in this process between the steps."""
         for violation in decisions.violations:
-            self.metrics.violations.inc()
-            _log.error("cycle.violation", subject=violation.subject, error=violation.message)
+            if violation.plugin:
+                _log.error("plugin.failed", plugin=violation.plugin, error=violation.message)
+            else:
+                self.metrics.violations.inc()
+                _log.error("cycle.violation", subject=violation.subject, error=violation.message)
         self.metrics.stages(decisions.seconds)
         for name in decisions.plugins_off:
             self.metrics.plugin_switched_off(name)

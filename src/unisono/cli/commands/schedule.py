@@ -14,6 +14,7 @@ from unisono.cli.options import file_option, output_option
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
+    from unisono.engine.config import SchedulerConfig
     from unisono.scheduler.offline import OfflineCluster
 
 
@@ -51,7 +52,7 @@ def command(
         raise UnisonoError(
             f"there is nothing to decide on in these files, only {others}: give nodes, pods, PodGroups and queues."
         )
-    cluster.problems += undecided(manifests, cluster)
+    cluster.problems += [*unasked(scheduler_config), *undecided(manifests, cluster)]
     reading = time.monotonic() - started
     answer = timed(cluster, scheduler_config, moment, seed, time.monotonic)
     answer["seconds"] = {"read": round(reading, 6), **answer["seconds"]}
@@ -84,6 +85,16 @@ def _moment(now: str | None) -> float:
         return parse_time(now)
     except ValueError:
         raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
+
+
+def unasked(config: SchedulerConfig) -> list[str]:
+    """A sentence when the configuration has plug-ins that ask a service, which a decision from files does not do."""
+    if all(plugin.name != "extender" for plugin in config.plugins):
+        return []
+    return [
+        "the plug-in extender is not asked here, so no pod is placed: remove it from a copy of the configuration to "
+        "decide without it"
+    ]
 
 
 def undecided(manifests: Sequence[Manifest], cluster: OfflineCluster) -> list[str]:
