@@ -249,6 +249,7 @@ def test_numbers_are_not_material_and_foreign_text_is() -> None:
     assert material(render(full())) != material(render(full(Cause.QUEUE_CLOSED)))
     assert material(None) != material("not json") != material(render(full()))
     assert material("[1]") == ("unreadable",)
+    assert material('{"a":' * 20_000) == material("[" * 20_000) == ("unreadable",)
 
 
 async def test_pod_conditions_are_written_when_they_change() -> None:

@@ -158,7 +158,7 @@ def decode(text: str | None) -> Verdict | None:
         return None
     try:
         return msgspec.json.decode(text, type=Verdict)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # users may write the annotation, and nest it as they like
         return None
 
 
