@@ -16,17 +16,21 @@ from unisono.engine.view import NodeView
 __all__ = ["NOWHERE", "RoomTable"]
 
 
+class RoomDemand(Demand):
+    """A demand for which evictions may make room."""
+
+    def heeds(self, veto: Veto) -> bool:
+        """Only those for good."""
+        return veto.reason.unresolvable and not veto.now
+
+
 class RoomTable(CandidateTable):
     """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
 
     def __init__(self, pod_class: PodClass, session: Session, hooks: Hooks, static: StaticResult) -> None:
-        super().__init__(Demand(pod_class, future=True), session, hooks, static)
+        super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
         self.single = None  # which looks at resources
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
         """Everywhere."""
         return np.ones(view.size, dtype=np.bool_)
-
-    def heeds(self, veto: Veto) -> bool:
-        """Only those for good."""
-        return veto.reason.unresolvable and not veto.now

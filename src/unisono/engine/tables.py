@@ -50,6 +50,10 @@ class Demand:
     pod_class: PodClass
     future: bool
 
+    def heeds(self, veto: Veto) -> bool:
+        """Whether a veto makes a node no candidate: each does, but for promises those that hold only now."""
+        return not (veto.now and self.future)
+
 
 class CandidateTable:
     """Scores of all nodes for one demand; ``-inf`` where the node is no candidate.
@@ -85,7 +89,7 @@ class CandidateTable:
             Single.of(pod_class, session, hooks, self.silent, future=demand.future) if self.batchable else None
         )
         self.memo: dict[bytes, float] = {}
-        self.layer = Layer.of(pod_class, session, hooks, self.heeds)
+        self.layer = Layer.of(pod_class, session, hooks, demand.heeds)
         self.lines: Lines | None = None
         self._build()
 
@@ -369,7 +373,7 @@ class CandidateTable:
             if plugin in silent:
                 continue
             for veto in method(pod_class, view):
-                if self.heeds(veto):
+                if self.demand.heeds(veto):
                     refused |= veto.nodes
         points = np.zeros(view.size, dtype=np.float64)
         for plugin, method in self.hooks.flat["score"]:
@@ -394,10 +398,6 @@ class CandidateTable:
                 error = BadAnswer("answered points that are not finite numbers")
                 self.hooks.guard.caught(plugin, "score", self.demand.pod_class, error)
         return points
-
-    def heeds(self, veto: Veto) -> bool:
-        """Whether a veto makes a node no candidate: each does, but for promises those that hold only now."""
-        return not (veto.now and self.demand.future)
 
     def fits(self, view: NodeView) -> npt.NDArray[np.bool_]:
         """``[M]`` nodes on which the request is idle (or will be, for ``future``).
