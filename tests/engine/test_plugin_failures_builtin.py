@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from support.build import START, bound_per_job, cluster, config, gang, node
@@ -55,5 +57,9 @@ def test_ctrl_c_in_an_order_ends_a_program_that_does_not_handle_it(monkeypatch: 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PriorityPlugin, "task_key", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        decide()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs this in background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            decide()
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -29,13 +29,16 @@ def test_a_job_set_trains_when_its_data_are_prepared(jobs: Jobs, tmp_path: Path)
         return {"name": name, "template": {"spec": job}, **fields}
 
     data = tmp_path / "data"
-    name = "pipeline-train-0-0.pipeline"
+    name, second = "pipeline-train-0-0.pipeline", "pipeline-train-0-1.pipeline"
     steps = [
         step("prepare", 1, f"echo 42 > {data}.new && mv {data}.new {data}"),
         step(
             "train",
             2,
-            f"echo worker $JOB_COMPLETION_INDEX has $(cat {data}) and finds $(getent hosts {name} | wc -l)",
+            # Neither ends before both have looked: the name of a pod goes when the pod has ended.
+            f"until getent hosts {name} && getent hosts {second}; do sleep 0.1; done >/dev/null; "
+            f"echo worker $JOB_COMPLETION_INDEX has $(cat {data}) and finds $(getent hosts {name} | wc -l); "
+            f"touch {data}.$JOB_COMPLETION_INDEX; until [ -e {data}.0 ] && [ -e {data}.1 ]; do sleep 0.1; done",
             dependsOn=[{"name": "prepare", "status": "Complete"}],
         ),
     ]

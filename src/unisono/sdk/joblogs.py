@@ -63,9 +63,16 @@ class LogWish:
 
     def concerns(self, pod: Pod) -> bool:
         """The pod has started, and is one of those that are wanted."""
+        return pod.status.phase in STARTED and self._wants(pod)
+
+    def expects(self, pod: Pod) -> bool:
+        """The pod is one of those that are wanted, and its node is about to start it."""
+        starts = bool(pod.spec.node_name) and not pod.metadata.deletion_timestamp
+        return starts and pod.status.phase not in STARTED and self._wants(pod)
+
+    def _wants(self, pod: Pod) -> bool:
         of_task = self.task is None or task_of(pod).lower() == self.task.lower()
-        has_it = not self.container or self.container in container_names([pod])
-        return of_task and has_it and pod.status.phase in STARTED
+        return of_task and (not self.container or self.container in container_names([pod]))
 
     def query(self, pod: Pod) -> dict[str, str]:
         """Parameters for a pod's log."""
@@ -158,6 +165,7 @@ async def _conduct(
     """Copy the log of every pod into the queue; ends it with None, or with the error."""
     copies: dict[str, asyncio.Task[None]] = {}
     over: set[str] = set()
+    pods: Sequence[Pod] = ()
 
     async def copy(pod: Pod) -> None:
         async with aclosing(_copy(client, pod, {**wanted.query(pod), "follow": "true"}, patient=True)) as source:
@@ -177,6 +185,9 @@ async def _conduct(
                 for pod in pods:
                     if (pod.metadata.uid or "") not in copies and wanted.concerns(pod):
                         copies[pod.metadata.uid or ""] = asyncio.create_task(copy(pod))
+        # A job may end, by its master, before the last of its workers has started.
+        late = [pod for pod in pods if (pod.metadata.uid or "") not in copies and wanted.expects(pod)]
+        copies |= {pod.metadata.uid or "": asyncio.create_task(copy(pod)) for pod in late}
         # A log that does not end with its container is left; one that is being read slowly is not.
         await _wait(list(copies.values()), queue, DRAIN_SECONDS)
         # That of a pod that has ended will end, however slowly it comes.
