@@ -7,7 +7,7 @@ import base64
 
 import pytest
 
-from support.backends import DELETE, OPTIONS, Wall, config_map, names, opened, pod_body, value
+from support.backends import DELETE, OPTIONS, Wall, config_map, names, opened, pod_body, settle, value
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS
 from unisono.apiserver import reads
 from unisono.apiserver.storage.history import Retention
@@ -21,6 +21,7 @@ async def service():
         for name in ("b", "a", "c"):
             await service.create(CONFIG_MAPS, "default", config_map(name, labels={"name": name, "all": "yes"}), OPTIONS)
         await service.create(CONFIG_MAPS, "kube-public", config_map("z", "kube-public"), OPTIONS)
+        await settle(backend)  # housekeeping writes too
         yield service
 
 

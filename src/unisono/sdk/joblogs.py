@@ -10,12 +10,13 @@ from typing import Any
 
 from unisono.api.core import Pod
 from unisono.api.kind import Kind
-from unisono.errors import ApiError
+from unisono.api.kinds import PODS
+from unisono.errors import ApiError, NotFound
 from unisono.kube.http import HttpClient
 from unisono.sdk.belongings import belongings
 from unisono.sdk.families import family_of
 from unisono.sdk.followed import task_of
-from unisono.sdk.logstream import lines
+from unisono.sdk.logstream import RETRY_SECONDS, lines
 from unisono.sdk.observing import changes, observe
 
 DRAIN_SECONDS = 5.0
@@ -66,9 +67,8 @@ class LogWish:
         return pod.status.phase in STARTED and self._wants(pod)
 
     def expects(self, pod: Pod) -> bool:
-        """The pod is one of those that are wanted, and its node is about to start it."""
-        starts = bool(pod.spec.node_name) and not pod.metadata.deletion_timestamp
-        return starts and pod.status.phase not in STARTED and self._wants(pod)
+        """The pod is one of those that are wanted, and may still start."""
+        return pod.status.phase not in STARTED and not pod.metadata.deletion_timestamp and self._wants(pod)
 
     def _wants(self, pod: Pod) -> bool:
         of_task = self.task is None or task_of(pod).lower() == self.task.lower()
@@ -133,7 +133,7 @@ async def follow(
 
     """
     queue: asyncio.Queue[LogLine | BaseException | None] = asyncio.Queue(maxsize=100)
-    conductor = asyncio.create_task(_conduct(client, _pods(client, kind, namespace, name), wanted, queue))
+    conductor = asyncio.create_task(_conduct(client, _pods(client, kind, namespace, name, wanted), wanted, queue))
     try:
         while (item := await queue.get()) is not None:
             if isinstance(item, BaseException):
@@ -144,16 +144,54 @@ async def follow(
         await asyncio.gather(conductor, return_exceptions=True)
 
 
-async def _pods(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> AsyncGenerator[Sequence[Pod], None]:
+async def _pods(
+    client: HttpClient, kind: Kind[Any], namespace: str, name: str, wanted: LogWish
+) -> AsyncGenerator[Sequence[Pod], None]:
     """The pods after every change, until the object has ended or is gone."""
     if family_of(kind) is not None:
+        pods: Sequence[Pod] = ()
         async with aclosing(observe(client, kind, namespace, name)) as seen:
             async for observation in seen:
-                yield observation.pods
+                pods = observation.pods
+                yield pods
+        async with aclosing(_late_starts(client, pods, wanted)) as late:
+            async for pod in late:
+                yield [pod]
         return
     async with aclosing(changes(client, kind, namespace, name)) as source:
         async for _, found in source:
             yield found.pods
+
+
+async def _late_starts(client: HttpClient, pods: Sequence[Pod], wanted: LogWish) -> AsyncGenerator[Pod, None]:
+    """Pods that start after their job has ended: a master may be through before its last worker runs.
+
+    Waits a while for those that have a node, and a moment for those that are on their way to one.
+    """
+    clock = asyncio.get_running_loop().time
+    end = clock() + END_SECONDS
+    short_end = clock() + DRAIN_SECONDS
+    waiting = [pod for pod in pods if wanted.expects(pod)]
+    while waiting:
+        still: list[Pod] = []
+        for seen in waiting:
+            pod = await _pod_now(client, seen)
+            if pod is not None and wanted.concerns(pod):
+                yield pod
+            elif pod is not None and wanted.expects(pod) and clock() < (end if pod.spec.node_name else short_end):
+                still.append(pod)
+        waiting = still
+        if waiting:
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _pod_now(client: HttpClient, seen: Pod) -> Pod | None:
+    """The pod as the server knows it; None when it is gone or another one took its name."""
+    try:
+        pod = await client.get(PODS, seen.metadata.name, seen.metadata.namespace)
+    except NotFound:
+        return None
+    return pod if pod.metadata.uid == seen.metadata.uid else None
 
 
 async def _conduct(
@@ -165,7 +203,6 @@ async def _conduct(
     """Copy the log of every pod into the queue; ends it with None, or with the error."""
     copies: dict[str, asyncio.Task[None]] = {}
     over: set[str] = set()
-    pods: Sequence[Pod] = ()
 
     async def copy(pod: Pod) -> None:
         async with aclosing(_copy(client, pod, {**wanted.query(pod), "follow": "true"}, patient=True)) as source:
@@ -185,9 +222,6 @@ async def _conduct(
                 for pod in pods:
                     if (pod.metadata.uid or "") not in copies and wanted.concerns(pod):
                         copies[pod.metadata.uid or ""] = asyncio.create_task(copy(pod))
-        # A job may end, by its master, before the last of its workers has started.
-        late = [pod for pod in pods if (pod.metadata.uid or "") not in copies and wanted.expects(pod)]
-        copies |= {pod.metadata.uid or "": asyncio.create_task(copy(pod)) for pod in late}
         # A log that does not end with its container is left; one that is being read slowly is not.
         await _wait(list(copies.values()), queue, DRAIN_SECONDS)
         # That of a pod that has ended will end, however slowly it comes.

@@ -95,7 +95,15 @@ def run_command(spec: Spec, stdio: tuple[int, int, int], failed_fd: int) -> NoRe
         os.dup2(source, target)
     if spec.get("tty"):
         take_terminal()
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (
+        signal.SIGTERM,
+        signal.SIGUSR1,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGHUP,
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+    ):
         signal.signal(number, signal.SIG_DFL)
     if spec["oom_score"]:
         with open("/proc/self/oom_score_adj", "w") as file:

@@ -93,7 +93,7 @@ def run_entered(spec: Spec, failed_fd: int) -> NoReturn:
         os.setsid()
         if spec.get("tty"):
             take_terminal()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         take_identity(spec)
     except OSError as error:
