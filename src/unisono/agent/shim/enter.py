@@ -48,19 +48,21 @@ def enter(spec: Spec) -> int:
         container = os.pidfd_open(spec["init"])
         if start_time(spec["init"]) != spec["init_start_time"]:
             raise ProcessLookupError
+        groups = [os.open(group + "/cgroup.procs", os.O_WRONLY) for group in spec["cgroups"]]
         join(spec)
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            run_entered(spec, writer)
+            run_entered(spec, groups, writer)
     except (FileNotFoundError, ProcessLookupError):
         write_all(STATUS_FD, b"failed the container has ended")
         return 1
     except OSError as error:
         write_all(STATUS_FD, b"failed " + describe(error))
         return 1
-    os.close(writer)
+    for fd in (writer, *groups):
+        os.close(fd)
     # Whoever reads the command's output must see its end when the command closes it.
     null = os.open("/dev/null", os.O_RDWR)
     for fd in range(3):
@@ -73,7 +75,7 @@ def enter(spec: Spec) -> int:
 
 
 def join(spec: Spec) -> None:
-    """Enter the container's namespaces and cgroup; the next child is inside of all of them."""
+    """Enter the container's namespaces; the next child is inside of all of them."""
     import ctypes
 
     for name, fd in [(name, os.open(f"/proc/{spec['init']}/ns/{name}", os.O_RDONLY)) for name in spec["namespaces"]]:
@@ -81,14 +83,18 @@ def join(spec: Spec) -> None:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), name)
         os.close(fd)
-    for group in spec["cgroups"]:
-        with open(group + "/cgroup.procs", "w") as file:
-            file.write("0")
 
 
-def run_entered(spec: Spec, failed_fd: int) -> NoReturn:
-    """Become the command, in a session of its own."""
+def run_entered(spec: Spec, groups: list[int], failed_fd: int) -> NoReturn:
+    """Become the command, in a session of its own.
+
+    Only this process enters the container's cgroups, by their open ``cgroup.procs``: the one that waits for it must
+    still be there to tell how it went when all of a cgroup is killed.
+    """
     try:
+        for group in groups:
+            os.write(group, b"0")
+            os.close(group)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         if spec.get("tty"):
