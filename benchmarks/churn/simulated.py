@@ -25,7 +25,7 @@ from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.scheduler.scheduler import Scheduler
-from unisono.standalone.work import SCHEDULER_NAMES
+from unisono.standalone.background import SCHEDULER_NAMES
 
 NODES = [{"name": "node", "count": 10, "capacity": {"cpu": 64, "memory": "512Gi"}}]
 Report = Callable[[Sample], None]

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from support.virtual_clock import VirtualClock
-from unisono.agent.last_words import KEPT_SECONDS, LastWords
 from unisono.agent.layout import Layout, PodRecord
+from unisono.agent.log_retention import KEPT_SECONDS, LastWords
 from unisono.agent.logs import FileLogSource
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from unisono.api.decode import decode, encode
 from unisono.api.kinds import CONFIG_MAPS, PODS
-from unisono.api.known import Known
+from unisono.api.recent_cache import Known
 from unisono.api.validation import validate
 
 

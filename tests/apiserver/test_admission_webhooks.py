@@ -21,8 +21,8 @@ from unisono.api.validation import validate
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.admission import View
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.hooks.calling import CallError, HttpCaller
 from unisono.apiserver.types import DeleteOptions, WriteOptions
+from unisono.apiserver.webhooks.calling import CallError, HttpCaller
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
 from unisono.kube.listening import AppListener
 

@@ -12,10 +12,10 @@ from test_service_fuzz import junk
 from support.backends import opened, value
 from unisono.api.kinds import JOBS, PODS, SERVICES
 from unisono.api.schema import schema_of
-from unisono.apiserver import ownership
-from unisono.apiserver.ownership.compare import all_fields, compare, fields_of
-from unisono.apiserver.ownership.merge import merge
-from unisono.apiserver.ownership.paths import from_tree, to_tree
+from unisono.apiserver import managed_fields
+from unisono.apiserver.managed_fields.compare import all_fields, compare, fields_of
+from unisono.apiserver.managed_fields.merge import merge
+from unisono.apiserver.managed_fields.paths import from_tree, to_tree
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import ApiError, Conflict
 
@@ -79,8 +79,8 @@ def nothing(_):
 
 
 def step(live, entries, manager, config, force):
-    writer = ownership.Writer(manager, "Apply", "v1")
-    return ownership.apply(live, config, SCHEMA, entries, writer, "t", nothing, force=force)
+    writer = managed_fields.Writer(manager, "Apply", "v1")
+    return managed_fields.apply(live, config, SCHEMA, entries, writer, "t", nothing, force=force)
 
 
 def mine(entries, manager):
@@ -173,6 +173,6 @@ def test_any_request_is_answered_and_owners_stay_readable(cases):
                     continue
                 found = value(written.object)
                 managed = found["metadata"].get("managedFields", [])
-                assert len(ownership.read_entries(managed)) == len(managed)
+                assert len(managed_fields.read_entries(managed)) == len(managed)
 
     asyncio.run(run())

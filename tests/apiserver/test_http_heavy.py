@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry
 from support.backends import opened
 from support.definitions import crd, obj_schema, version, widget
 from support.serving import WebClient, serving
-from unisono.apiserver import ownership, writes
+from unisono.apiserver import managed_fields, writes
 from unisono.apiserver.custom import compiled
-from unisono.apiserver.hooks import conditions
 from unisono.apiserver.http import loop_watch, openapi
 from unisono.apiserver.http.loop_watch import LoopWatch
 from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.webhooks import conditions
 
 CM = "/api/v1/namespaces/default/configmaps"
 NOTES = "/metadata/annotations"
@@ -146,13 +146,13 @@ async def test_large_configurations_are_applied_beside_the_event_loop(
     web: WebClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where: list[str] = []
-    merge = ownership.apply
+    merge = managed_fields.apply
 
     def apply(*arguments: Any, **more: Any) -> Any:
         where.append(threading.current_thread().name)
         return merge(*arguments, **more)
 
-    monkeypatch.setattr(ownership, "apply", apply)
+    monkeypatch.setattr(managed_fields, "apply", apply)
     for data in ({"k": "x" * 100_000}, {"k": "y" * 100_000}):
         reply = await web.call(
             "PATCH", f"{CM}/a?fieldManager=me", config_map(data=data), type="application/apply-patch+yaml"

@@ -14,7 +14,7 @@ from unisono.api.batch import Job
 from unisono.api.core import Pod
 from unisono.api.kinds import JOBS, PODS
 from unisono.cli import following
-from unisono.cli.abreast import Abreast
+from unisono.cli.catch_up import Abreast
 from unisono.cli.following import Follower
 from unisono.cli.views import JobView
 from unisono.kube.informer import Informer

@@ -7,7 +7,7 @@ from typing import Any
 from unisono.api.base import Object, ObjectMeta, OwnerReference
 from unisono.api.core import Pod
 from unisono.api.flow_kinds import JOB_FLOWS
-from unisono.cli.lineage import Lineage
+from unisono.cli.owners import Lineage
 
 
 def made(kind: type[Object], name: str, *owners: str, namespace: str = "default") -> Any:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from unisono.cli.manifests import Manifest
-from unisono.cli.surroundings import lacking
+from unisono.cli.prerequisites import lacking
 
 
 def manifests(text: str) -> list[Manifest]:

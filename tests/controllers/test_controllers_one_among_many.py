@@ -22,9 +22,9 @@ from unisono.api.topology import HyperNode
 from unisono.controllers.hypernode import discovery_controller
 from unisono.controllers.hypernode.discovery_config import KEY
 from unisono.controllers.keeper import ObjectKeeper
-from unisono.controllers.machines import decide
-from unisono.controllers.machines.controller import MachinesController
-from unisono.controllers.machines.decide import Demand, wanted
+from unisono.controllers.node_scaling import decide
+from unisono.controllers.node_scaling.controller import MachinesController
+from unisono.controllers.node_scaling.decide import Demand, wanted
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.errors import ApiError, Invalid
 from unisono.kube.controller import Controller, Manager

@@ -24,8 +24,8 @@ from unisono.api.machine import MACHINE_DEPLOYMENTS, MachineDeployment
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
 from unisono.controllers.keys import GROUP_NAME
-from unisono.controllers.machines.controller import MachinesController, pool_of
-from unisono.controllers.machines.decide import Demand, Pool, wanted
+from unisono.controllers.node_scaling.controller import MachinesController, pool_of
+from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
 from unisono.kube.controller import Manager
 
 CPU, GPU = 1000, 1000

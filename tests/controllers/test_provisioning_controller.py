@@ -20,7 +20,7 @@ from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.provisioning import CLASS_OF_GROUP, POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
 from unisono.api.scheduling import PodGroup
 from unisono.controllers.keys import GROUP_NAME
-from unisono.controllers.machines.controller import MachinesController
+from unisono.controllers.node_scaling.controller import MachinesController
 from unisono.controllers.provisioning.controller import ProvisioningController
 from unisono.errors import NotFound
 from unisono.kube.controller import Manager

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.build import GANG, cluster, config, flatten, gang, node, pod, queue, schedule
 from unisono.api.base import Object
-from unisono.cluster.shapes import Shapes
+from unisono.cluster.equivalence import Shapes
 from unisono.engine import explain
 from unisono.engine.alike import Alike
 from unisono.engine.decisions import Decisions

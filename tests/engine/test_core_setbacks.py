@@ -22,7 +22,7 @@ from support.build import (
     schedule,
 )
 from unisono.cli.verdicts import verdict_lines
-from unisono.cluster.setbacks import Setback
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.state import ClusterState
 from unisono.engine.decisions import Decisions
 from unisono.engine.verdict import Cause

@@ -16,9 +16,9 @@ from support.build import START, cluster, config, flatten, gang, group, node, no
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.times import parse_time, rfc3339
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.evictions import PastEviction
 from unisono.cluster.records import Task
-from unisono.cluster.setbacks import Setback
 from unisono.engine.answers import BoolArray
 from unisono.engine.config import PluginConfig, SchedulerConfig, load_config
 from unisono.engine.plugin import Plugin

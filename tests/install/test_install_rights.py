@@ -32,7 +32,7 @@ from unisono.kube.http import HttpClient
 from unisono.scheduler import feed
 from unisono.scheduler.settings import FixedConfig
 from unisono.standalone.component import Component, ComponentOptions, MakePart
-from unisono.standalone.parts import controllers_part, scheduler_part, simulated_part, webhook_part
+from unisono.standalone.component_processes import controllers_part, scheduler_part, simulated_part, webhook_part
 
 OPTIONS = InstallOptions(namespace=f"rights-test-{secrets.token_hex(3)}")
 PATIENCE = 900.0

@@ -14,7 +14,7 @@ from unisono.api.training_kinds import JOB_SETS, MPI_JOBS, PYTORCH_JOBS, RAY_CLU
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.errors import BadWork
-from unisono.sdk.families import (
+from unisono.sdk.job_kinds import (
     JOB_KINDS,
     Family,
     family_of,

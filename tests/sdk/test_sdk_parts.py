@@ -25,11 +25,11 @@ from unisono.errors import ConfigError
 from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError
 from unisono.sdk.builders import quantity
+from unisono.sdk.commands import job_command, queue_command, scale_patch
 from unisono.sdk.observing import observation, surroundings
+from unisono.sdk.pod_entrypoint import CHUNK, frames
 from unisono.sdk.results import Frames
-from unisono.sdk.steering import job_command, queue_command, scale_patch
-from unisono.sdk.work import mark_folder, objects, split
-from unisono.sdk.worker import CHUNK, frames
+from unisono.sdk.submission import mark_folder, objects, split
 
 TOKEN = "unisono-result-0011"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk import RemoteError, worker
+from unisono.sdk import RemoteError, pod_entrypoint
 from unisono.sdk.results import Frames
 
 TOKEN = "unisono-result-42"
@@ -48,7 +48,7 @@ def run(folder: Path, name: str, call: Any, *, mode: str = "gang", rank: int = 0
     }
     (folder / "task.json").write_text(json.dumps(task))
     program = folder / "worker.py"
-    program.write_text(Path(worker.__file__).read_text())
+    program.write_text(Path(pod_entrypoint.__file__).read_text())
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(program), str(folder)],
         env={**os.environ, "VC_TASK_INDEX": str(rank), "WORLD_SIZE": str(size)},

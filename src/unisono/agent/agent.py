@@ -17,10 +17,10 @@ from unisono.agent.cleanup import end_pod, remove_cgroup
 from unisono.agent.devices_slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespaces
-from unisono.agent.last_words import LastWords
 from unisono.agent.launch import python_folder
 from unisono.agent.layout import Layout
 from unisono.agent.limit_groups import CONTROLLERS
+from unisono.agent.log_retention import LastWords
 from unisono.agent.machine import Machine, this_machine
 from unisono.agent.memory_watch import MemoryWatch
 from unisono.agent.node import NodeRegistration, build_node

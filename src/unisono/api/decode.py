@@ -14,8 +14,8 @@ from unisono.api.aliases import normalise
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError, invalid, type_invalid
 from unisono.api.kind import Kind
-from unisono.api.known import Known
 from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.recent_cache import Known
 from unisono.api.shape import Shape, shape_of
 
 T = TypeVar("T", bound=Object)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, failures, field_owners, metadata, ownership, writes
+from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
 from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.context import Context
 from unisono.apiserver.types import WriteOptions, Written
@@ -54,15 +54,15 @@ async def _create(
         # It was made from an object that has gone since.
         raise failures.conflict(stored, name)
     door = field_owners.ignored(stored, "")
-    writer = ownership.Writer(options.field_manager, "Apply", kind.api_version)
+    writer = managed_fields.Writer(options.field_manager, "Apply", kind.api_version)
     start = {**field_owners.empty(stored), "apiVersion": kind.api_version, "kind": kind.kind}
     schema = field_owners.schema(kind, stored)
-    applied = await aside(ownership.apply, start, config, schema, [], writer, context.now(), door)
+    applied = await aside(managed_fields.apply, start, config, schema, [], writer, context.now(), door)
     new, _ = await aside(codec.accept, kind, stored, applied.object, _lenient(options), name)
     metadata.check_place(new, stored, namespace, name)
 
     def own() -> None:
-        new.metadata.managed_fields = ownership.write_entries(applied.entries)
+        new.metadata.managed_fields = managed_fields.write_entries(applied.entries)
 
     warnings: list[str] = []
     data = await writes.store_new(context, stored, new, options, own, warnings)
@@ -84,9 +84,9 @@ async def _change(
     weigh(len(entry.data))
     live = field_owners.plain(codec.as_version(entry.data, stored, kind))
     before = field_owners.entries_of(old.metadata.managed_fields)
-    writer = ownership.Writer(options.field_manager, "Apply", kind.api_version, subresource)
+    writer = managed_fields.Writer(options.field_manager, "Apply", kind.api_version, subresource)
     applied = await aside(
-        partial(ownership.apply, empty=field_owners.empty(stored), force=options.force),
+        partial(managed_fields.apply, empty=field_owners.empty(stored), force=options.force),
         live,
         config,
         field_owners.schema(kind, stored),

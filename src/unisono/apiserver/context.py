@@ -18,13 +18,13 @@ from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.registry import Registry
-from unisono.apiserver.hooks import Webhooks
-from unisono.apiserver.hooks.conversions import Conversions
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
 from unisono.apiserver.views import view_of
+from unisono.apiserver.webhooks import Webhooks
+from unisono.apiserver.webhooks.conversions import Conversions
 from unisono.errors import NotFound
 
 T = TypeVar("T", bound=Object)

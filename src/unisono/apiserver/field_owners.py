@@ -14,14 +14,14 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, ownership
+from unisono.apiserver import codec, managed_fields
 from unisono.apiserver.custom.kinds import schema_for
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.scale import paths_of, steps
+from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
+from unisono.apiserver.managed_fields.paths import Path, Paths
+from unisono.apiserver.managed_fields.record import Ignored
 from unisono.apiserver.metadata import is_custom
-from unisono.apiserver.ownership.outlines import Kept, outline, telling
-from unisono.apiserver.ownership.paths import Path, Paths
-from unisono.apiserver.ownership.record import Ignored
 from unisono.apiserver.types import WriteOptions
 from unisono.apiserver.views import view_of
 from unisono.errors import ApiError
@@ -122,18 +122,18 @@ def _nothing(_: Path) -> bool:
     return False
 
 
-def entries_of(managed: Managed) -> list[ownership.Entry]:
+def entries_of(managed: Managed) -> list[managed_fields.Entry]:
     """The entries; none when they cannot be read, as on a real server."""
     try:
-        return ownership.read_entries(managed)
+        return managed_fields.read_entries(managed)
     except ValueError:
         return []
 
 
-def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str) -> list[ownership.Entry]:
+def before_first_apply(kind: Kind[Any], stored: Kind[Any], data: bytes, now: str) -> list[managed_fields.Entry]:
     """The owner that an object of which no owners were recorded has when it is applied to."""
-    writer = ownership.Writer(ownership.BEFORE, "Update", kind.api_version)
-    return ownership.record(empty(stored), plain(data), schema(stored), [], writer, now, _nothing)
+    writer = managed_fields.Writer(managed_fields.BEFORE, "Update", kind.api_version)
+    return managed_fields.record(empty(stored), plain(data), schema(stored), [], writer, now, _nothing)
 
 
 def _seen(kind: Kind[Any], stored: Kind[Any], obj: Object) -> bytes:
@@ -161,7 +161,7 @@ def on_create(
     obj.metadata.managed_fields = None
     if not options.track_fields:
         return
-    writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version)
+    writer = managed_fields.Writer(options.field_manager or "unknown", "Update", kind.api_version)
     status, given = ignored(stored, ""), body.get("spec")
     added = {
         ("f:spec", f"f:{name}")
@@ -173,7 +173,7 @@ def on_create(
         return status(path) or path[:2] in added
 
     def find() -> Paths:
-        entries = ownership.record(
+        entries = managed_fields.record(
             empty(stored), plain(_seen(kind, stored, obj)), schema(kind, stored), [], writer, now, door
         )
         return entries[0].fields if entries else frozenset()
@@ -186,7 +186,9 @@ def on_create(
     except ApiError:
         # Validation, which comes next, says better what is wrong with such an object.
         return
-    obj.metadata.managed_fields = ownership.write_entries([ownership.Entry(writer, now, held)] if held else [])
+    obj.metadata.managed_fields = managed_fields.write_entries(
+        [managed_fields.Entry(writer, now, held)] if held else []
+    )
 
 
 def _outline(kind: Kind[Any], obj: Object) -> Hashable:
@@ -238,7 +240,7 @@ def on_update(
     if not base:
         new.metadata.managed_fields = base
         return
-    writer = ownership.Writer(options.field_manager or "unknown", "Update", kind.api_version, subresource)
+    writer = managed_fields.Writer(options.field_manager or "unknown", "Update", kind.api_version, subresource)
     if subresource == "scale":
         # Kubernetes records no time there.
         now = ""
@@ -249,7 +251,7 @@ def on_update(
             before, after = plain(codec.as_version(data, stored, kind)), plain(_seen(kind, stored, new))
         else:
             before, after = _changed(old, new)
-        changed = ownership.record(before, after, schema(kind, stored), entries, writer, now, door)
+        changed = managed_fields.record(before, after, schema(kind, stored), entries, writer, now, door)
     except ApiError:
         return
     set_entries(new, base, entries, changed)
@@ -275,11 +277,13 @@ def _begun(struct: type[Object]) -> Object:
     return struct()
 
 
-def set_entries(new: Object, managed: Managed, before: list[ownership.Entry], after: list[ownership.Entry]) -> None:
+def set_entries(
+    new: Object, managed: Managed, before: list[managed_fields.Entry], after: list[managed_fields.Entry]
+) -> None:
     """Give ``new`` the entries ``after``; where they are as ``before``, they stay as ``managed`` has them.
 
     Byte by byte, because a write that changes nothing must be recognised as none.
     """
     new.metadata = copy.copy(new.metadata)
     same = len(before) == len(after) and all(entry in before for entry in after)
-    new.metadata.managed_fields = managed if same else ownership.write_entries(after)
+    new.metadata.managed_fields = managed if same else managed_fields.write_entries(after)

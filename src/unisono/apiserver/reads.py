@@ -19,12 +19,12 @@ from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.selecting import custom_selector
-from unisono.apiserver.hooks.conversions import data_of
 from unisono.apiserver.past import at_revision, within
 from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
 from unisono.apiserver.selectors.labels import parse_label_selector
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import Page
+from unisono.apiserver.webhooks.conversions import data_of
 
 Selector = Callable[[Entry], bool]
 Place = tuple[str, str]

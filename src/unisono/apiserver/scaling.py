@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, failures, field_owners, metadata, ownership, writes
+from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
 from unisono.apiserver.admission import Request
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom import scale as scales
 from unisono.apiserver.custom.scale_kind import SCALES
-from unisono.apiserver.ownership.managers import without
-from unisono.apiserver.ownership.paths import Path, field
+from unisono.apiserver.managed_fields.managers import without
+from unisono.apiserver.managed_fields.paths import Path, field
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.patches.merge import apply_merge_patch
 from unisono.apiserver.storage.entry import Entry
@@ -25,7 +25,7 @@ from unisono.apiserver.types import PatchType, WriteOptions, Written
 from unisono.errors import Conflict
 
 Document = dict[str, Any]
-Entries = list[ownership.Entry]
+Entries = list[managed_fields.Entry]
 # From the present Scale of an object to the wanted one.
 Change = Callable[[Document], Document]
 _REPLICAS: Path = (field("spec"), field("replicas"))
@@ -110,12 +110,12 @@ async def _apply(
         data = codec.as_version(entry.data, stored, kind)
         known = before or field_owners.before_first_apply(kind, stored, data, context.now())
         path = replicas_path(kind)
-        applied = ownership.apply(
+        applied = managed_fields.apply(
             live,
             config,
             field_owners.schema(SCALES),
             as_scales(known, path),
-            ownership.Writer(options.field_manager, "Apply", SCALES.api_version, "scale"),
+            managed_fields.Writer(options.field_manager, "Apply", SCALES.api_version, "scale"),
             "",
             lambda each: each[0] != "f:spec",
             force=options.force,
@@ -171,11 +171,13 @@ def replicas_path(kind: Kind[Any]) -> Path:
     return tuple(field(step) for step in scales.steps(scales.paths_of(kind).spec_replicas))
 
 
-def as_scales(entries: Sequence[ownership.Entry], path: Path) -> Entries:
+def as_scales(entries: Sequence[managed_fields.Entry], path: Path) -> Entries:
     """The owners of an object's replicas (at ``path``) as owners in its Scale."""
     return [
-        ownership.Entry(
-            ownership.Writer(entry.writer.name, entry.writer.operation, SCALES.api_version, entry.writer.subresource),
+        managed_fields.Entry(
+            managed_fields.Writer(
+                entry.writer.name, entry.writer.operation, SCALES.api_version, entry.writer.subresource
+            ),
             entry.time,
             frozenset({_REPLICAS}),
         )
@@ -185,7 +187,7 @@ def as_scales(entries: Sequence[ownership.Entry], path: Path) -> Entries:
 
 
 def as_objects(
-    before: Sequence[ownership.Entry], after: Sequence[ownership.Entry], path: Path, version: str
+    before: Sequence[managed_fields.Entry], after: Sequence[managed_fields.Entry], path: Path, version: str
 ) -> Entries:
     """The owners of an object after its Scale was applied.
 
@@ -204,10 +206,10 @@ def as_objects(
         else:
             kept.append(entry)
     for name, entry in left.items():
-        writer = ownership.Writer(name[0], entry.writer.operation, version, name[2])
-        kept.append(ownership.Entry(writer, entry.time, frozenset({path})))
+        writer = managed_fields.Writer(name[0], entry.writer.operation, version, name[2])
+        kept.append(managed_fields.Entry(writer, entry.time, frozenset({path})))
     return kept
 
 
-def _name(entry: ownership.Entry) -> tuple[str, str, str]:
+def _name(entry: managed_fields.Entry) -> tuple[str, str, str]:
     return entry.writer.name, entry.writer.operation, entry.writer.subresource

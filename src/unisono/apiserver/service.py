@@ -19,10 +19,9 @@ from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale
-from unisono.apiserver.hooks.conversions import data_of
+from unisono.apiserver.fair_turns import Shares
 from unisono.apiserver.storage.store import Store
 from unisono.apiserver.streams import Watch
-from unisono.apiserver.turns import Shares
 from unisono.apiserver.types import (
     Deleted,
     DeleteOptions,
@@ -33,6 +32,7 @@ from unisono.apiserver.types import (
     Written,
 )
 from unisono.apiserver.views import selector_for
+from unisono.apiserver.webhooks.conversions import data_of
 
 
 def _nobody(_: str) -> None:

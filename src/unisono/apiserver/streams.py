@@ -15,10 +15,10 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.hooks.conversions import data_of
 from unisono.apiserver.reads import Selector
 from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
+from unisono.apiserver.webhooks.conversions import data_of
 
 BOOKMARK_SECONDS = 60.0
 # Events between two chances for others to run: readers in this process handle each one at once.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.cli.resources import Resource
     from unisono.kube.http import HttpClient
-    from unisono.sdk.belongings import Belongings
+    from unisono.sdk.dependents import Belongings
 
 # Pods that are told of one by one.
 _SHOWN = 10
@@ -175,7 +175,7 @@ async def _owner(
 ) -> Explanation:
     """Of everything that has pods by way of owner references, however many steps away."""
     from unisono.cli.resources import object_of
-    from unisono.sdk.belongings import OWNERS, belongings
+    from unisono.sdk.dependents import OWNERS, belongings
 
     kind, owner = object_of(resource, item)
     found = await belongings(client, resource.name, owner)
@@ -215,7 +215,7 @@ def _over(item: dict[str, Any]) -> bool:
 def _state(kind: Kind[Any] | None, owner: Any, found: Belongings) -> str:
     """What the object itself says it is doing."""
     from unisono.api.kinds import JOBS
-    from unisono.sdk.families import family_of
+    from unisono.sdk.job_kinds import family_of
 
     pods = pods_text(found.pods)
     if kind is None:
@@ -245,7 +245,7 @@ def _queue_state(item: dict[str, Any]) -> str:
 def _known(served: Sequence[Resource]) -> str:
     """Kinds that have pods and that the server serves, as users type them."""
     from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
-    from unisono.sdk.belongings import OWNERS
+    from unisono.sdk.dependents import OWNERS
 
     explained = {kind.resource for kind in (*OWNERS, PODS, POD_GROUPS, QUEUES)}
     there = [each for each in served if each.name in explained]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.membership import pod_group_of
 from unisono.api.verdict import waiting_text
-from unisono.cli.abreast import Abreast
-from unisono.cli.lineage import Lineage
+from unisono.cli.catch_up import Abreast
 from unisono.cli.logstream import JOB_LABEL, lines, short_name
+from unisono.cli.owners import Lineage
 from unisono.cli.views import JobView, changes, job_view, pod_view
 from unisono.errors import ApiError
-from unisono.sdk.belongings import between, collect, owners_of
+from unisono.sdk.dependents import between, collect, owners_of
 from unisono.sdk.followed import workload_view
 
 if TYPE_CHECKING:

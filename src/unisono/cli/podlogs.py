@@ -23,7 +23,7 @@ async def pods_with_logs(
         BadTarget: there is none; says what to look at instead.
 
     """
-    from unisono.sdk.belongings import OWNERS, belongings
+    from unisono.sdk.dependents import OWNERS, belongings
 
     pods = (await belongings(client, resource.name, owner)).pods
     if not pods and resource.name not in {kind.resource for kind in OWNERS}:

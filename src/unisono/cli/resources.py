@@ -124,7 +124,7 @@ def object_of(resource: Resource, item: dict[str, Any]) -> tuple[Kind[Any] | Non
 
     from unisono.api.base import Object, ObjectMeta
     from unisono.api.decode import decode
-    from unisono.sdk.work import kind_of
+    from unisono.sdk.submission import kind_of
 
     kind = kind_of({"apiVersion": resource.api_version, "kind": resource.kind})
     if kind is None:

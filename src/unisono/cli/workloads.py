@@ -73,6 +73,6 @@ def mark_working_directory(manifest: Manifest) -> None:
 
     A file such as ``command: [python, train.py]`` then finds ``train.py`` beside it, as an image would hold it.
     """
-    from unisono.sdk.work import mark_folder
+    from unisono.sdk.submission import mark_folder
 
     mark_folder(manifest.value, manifest.folder)

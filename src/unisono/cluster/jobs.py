@@ -14,11 +14,11 @@ from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.scheduling import Queue as QueueObject
 from unisono.api.times import parse_time
+from unisono.cluster.equivalence import Shapes
 from unisono.cluster.groups import policies_of, wish_of
 from unisono.cluster.phases import phase_of, totals_of
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry, add, fitted, scheduled
-from unisono.cluster.shapes import Shapes
 from unisono.cluster.status import ALLOCATED_STATES, STATUS_COUNT, TaskStatus, count
 from unisono.cluster.sums import LARGE, LargeSums
 

@@ -128,7 +128,7 @@ class Job:
         topology: ``spec.networkTopology``, None when absent.
         sub_groups: ``spec.subGroupPolicy``.
         shape: jobs that scheduling cannot tell apart share it; 0: like no other, or nothing to do for a cycle (see
-            `unisono.cluster.shapes`).
+            `unisono.cluster.equivalence`).
 
     """
 

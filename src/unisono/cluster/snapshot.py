@@ -6,18 +6,18 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.cluster.affinity_index import Neighbours
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.limits import Budget, Quota
-from unisono.cluster.neighbours import Neighbours
 from unisono.cluster.nodes import NodeTable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.runtimes import RunTimes
-from unisono.cluster.setbacks import Setback
+from unisono.cluster.run_durations import RunTimes
 from unisono.cluster.usage import NodeUsage
 
 

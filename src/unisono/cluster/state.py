@@ -13,22 +13,22 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.kind import Kind
+from unisono.cluster.affinity_index import Neighbours, rematched
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog, PastEviction
-from unisono.cluster.foreign import ForeignPods
 from unisono.cluster.hypernodes import HyperNodeBook
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
-from unisono.cluster.neighbours import Neighbours, rematched
 from unisono.cluster.nodes import NodeFacts, NodeTable
+from unisono.cluster.other_schedulers import ForeignPods
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
 from unisono.cluster.records import Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
-from unisono.cluster.runtimes import RunTimes
-from unisono.cluster.setbacks import Setback
+from unisono.cluster.run_durations import RunTimes
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage

@@ -16,7 +16,7 @@ from unisono.controllers.hypernode.discovery_controller import HyperNodeDiscover
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
-from unisono.controllers.machines.controller import MachinesController
+from unisono.controllers.node_scaling.controller import MachinesController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.podgroup.workloads import WorkloadGroupController
 from unisono.controllers.probing import NoProber, Prober

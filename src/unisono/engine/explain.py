@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from unisono.api.times import rfc3339
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.records import Job, Task
-from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal

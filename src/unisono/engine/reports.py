@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.setbacks import Setback
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Reason, Refusal, Veto
 from unisono.engine.hooks import Hooks

@@ -23,7 +23,7 @@ from prometheus_client import Histogram
 
 from unisono.api.core import ObjectReference
 from unisono.api.kinds import PODS
-from unisono.cluster.setbacks import Setback
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.decisions import Bind
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable

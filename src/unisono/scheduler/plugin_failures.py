@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.cluster.bind_failures import Setback
 from unisono.cluster.records import Job
-from unisono.cluster.setbacks import Setback
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
 

@@ -7,12 +7,12 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound,
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.builders import Job
 from unisono.sdk.client import Client
+from unisono.sdk.endpoint import Place, Where
 from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
 from unisono.sdk.gang import GangFunction, default_client, gang, map, rank, world_size
 from unisono.sdk.handles import JobHandle
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.launch import GangOptions
-from unisono.sdk.place import Place, Where
 from unisono.sdk.queues import QueueView
 from unisono.sdk.views import JobView, PodEnd, TaskView
 

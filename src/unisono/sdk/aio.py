@@ -19,19 +19,19 @@ from unisono.api.verdict import Verdict, verdict_in
 from unisono.errors import Conflict
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
-from unisono.sdk import joblogs, steering
-from unisono.sdk.belongings import Belongings, belongings
+from unisono.sdk import commands, joblogs
+from unisono.sdk.dependents import Belongings, belongings
+from unisono.sdk.endpoint import Place, Where, find
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
-from unisono.sdk.families import family_of, named, size_patch, suspend_patch, worker_group_patch
 from unisono.sdk.handles import JobHandle
+from unisono.sdk.job_kinds import family_of, named, size_patch, suspend_patch, worker_group_patch
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.logstream import lines
 from unisono.sdk.observing import look, observation, observe, read_surroundings
-from unisono.sdk.place import Place, Where, find
 from unisono.sdk.queues import QueueView, queue_views
 from unisono.sdk.sharing import share_folder
+from unisono.sdk.submission import Work, kind_of, mark_folder, objects, split
 from unisono.sdk.views import ENDED, JobView, end_text
-from unisono.sdk.work import Work, kind_of, mark_folder, objects, split
 
 JobRef = JobView | JobHandle[Any] | str
 """A job: what `submit` or `handle` answered; of a Volcano Job also its name, or ``namespace/name``."""
@@ -285,7 +285,7 @@ class AsyncClient:
             return await self.get(job)
         for attempt in range(SCALE_ATTEMPTS):
             live = await http.get(JOBS, name, namespace)
-            patch = steering.scale_patch(live, task, replicas)
+            patch = commands.scale_patch(live, task, replicas)
             try:
                 await http.patch(JOBS, name, patch, namespace=namespace, patch_type="json")
             except Conflict:
@@ -354,7 +354,7 @@ class AsyncClient:
         namespace, _, name = job.rpartition("/")
         return JOBS, namespace or self.namespace, name
 
-    async def _steer(self, job: JobRef, action: steering.JobAction) -> None:
+    async def _steer(self, job: JobRef, action: commands.JobAction) -> None:
         http = await self._connected()
         kind, namespace, name = self._key(job)
         family = family_of(kind)
@@ -362,11 +362,11 @@ class AsyncClient:
             raise BadWork(f"a {kind.kind} is no job that could be stopped.")
         live = await http.get(kind, name, namespace)
         if family.steering == "commands":
-            await http.create(COMMANDS, steering.job_command(live, action))
+            await http.create(COMMANDS, commands.job_command(live, action))
         elif family.steering == "parts" and action == "TerminateJob":
             for part in (await belongings(http, kind.resource, live)).parts:
                 if not part.metadata.deletion_timestamp and (part.status.state.phase or "") not in ENDED:
-                    await http.create(COMMANDS, steering.job_command(part, action))
+                    await http.create(COMMANDS, commands.job_command(part, action))
         else:
             patch = suspend_patch(family, action != "ResumeJob")
             await http.patch(kind, name, patch, namespace=namespace)

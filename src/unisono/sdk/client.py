@@ -13,12 +13,12 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.verdict import Verdict
 from unisono.sdk.aio import AsyncClient, JobRef, Queues, Views
+from unisono.sdk.endpoint import Place, Where
 from unisono.sdk.handles import JobHandle
 from unisono.sdk.joblogs import LogLine
-from unisono.sdk.place import Place, Where
 from unisono.sdk.portal import Portal
+from unisono.sdk.submission import Work
 from unisono.sdk.views import JobView
-from unisono.sdk.work import Work
 
 T = TypeVar("T")
 J = TypeVar("J", bound=Object)

@@ -15,7 +15,7 @@ from unisono.sdk.aio import AsyncClient
 from unisono.sdk.client import Client
 from unisono.sdk.errors import CannotShip
 from unisono.sdk.launch import GangOptions, Launched, collect, forget, launch, shares
-from unisono.sdk.worker import INSIDE
+from unisono.sdk.pod_entrypoint import INSIDE
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,9 +13,9 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
 from unisono.errors import ApiError, NotFound
 from unisono.kube.http import HttpClient
-from unisono.sdk.belongings import belongings
-from unisono.sdk.families import family_of
+from unisono.sdk.dependents import belongings
 from unisono.sdk.followed import task_of
+from unisono.sdk.job_kinds import family_of
 from unisono.sdk.logstream import RETRY_SECONDS, lines
 from unisono.sdk.observing import changes, observe
 

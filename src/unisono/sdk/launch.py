@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.errors import ApiError, NotFound
-from unisono.sdk import worker
+from unisono.sdk import pod_entrypoint
 from unisono.sdk.aio import AsyncClient, failure_text
 from unisono.sdk.builders import DEFAULT_IMAGE, Amount, Job
 from unisono.sdk.errors import CannotShip, JobFailed, RemoteError
 from unisono.sdk.results import Frames
-from unisono.sdk.shipping import describe, dump, search_path
+from unisono.sdk.serialization import describe, dump, search_path
 from unisono.sdk.views import JobView
 
 FOLDER = "/unisono/gang"
@@ -115,7 +115,7 @@ async def launch(
     local = (await client.place()).local
     token = f"unisono-result-{secrets.token_hex(8)}"
     files = {
-        "worker.py": inspect.getsource(worker),
+        "worker.py": inspect.getsource(pod_entrypoint),
         "task.json": _payload(function, call, mode, token, local=local),
     }
     name = f"{_dns(options.name or str(getattr(function, '__name__', '')))}-{secrets.token_hex(4)}"
@@ -176,7 +176,7 @@ async def forget(client: AsyncClient, launched: Launched) -> None:
 
 async def _read(client: AsyncClient, view: JobView, rank: int, token: str, limit: asyncio.Semaphore) -> Frames:
     found = Frames(token)
-    tail = worker.MAX_RESULT * 4 // (3 * worker.CHUNK) * 2 + 100
+    tail = pod_entrypoint.MAX_RESULT * 4 // (3 * pod_entrypoint.CHUNK) * 2 + 100
     pod = f"{view.name}-{TASK}-{rank}"
     async with limit, aclosing(client.pod_log(view.namespace, pod, tail=tail)) as lines:
         async for line in lines:

@@ -15,7 +15,7 @@ from unisono.api.verdict import waiting_text
 from unisono.errors import NotFound
 from unisono.kube.client import Client, EventType
 from unisono.kube.informer import Informer
-from unisono.sdk.belongings import (
+from unisono.sdk.dependents import (
     Belongings,
     ByOwner,
     belongings,

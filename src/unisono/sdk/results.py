@@ -12,7 +12,7 @@ import zlib
 from typing import Any
 
 from unisono.sdk.errors import CannotShip, RemoteError
-from unisono.sdk.worker import MAIN
+from unisono.sdk.pod_entrypoint import MAIN
 
 
 class Frames:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from unisono.apiserver.limits import Limits
     from unisono.apiserver.server import ApiServer
     from unisono.scheduler.settings import ConfigSource
-    from unisono.standalone.work import Work
+    from unisono.standalone.background import Work
 
 _log = structlog.get_logger(__name__)
 
@@ -164,7 +164,7 @@ class Plane:
             # Well after a start it ends before what it talks to.
             self._stack.push_async_callback(_cancelled, worker)
         elif source is not None:
-            from unisono.standalone.work import Work
+            from unisono.standalone.background import Work
 
             self._work = Work(
                 lambda name: backend.client(field_manager=name),

@@ -77,7 +77,7 @@ class WorkerProcess:
                     sys.executable,
                     "-P",
                     "-m",
-                    "unisono.standalone.worker",
+                    "unisono.standalone.background_process",
                     str(theirs.fileno()),
                     stdin=DEVNULL,
                     pass_fds=(theirs.fileno(),),

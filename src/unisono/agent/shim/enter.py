@@ -5,7 +5,6 @@ Descriptors of a command that enters: 0, 1 and 2 are its own; 3 takes one line a
 """
 
 # pathlib would cost milliseconds at every start of a container.
-# ruff: noqa: PTH123
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from unisono.api import names
 from unisono.api.core.container import Container
 from unisono.api.core.pod import Pod, PodSpec, PodTemplateSpec
 from unisono.api.field_error import FieldError, duplicate, forbidden, invalid, required
-from unisono.api.known import Known
+from unisono.api.recent_cache import Known
 from unisono.api.validation.affinity import validate_affinity, validate_spread, validate_tolerations
 from unisono.api.validation.container import validate_container, validate_host_ports
 from unisono.api.validation.meta import at_least, by, named, one_of, validate_labels, validate_template_meta

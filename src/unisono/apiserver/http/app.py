@@ -19,6 +19,7 @@ from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.context import random_uid
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
+from unisono.apiserver.fair_turns import Turns
 from unisono.apiserver.http.accept import OFFERED, Form, negotiate
 from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.exchange import Exchange
@@ -37,7 +38,6 @@ from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
 from unisono.apiserver.limits import Limits
-from unisono.apiserver.turns import Turns
 from unisono.errors import ApiError, NotFound, Unavailable
 
 log = structlog.get_logger(__name__)

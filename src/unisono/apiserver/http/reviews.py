@@ -19,11 +19,11 @@ from unisono.apiserver.authorization.kinds import TOKEN_REQUESTS
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.context import random_uid
 from unisono.apiserver.failures import bad_request
-from unisono.apiserver.hooks import Webhooks
 from unisono.apiserver.http.body import content_type, decode_object
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import write_options
+from unisono.apiserver.webhooks import Webhooks
 
 
 class ReviewHandlers:

@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Register simulated nodes with an API server and play their pods, until it is told to end."""
     from unisono.agent.simulated_specs import parse_specs
+    from unisono.standalone.component_processes import simulated_part
     from unisono.standalone.nodes_file import read_nodes
-    from unisono.standalone.parts import simulated_part
 
     entries = list(read_nodes(nodes_file)) if nodes_file else []
     if simulate:

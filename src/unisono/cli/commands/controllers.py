@@ -36,6 +36,6 @@ def command(
     run: Callable[[Any], None],
 ) -> None:
     """Run the controllers beside an API server, until they are told to end."""
-    from unisono.standalone.parts import controllers_part
+    from unisono.standalone.component_processes import controllers_part
 
     run(controllers_part(scheduler_names, default_queue, foreign_kinds, most_pods))

@@ -183,7 +183,7 @@ def _surroundings(manifests: list[Manifest], namespace: str | None) -> list[Mani
     from pathlib import Path
 
     from unisono.cli.manifests import Manifest
-    from unisono.cli.surroundings import lacking
+    from unisono.cli.prerequisites import lacking
 
     return [Manifest(value, manifests[0].file, 1, Path()) for value in lacking(manifests, namespace)]
 

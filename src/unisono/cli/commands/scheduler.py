@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Run the scheduler beside an API server, until it is told to end."""
     from unisono.scheduler.settings import FileConfig, FixedConfig
-    from unisono.standalone.parts import scheduler_part
+    from unisono.standalone.component_processes import scheduler_part
 
     source = FixedConfig() if config is None else FileConfig(config)
     run(

@@ -147,7 +147,7 @@ def command(
 
 
 async def _serve(data: DataDir, options: PlaneOptions) -> None:
-    from unisono.standalone.pace import set_pace
+    from unisono.standalone.interpreter import set_pace
     from unisono.standalone.plane import Plane
     from unisono.standalone.store import with_ways_out
 

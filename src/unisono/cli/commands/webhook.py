@@ -71,8 +71,8 @@ def command(
     from unisono.cli.components import until_signal
     from unisono.kube.kubeconfig import load
     from unisono.standalone.component import Component, ComponentOptions
+    from unisono.standalone.component_processes import webhook_part
     from unisono.standalone.logs import configure_logs
-    from unisono.standalone.parts import webhook_part
 
     configure_logs(level=log_level)
     config = load(kubeconfig, context=context)

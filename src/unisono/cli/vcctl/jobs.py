@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unisono.api.batch import Job
     from unisono.api.kind import Kind
     from unisono.cli.options import Where
-    from unisono.sdk.steering import JobAction
+    from unisono.sdk.commands import JobAction
 
 
 def flag_job(
@@ -115,8 +115,8 @@ async def order(where: Where, name: str, action: JobAction) -> None:
 
     """
     from unisono.api.kinds import COMMANDS, JOBS
-    from unisono.sdk.families import family_of, suspend_patch
-    from unisono.sdk.steering import job_command
+    from unisono.sdk.commands import job_command
+    from unisono.sdk.job_kinds import family_of, suspend_patch
 
     kind, name = target(name)
     try:

@@ -19,7 +19,7 @@ def target(text: str) -> tuple[Kind[Any], str]:
 
     """
     from unisono.api.kinds import JOBS
-    from unisono.sdk.families import named
+    from unisono.sdk.job_kinds import named
 
     kind, slash, name = text.partition("/")
     return (named(kind), name) if slash else (JOBS, text)
@@ -40,7 +40,7 @@ async def tell_others(client: HttpClient, namespace: str, name: str, words: str,
 
     """
     from unisono.api.kinds import JOBS
-    from unisono.sdk.families import JOB_KINDS
+    from unisono.sdk.job_kinds import JOB_KINDS
 
     found = []
     for kind in JOB_KINDS:

@@ -12,7 +12,7 @@ from unisono.api.flow_kinds import HYPER_JOBS
 from unisono.api.hyper_job import HyperJob
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.controllers import owners
-from unisono.controllers.departed import Departed
+from unisono.controllers.finished_jobs import Departed
 from unisono.controllers.hyperjob.decide import HyperPlan, decide
 from unisono.controllers.hyperjob.status import ended_states
 from unisono.controllers.indexing import index

@@ -14,7 +14,7 @@ from unisono.api.flow import JobFlow, JobTemplate
 from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
 from unisono.controllers import owners
-from unisono.controllers.departed import Departed
+from unisono.controllers.finished_jobs import Departed
 from unisono.controllers.indexing import index
 from unisono.controllers.job.controller import POD_INDEX
 from unisono.controllers.jobflow.decide import FlowPlan, Observed, decide, flows_of, wanted_probes

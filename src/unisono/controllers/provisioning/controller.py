@@ -16,7 +16,7 @@ from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
 from unisono.controllers import owners
 from unisono.controllers.indexing import index
-from unisono.controllers.machines.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
+from unisono.controllers.node_scaling.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
 from unisono.controllers.objects import create_once
 from unisono.controllers.provisioning.decide import next_attempt, request_for
 from unisono.controllers.recorder import Recorder

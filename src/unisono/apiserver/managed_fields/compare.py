@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.apiserver.failures import bad_request
-from unisono.apiserver.ownership import paths, schemas
-from unisono.apiserver.ownership.paths import Path, Paths
-from unisono.apiserver.ownership.schemas import Schema
+from unisono.apiserver.managed_fields import paths, schemas
+from unisono.apiserver.managed_fields.paths import Path, Paths
+from unisono.apiserver.managed_fields.schemas import Schema
 
 
 @dataclass(slots=True)

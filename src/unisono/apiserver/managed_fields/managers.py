@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from unisono.apiserver.ownership.paths import NONE, Paths, from_tree, to_tree
+from unisono.apiserver.managed_fields.paths import NONE, Paths, from_tree, to_tree
 
 Operation = Literal["Apply", "Update"]
 FIELDS_TYPE = "FieldsV1"

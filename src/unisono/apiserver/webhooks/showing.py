@@ -7,7 +7,7 @@ from typing import Any
 from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
 from unisono.apiserver.custom.objects import CustomObject
-from unisono.apiserver.hooks.matching import Labels
+from unisono.apiserver.webhooks.matching import Labels
 
 Document = dict[str, Any]
 

@@ -120,7 +120,7 @@ def _values(module: Any, values: dict[str, str], *, patient: bool) -> None:
 
 
 def _stand_in() -> None:
-    """Where Unisono is not installed, let a script's ``from unisono.sdk import gang`` work nevertheless."""
+    """Where Unisono is not installed, let a script's ``from unisono.sdk import gang`` submission nevertheless."""
     if importlib.util.find_spec("unisono") is not None:
         return
 

@@ -16,7 +16,7 @@ from unisono.api.kinds import find
 from unisono.api.yaml import expand_lists, load_all
 from unisono.sdk.builders import Job
 from unisono.sdk.errors import BadWork
-from unisono.sdk.families import JOB_KINDS, is_job
+from unisono.sdk.job_kinds import JOB_KINDS, is_job
 
 Work = Job | Object | Mapping[str, Any] | str | Path
 """A job: of the builder, a struct of ``unisono.api``, a mapping, YAML text (several lines), or the path of a file."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from unisono.apiserver.ownership.compare import compare, fields_of
-from unisono.apiserver.ownership.managers import Writer
-from unisono.apiserver.ownership.paths import NONE, Paths
-from unisono.apiserver.ownership.schemas import Schema
+from unisono.apiserver.managed_fields.compare import compare, fields_of
+from unisono.apiserver.managed_fields.managers import Writer
+from unisono.apiserver.managed_fields.paths import NONE, Paths
+from unisono.apiserver.managed_fields.schemas import Schema
 from unisono.errors import ApiError
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"

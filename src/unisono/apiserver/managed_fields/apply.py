@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unisono.apiserver.ownership.compare import all_fields, compare, fields_of, with_parents
-from unisono.apiserver.ownership.conflicts import apply_conflict, clashes
-from unisono.apiserver.ownership.last_applied import allowed_by_last_applied, renewed
-from unisono.apiserver.ownership.managers import Entry, Writer, without
-from unisono.apiserver.ownership.merge import merge, remove
-from unisono.apiserver.ownership.paths import NONE, Paths, field
-from unisono.apiserver.ownership.record import Ignored, owned, record
-from unisono.apiserver.ownership.schemas import Schema
+from unisono.apiserver.managed_fields.compare import all_fields, compare, fields_of, with_parents
+from unisono.apiserver.managed_fields.conflicts import apply_conflict, clashes
+from unisono.apiserver.managed_fields.last_applied import allowed_by_last_applied, renewed
+from unisono.apiserver.managed_fields.managers import Entry, Writer, without
+from unisono.apiserver.managed_fields.merge import merge, remove
+from unisono.apiserver.managed_fields.paths import NONE, Paths, field
+from unisono.apiserver.managed_fields.record import Ignored, owned, record
+from unisono.apiserver.managed_fields.schemas import Schema
 
 # Owner of everything that an object had when it was applied to for the first time and nobody had been recorded.
 BEFORE = "before-first-apply"

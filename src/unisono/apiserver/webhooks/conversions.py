@@ -15,8 +15,8 @@ from unisono.api.kind import Kind
 from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.objects import CustomObject, custom_of
-from unisono.apiserver.hooks.calling import CallError
 from unisono.apiserver.storage.entry import Entry
+from unisono.apiserver.webhooks.calling import CallError
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:

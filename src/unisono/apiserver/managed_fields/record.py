@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from unisono.apiserver.ownership.compare import compare
-from unisono.apiserver.ownership.managers import Entry, Writer, capped, without
-from unisono.apiserver.ownership.paths import Path, field
-from unisono.apiserver.ownership.schemas import Schema
+from unisono.apiserver.managed_fields.compare import compare
+from unisono.apiserver.managed_fields.managers import Entry, Writer, capped, without
+from unisono.apiserver.managed_fields.paths import Path, field
+from unisono.apiserver.managed_fields.schemas import Schema
 
 # Nobody owns what names an object, nor what the server alone decides.
 _META = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.apiserver.failures import bad_request
-from unisono.apiserver.ownership import paths
+from unisono.apiserver.managed_fields import paths
 
 Schema = dict[str, Any]
 _ANY: Schema = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from unisono.apiserver.ownership.managers import Entry, Writer
-from unisono.apiserver.ownership.paths import Path, text
+from unisono.apiserver.managed_fields.managers import Entry, Writer
+from unisono.apiserver.managed_fields.paths import Path, text
 from unisono.errors import Conflict
 
 # A field and the entry of who owns it.

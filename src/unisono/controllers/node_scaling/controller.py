@@ -24,8 +24,8 @@ from unisono.api.resources import pod_requests, resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.indexing import index
-from unisono.controllers.machines.decide import Demand, Pool, wanted
-from unisono.controllers.machines.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
+from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
+from unisono.controllers.node_scaling.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
 from unisono.controllers.recorder import Recorder
 from unisono.errors import ApiError, NotFound
 from unisono.kube.controller import Context, Controller

@@ -1,6 +1,6 @@
-"""``python -m unisono.standalone.worker FD``: scheduler, controllers and simulated nodes beside the API's process.
+"""``python -m unisono.standalone.background_process FD``: all that runs beside the API's process.
 
-It speaks Kubernetes' HTTP to the API, as the components of a cluster do, by a socket of this machine. ``FD`` is its
+Scheduler, controllers and simulated nodes speak Kubernetes' HTTP to the API by a local socket. ``FD`` is its
 end of the channel to the process that serves; it ends with that process.
 """
 
@@ -32,12 +32,12 @@ async def work(end: socket.socket) -> None:
     from unisono.kube.backoff import Backoff
     from unisono.kube.clock import SYSTEM_CLOCK
     from unisono.scheduler.settings import FileConfig, FixedConfig
+    from unisono.standalone.background import Work
     from unisono.standalone.channel import Channel, News, Settings
+    from unisono.standalone.interpreter import set_pace
     from unisono.standalone.logs import configure_logs
     from unisono.standalone.metrics import PartMetrics
-    from unisono.standalone.pace import set_pace
     from unisono.standalone.supervision import keep_running
-    from unisono.standalone.work import Work
 
     channel = await Channel.on(end)
     settings = await channel.hear(Settings)

@@ -18,10 +18,10 @@ from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
 from unisono.apiserver.aside import aside
-from unisono.apiserver.hooks import conditions, matching, review, showing
-from unisono.apiserver.hooks.calling import Caller, CallError, HttpCaller
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.storage.entry import Event
+from unisono.apiserver.webhooks import conditions, matching, review, showing
+from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:

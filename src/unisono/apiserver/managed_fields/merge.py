@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.apiserver.ownership import schemas
-from unisono.apiserver.ownership.paths import MEMBER, Paths, Tree, to_tree
-from unisono.apiserver.ownership.schemas import Schema
+from unisono.apiserver.managed_fields import schemas
+from unisono.apiserver.managed_fields.paths import MEMBER, Paths, Tree, to_tree
+from unisono.apiserver.managed_fields.schemas import Schema
 
 
 def merge(live: Any, config: Any, schema: Schema) -> Any:
