@@ -11,6 +11,7 @@ import pytest
 from agent_node import Node, manifest
 
 from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
+from unisono.agent.launch import Identity
 from unisono.agent.layout import RunDir
 from unisono.agent.names import Peer
 from unisono.agent.volumes import Mount
@@ -26,13 +27,13 @@ from unisono.agent.volumes import Mount
         (["mpirun", "-np", "4", "hello"], 0, False, []),
     ],
 )
-def test_only_ssh_servers_of_root_get_places_of_their_own(
+def test_ssh_servers_of_root_get_places_of_their_own(
     tmp_path: Path, argv: list[str], euid: int, exists: bool, targets: list[str]
 ) -> None:
     folder = tmp_path / "sshd"
     if exists:
         folder.mkdir()
-    mounts = sshd_mounts(argv, RunDir(tmp_path, 0), euid, folder)
+    mounts = sshd_mounts(argv, RunDir(tmp_path, 0), Identity(euid), folder)
     assert [mount.target for mount in mounts] == [target.format(folder=folder) for target in targets]
 
 
@@ -62,14 +63,15 @@ def test_ray_nodes_have_their_sockets_to_themselves_unless_a_volume_says_otherwi
 
 
 KEYS, DATA = Mount("/x", "/root/.ssh"), Mount("/x", "/data")
+ROOT, OWN, OTHER = Identity(0), Identity(54321, 54321, [], own=True), Identity(1000)
 LAUNCHER = Peer("team", "127.64.0.1", "sums-launcher", "sums")
 
 
-def ssh_settings(folder: Path, *mounts: Mount, argv: Sequence[str] = ("mpirun",), peer: Peer = LAUNCHER, euid: int = 0,
-                 server: str | None = "/sbin/sshd") -> tuple[list[str], list[str]]:  # fmt: skip
+def ssh_settings(folder: Path, *mounts: Mount, argv: Sequence[str] = ("mpirun",), peer: Peer = LAUNCHER,
+                 who: Identity = ROOT, server: str | None = "/sbin/sshd") -> tuple[list[str], list[str]]:  # fmt: skip
     """Lines of the client's settings, and where something was mounted."""
-    found = ssh_client_mounts(argv, mounts, peer, RunDir(folder, 0), euid,
-                              folder=folder, server_folder=folder / "sshd", server=server)  # fmt: skip
+    found = ssh_client_mounts(argv, mounts, peer, RunDir(folder, 0), who, folder=folder,
+                              server_folder=folder / "sshd", server_config=folder, server=server)  # fmt: skip
     if not found:
         return [], []
     assert found[-1] == Mount(str(folder / "ssh_config"), str(folder / "10-pods.conf"), read_only=True)
@@ -83,25 +85,26 @@ def test_whoever_has_keys_logs_in_to_pods_of_the_job_without_questions(tmp_path:
     assert not any("Proxy" in line for line in settings[begin:]), "others are reached over the network"
     assert not ssh_settings(tmp_path, DATA)[0]
     assert not ssh_settings(tmp_path, KEYS, peer=Peer("team", "127.64.0.1", "sums-launcher"))[0]
-    assert not ssh_client_mounts(["mpirun"], [KEYS], LAUNCHER, RunDir(tmp_path, 0), 0, folder=tmp_path / "missing")
+    assert not ssh_client_mounts(["mpirun"], [KEYS], LAUNCHER, RunDir(tmp_path, 0), ROOT, folder=tmp_path / "missing")
 
 
 @pytest.mark.parametrize(
-    ("argv", "euid", "serves"),
+    ("argv", "who", "places"),
     [
-        (["sh", "-c", "mpirun -np 2 hello"], 0, True),
-        (["sh", "-c", "exec /usr/sbin/sshd -D"], 0, False),
-        (["mpirun", "-np", "2", "hello"], 1000, False),
+        (["sh", "-c", "mpirun -np 2 hello"], ROOT, ["/run/sshd.pid", "{}/sshd"]),
+        (["sh", "-c", "mpirun -np 2 hello"], OWN, ["{}/10-pods.conf", "{}/10-pods.key"]),
+        (["sh", "-c", "exec /usr/sbin/sshd -D"], ROOT, []),
+        (["mpirun", "-np", "2", "hello"], OTHER, []),
     ],
 )
 def test_a_launcher_logs_in_to_itself_unless_it_serves(
-    tmp_path: Path, argv: list[str], euid: int, serves: bool
+    tmp_path: Path, argv: list[str], who: Identity, places: list[str]
 ) -> None:
-    settings, targets = ssh_settings(tmp_path, KEYS, argv=argv, euid=euid)
+    settings, targets = ssh_settings(tmp_path, KEYS, argv=argv, who=who)
     names = "sums-launcher.sums sums-launcher.sums.team sums-launcher.sums.team.svc"
     own = [f"Host {names} sums-launcher.sums.team.svc.cluster.local", "  ProxyCommand /sbin/sshd -i -o LogLevel=ERROR"]
-    assert (settings[:2] == own) == serves
-    assert targets == (["/run/sshd.pid", str(tmp_path / "sshd")] if serves else [])
+    assert (settings[:2] == own) == bool(places)
+    assert targets == [place.format(tmp_path) for place in places]
 
 
 def test_open_mpi_takes_ports_of_the_kernel_only_where_pods_have_their_own() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -114,6 +116,29 @@ async def test_volumes_logs_home_and_tmp_work(users: Node) -> None:
     found = users.pod("p")
     assert found is not None
     assert found.status.container_statuses[0].state.terminated.message == "said\n"
+
+
+@pytest.mark.skipif(shutil.which("sshd", path="/usr/sbin:/usr/bin") is None, reason="sshd is not installed")
+async def test_an_ssh_server_runs_as_the_user_of_a_namespace_with_the_keys_that_are_mounted_for_root(
+    users: Node,
+) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", users.data_dir / "key"], check=True)
+    keys = {"id_ed25519": (users.data_dir / "key").read_bytes(), "config": b"StrictHostKeyChecking no\n"}
+    keys["authorized_keys"] = (users.data_dir / "key.pub").read_bytes()
+    secret = Secret(
+        metadata=ObjectMeta(name="keys", namespace="default"),
+        data={name: base64.b64encode(value).decode() for name, value in keys.items()},
+    )
+    users.client.put(SECRETS, secret)
+    script = """/usr/sbin/sshd -De -p 2222 -o ListenAddress=$(hostname -i) & trap "kill $!" EXIT
+    for i in $(seq 100); do ssh -q -p 2222 $(hostname) echo logged in as '$USER' && exit; sleep 0.1; done; exit 1"""
+    pod = shell(
+        "p",
+        script,
+        container={"volumeMounts": [{"name": "keys", "mountPath": "/root/.ssh"}]},
+        volumes=[{"name": "keys", "secret": {"secretName": "keys", "defaultMode": 0o600}}],
+    )
+    assert "logged in as unisono-pod\n" in await outcome(users, pod)
 
 
 async def test_fs_group(users: Node) -> None:

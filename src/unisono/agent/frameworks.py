@@ -6,10 +6,13 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from unisono.agent.layout import RunDir
+from unisono.agent.launch import Identity
+from unisono.agent.layout import PodDir, RunDir
 from unisono.agent.names import Peer, names_in_subdomain, pod_names
+from unisono.agent.users import HOME
 from unisono.agent.volumes import Mount
 
 # Open MPI binds 0.0.0.0 at ports from 1024 on, which leads to the pod's own address, and tells its peers the address of
@@ -22,6 +25,9 @@ _SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
 _SSHD = "sshd"
 _SERVERS = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 _SSHD_FOLDER, _SSHD_PID = Path("/run/sshd"), Path("/run/sshd.pid")
+_SSHD_CONFIG = Path("/etc/ssh/sshd_config.d")
+# Where job plug-ins and the MPIJob controller mount keys: root's home directory, which other users may not enter.
+_ROOT_KEYS = "/root/.ssh"
 
 
 def network_variables(own_ports: bool) -> Mapping[str, str]:
@@ -29,16 +35,34 @@ def network_variables(own_ports: bool) -> Mapping[str, str]:
     return _OWN_PORTS if own_ports else {}
 
 
-def sshd_mounts(argv: Sequence[str], run: RunDir, euid: int, folder: Path = _SSHD_FOLDER) -> list[Mount]:
-    """Places for an ssh server that a container of root starts.
+def sshd_mounts(
+    argv: Sequence[str], run: RunDir, who: Identity, folder: Path = _SSHD_FOLDER, config: Path = _SSHD_CONFIG
+) -> list[Mount]:
+    """Places for an ssh server that a container starts as root, or as a user of its own.
 
     Args:
         argv: the container's command; a shell's script counts.
-        run: where the private file is kept.
-        euid: the agent's user; servers of other users need neither.
-        folder: the empty directory.
+        run: where private files are kept.
+        who: the container's user.
+        folder: the empty directory that a server of root wants.
+        config: from where the machine's ssh server takes settings.
     """
-    return _server_places(run, folder) if euid == 0 and _starts_sshd(argv) else []
+    return _server_places(run, who, folder, config) if _starts_sshd(argv) else []
+
+
+def home_keys(mounts: Sequence[Mount], directory: PodDir) -> list[Mount]:
+    """Show keys that are mounted for root in the home directory of a user of its own, where ssh looks for them.
+
+    Args:
+        mounts: the container's volumes.
+        directory: the pod's directory.
+    """
+    target = str(HOME / ".ssh")
+    keys = next((mount for mount in mounts if mount.target == _ROOT_KEYS), None)
+    if keys is None or any(mount.target == target for mount in mounts):
+        return []
+    (directory.home / ".ssh").mkdir(exist_ok=True)
+    return [replace(keys, target=target)]
 
 
 def ssh_client_mounts(
@@ -46,10 +70,11 @@ def ssh_client_mounts(
     mounts: Sequence[Mount],
     peer: Peer,
     run: RunDir,
-    euid: int,
+    who: Identity,
     *,
     folder: Path = _SSH_CONFIG,
     server_folder: Path = _SSHD_FOLDER,
+    server_config: Path = _SSHD_CONFIG,
     server: str | None = None,
 ) -> list[Mount]:
     """Let a container that got keys log in to the pods of its job without questions, as images for MPI do.
@@ -65,21 +90,21 @@ def ssh_client_mounts(
         mounts: the container's volumes; keys are what stands at a path that ends in ``.ssh``.
         peer: the pod's names; the pods of its job have the subdomain that it has.
         run: where private files are kept.
-        euid: the agent's user; only root's server lets root in.
+        who: the container's user.
         folder: from where the machine's ssh client takes settings.
         server_folder: the empty directory that a server of root wants.
+        server_config: from where the machine's ssh server takes settings.
         server: path of the ssh server; that of this machine by default.
     """
     if not peer.subdomain or not folder.is_dir() or not any(mount.target.endswith("/.ssh") for mount in mounts):
         return []
     hosts = " ".join(f"*.{name}" for name in names_in_subdomain(peer))
     text = f"Host {hosts}\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n"
-    found: list[Mount] = []
     server = server or shutil.which(_SSHD, path=_SERVERS)
-    if server is not None and euid == 0 and not _starts_sshd(argv):
+    serves = server is not None and not _starts_sshd(argv)
+    if found := _server_places(run, who, server_folder, server_config) if serves else []:
         names = " ".join(pod_names(peer, peer.namespace))
         text = f"Host {names}\n  ProxyCommand {server} -i -o LogLevel=ERROR\n{text}"
-        found = _server_places(run, server_folder)
     own = run.path / "ssh_config"
     own.write_text(text)
     own.chmod(0o644)
@@ -90,18 +115,47 @@ def _starts_sshd(argv: Sequence[str]) -> bool:
     return any(_SSHD in word for word in argv)
 
 
-def _server_places(run: RunDir, folder: Path) -> list[Mount]:
-    """What a server wants of the machine.
+def _server_places(run: RunDir, who: Identity, folder: Path, config: Path) -> list[Mount]:
+    """What a server wants of the machine; nothing where it would not work.
 
-    It wants an empty directory that the machine's service manager makes, and only on machines that run one. The number
-    of its process must not go into the file by which the machine's own server is found.
+    Root's server wants an empty directory that the machine's service manager makes, and only on machines that run one.
+    The number of its process must not go into the file by which the machine's own server is found. The server of
+    another user cannot read the machine's host keys, nor ask PAM about accounts; it lets in that user alone.
     """
+    if who.own and who.uid:
+        return _own_server_places(run, who.uid, config)
+    if (os.geteuid() if who.uid is None else who.uid) != 0:
+        return []
     own = run.path / _SSHD_PID.name
     own.touch(mode=0o644)
     mounts = [Mount(str(own), str(_SSHD_PID))]
     if not folder.exists():
         mounts.append(Mount("tmpfs:mode=755,size=4k", str(folder), read_only=True))
     return mounts
+
+
+def _own_server_places(run: RunDir, uid: int, config: Path) -> list[Mount]:
+    if not config.is_dir():
+        return []
+    settings, key, shown = run.path / "sshd_config", run.path / "host_key", config / "10-pods.key"
+    settings.write_text(f"HostKey {shown}\nPidFile none\nUsePAM no\n")
+    settings.chmod(0o644)
+    key.touch(mode=0o600)
+    key.write_bytes(_host_key())
+    os.chown(key, uid, -1)
+    return [
+        Mount(str(settings), str(config / "10-pods.conf"), read_only=True),
+        Mount(str(key), str(shown), read_only=True),
+    ]
+
+
+def _host_key() -> bytes:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+
+    return ed25519.Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
 
 
 def ray_mounts(argv: Sequence[str], mounts: Sequence[Mount], run: RunDir, folder: Path = _RAY_FOLDER) -> list[Mount]:

@@ -12,7 +12,7 @@ import msgspec
 from unisono.agent import environment as env
 from unisono.agent import volumes
 from unisono.agent.devices_claims import claimed_cards
-from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
+from unisono.agent.frameworks import home_keys, network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
 from unisono.agent.gpus import visible_devices
 from unisono.agent.host import Host
 from unisono.agent.launch import (
@@ -91,14 +91,17 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     if isolated:
         run.termination.touch()
         run.termination.chmod(0o666)
-        euid = os.geteuid() if who.uid is None else who.uid
         mounts += [
             Mount(str(hosts), "/etc/hosts"),
             Mount(str(run.termination), container.termination_message_path or TERMINATION_PATH),
-            *sshd_mounts(argv, run, euid),
+            *sshd_mounts(argv, run, who),
             *ray_mounts(argv, mounts, run),
-            *ssh_client_mounts(argv, mounts, peer_of(pod, address), run, euid),
-            *(own_places(who, host.users.owner(pod), directory, run) if who.own else ()),
+            *ssh_client_mounts(argv, mounts, peer_of(pod, address), run, who),
+            *(
+                [*own_places(who, host.users.owner(pod), directory, run), *home_keys(mounts, directory)]
+                if who.own
+                else ()
+            ),
         ]
     else:
         argv, variables = without_mounts(container, mounts, argv, variables)
