@@ -20,7 +20,8 @@ from unisono.api.decode import decode
 from unisono.cluster.state import ClusterState
 from unisono.engine.actions import action_names
 from unisono.engine.answers import Refusal, Vote
-from unisono.engine.config import SchedulerConfig, from_flags, load_config
+from unisono.engine.config import SchedulerConfig, from_flags
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.registry import plugin_names
 from unisono.engine.verdict import Cause

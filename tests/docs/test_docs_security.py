@@ -20,7 +20,7 @@ from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.http.body import DEEPEST
 from unisono.apiserver.limits import Limits
 from unisono.apiserver.writes import LARGEST_OBJECT
-from unisono.engine.stopwatch import DEFAULT_LIMIT
+from unisono.engine.config import DEFAULT_PLUGIN_TIME
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 TESTS = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
@@ -43,7 +43,7 @@ DEFAULTS = [
     f"{LARGEST // 1024**5}Pi of memory, {LARGEST // 1000:,} CPUs",
     f"| {LOG_FILES} files of {LOG_BYTES // MIB} MiB |",
     f"| {_LEAST_PIDS:,}, or {_PIDS_PER_CPU} per processor",
-    f"| time of a third-party plug-in in a cycle | {DEFAULT_LIMIT:g} s |",
+    f"| time of a third-party plug-in in a cycle | {DEFAULT_PLUGIN_TIME:g} s |",
 ]
 
 

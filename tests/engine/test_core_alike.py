@@ -14,8 +14,8 @@ from unisono.cluster.equivalence import Shapes
 from unisono.engine import explain
 from unisono.engine.alike import Alike
 from unisono.engine.decisions import Decisions
+from unisono.engine.heap import Heap
 from unisono.engine.job_state import JobState
-from unisono.engine.orders import Heap
 from unisono.engine.plugin import Plugin
 from unisono.engine.verdict import Cause
 

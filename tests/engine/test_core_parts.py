@@ -15,11 +15,12 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Normalise, Purpose, RawScore, Reach, Reason, Veto
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.cycle import Cycle
-from unisono.engine.hooks import lookup_with
+from unisono.engine.heap import Heap
 from unisono.engine.job_state import JobState
-from unisono.engine.orders import Heap, runs
 from unisono.engine.plugin import Plugin
+from unisono.engine.plugins.registry import lookup_with
 from unisono.engine.static import collect
+from unisono.engine.task_runs import runs
 from unisono.engine.view import NodeView
 
 PLAIN = config(("gang",), ("predicates", "nodeorder"))

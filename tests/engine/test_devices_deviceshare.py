@@ -402,7 +402,7 @@ def test_unhealthy_cards_are_left_out() -> None:
 
 def test_other_pods_stay_on_the_fast_path() -> None:
     from unisono.engine.cycle import Cycle
-    from unisono.engine.hooks import lookup_with
+    from unisono.engine.plugins.registry import lookup_with
 
     state = build.cluster(shared("n1"), single("a", {MEM: 4}), single("b", {"cpu": 1}))
     cycle = Cycle(state.snapshot(), config(), 0.0, 0, lookup_with({}))

@@ -19,7 +19,7 @@ from unisono.engine.config import SchedulerConfig
 from unisono.engine.cycle import Cycle
 from unisono.engine.fragments.formula import NEVER, Workload, fragments, fragments_by_card, points
 from unisono.engine.fragments.gpus import measure
-from unisono.engine.hooks import lookup_with
+from unisono.engine.plugins.registry import lookup_with
 
 MILLI, COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
 ROOT = Path(__file__).resolve().parents[2]

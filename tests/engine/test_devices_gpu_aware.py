@@ -9,7 +9,8 @@ import pytest
 
 from support import build
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import PluginConfig, load_config
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
 from unisono.engine.session import Session
 

@@ -14,8 +14,9 @@ from unisono.api.core import Pod, PodDisruptionBudget, ResourceQuota
 from unisono.api.times import duration_or_none, parse_duration
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig, load_config
+from unisono.engine.config import PluginConfig
 from unisono.engine.config_flags import Flags
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugins.registry import create
 from unisono.engine.session import Session
 from unisono.engine.verdict import Cause

@@ -11,9 +11,9 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 from unisono import engine
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Reach
-from unisono.engine.config import load_config
 from unisono.engine.config_flags import Flags
-from unisono.engine.plugins.hierarchy import Tree, path_of
+from unisono.engine.config_reader import load_config
+from unisono.engine.plugins.drf.tree import Tree, path_of
 
 ON = Flags(hierarchy=True)
 G = "1G"

@@ -12,8 +12,9 @@ from plugins_world import World, a_pod, class_of, job_of
 from unisono.api import kinds
 from unisono.api.core import Node
 from unisono.cluster.usage import NodeUsage
-from unisono.engine.config import PluginConfig, load_config
+from unisono.engine.config import PluginConfig
 from unisono.engine.config_flags import Flags
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugins.registry import create
 from unisono.engine.session import Session
 from unisono.errors import ConfigError

@@ -10,7 +10,8 @@ from plugins_world import World, a_pod
 
 from unisono import engine
 from unisono.engine.answers import FloatArray, RawScore
-from unisono.engine.config import PluginConfig, load_config
+from unisono.engine.config import PluginConfig
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, create, find, plugin_names
 from unisono.errors import ConfigError

@@ -14,8 +14,9 @@ from unisono.api import kinds
 from unisono.api.core import Pod
 from unisono.api.scheduling import Queue
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig, load_config
+from unisono.engine.config import PluginConfig
 from unisono.engine.config_flags import Flags
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugins.registry import create
 from unisono.engine.plugins.tdm import read_window
 from unisono.engine.session import Session

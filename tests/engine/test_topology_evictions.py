@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from topology_world import job, racks, spine, wish, world
 
 from support.build import confirm, priority_class, queue, schedule
-from unisono.engine.config import SchedulerConfig, load_config
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.config_reader import load_config
 from unisono.engine.decisions import Decisions
 
 

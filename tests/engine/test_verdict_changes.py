@@ -24,9 +24,9 @@ from unisono.api.core import (
     TopologySpreadConstraint,
 )
 from unisono.api.meta import LabelSelector
+from unisono.engine.changes import Change, EvictPods, RelaxRule
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.changes import Change, EvictPods, RelaxRule
 
 TIERS = (("priority", "gang", "conformance"), ("overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"))
 CONFIGS = {

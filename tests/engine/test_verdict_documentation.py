@@ -11,9 +11,9 @@ from verdict_scenarios import PLUGINS, SCENARIOS
 
 from support.build import cluster, schedule
 from unisono.cli.verdicts import verdict_lines
+from unisono.engine import changes
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts import changes
 from unisono.scheduler.explain import on_wire, render
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ from unisono.api.core import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from unisono.engine.changes import AddLabels, RequestAtMost
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.changes import AddLabels, RequestAtMost
 
 Wish = tuple[str, str, list[str]]
 GPU = "nvidia.com/gpu"

@@ -11,9 +11,9 @@ from support.build import amounts, cluster, config, flatten, gang, group, node, 
 from unisono.api import kinds
 from unisono.api.core import ResourceQuota, ResourceQuotaStatus
 from unisono.cluster.state import ClusterState
+from unisono.engine.changes import CreatePods, LowerMinAvailable, RaiseQuota
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.changes import CreatePods, LowerMinAvailable, RaiseQuota
 
 
 def used(limits: ResourceQuota, **taken: Any) -> ResourceQuota:

@@ -11,9 +11,9 @@ from test_verdict_changes import GANG, Objects, check, starts_after
 from verdict_scenarios import CAPPED, PROMISING
 
 from support.build import config, flatten, gang, group, node, pod, queue, quota, schedule
+from unisono.engine.changes import AddNodes, RaiseCapability, RaiseQuota
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.changes import AddNodes, RaiseCapability, RaiseQuota
 
 QUOTAS = config(("gang", "resourcequota"), ("predicates",))
 

@@ -8,7 +8,8 @@ from topology_world import TOPOLOGY, job, racks, spine, wish
 
 from support.build import GANG, config, gang, group, node, nodes, pod, priority_class, queue, quota
 from unisono.engine.answers import Refusal
-from unisono.engine.config import SchedulerConfig, load_config
+from unisono.engine.config import SchedulerConfig
+from unisono.engine.config_reader import load_config
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.extender import extender_with
 from unisono.engine.session import JobState

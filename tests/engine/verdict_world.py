@@ -13,9 +13,9 @@ from unisono.api.core import Node, Pod, ResourceQuota, Toleration
 from unisono.api.resources import resource_list, to_wire
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
+from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
 from unisono.engine.quotas import amount_of
-from unisono.engine.verdicts import changes as c
 
 GROUP = "scheduling.k8s.io/group-name"
 

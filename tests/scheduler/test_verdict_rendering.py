@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from unisono.engine.changes import AddNodes, LowerMinAvailable, RaiseCapability, ReleasePort
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.changes import AddNodes, LowerMinAvailable, RaiseCapability, ReleasePort
 from unisono.scheduler.explain import render
 
 

@@ -19,8 +19,8 @@ from unisono.api.defaulting import apply_defaults
 from unisono.api.kinds import JOBS, POD_GROUPS, QUEUES
 from unisono.api.validation import validate
 from unisono.api.verdict import verdict_in, waiting_text
+from unisono.engine.changes import AddNodes
 from unisono.engine.verdict import Cause, Holder, Verdict
-from unisono.engine.verdicts.changes import AddNodes
 from unisono.errors import ConfigError
 from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError

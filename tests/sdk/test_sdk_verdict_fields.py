@@ -8,8 +8,8 @@ import msgspec
 
 from unisono.api.annotations import VERDICT
 from unisono.api.verdict import verdict_in
+from unisono.engine.changes import AddNodes, LowerMinAvailable
 from unisono.engine.verdict import Cause, Holder, Verdict
-from unisono.engine.verdicts.changes import AddNodes, LowerMinAvailable
 from unisono.scheduler.explain import render
 
 FULL = Verdict(

@@ -59,16 +59,17 @@ def _decide(
     *,
     advice: bool,
 ) -> Decisions:
+    from unisono.engine.actions import run_action
     from unisono.engine.close import close
     from unisono.engine.cycle import Cycle
     from unisono.engine.explain import explain
-    from unisono.engine.hooks import lookup_with
     from unisono.engine.invariants import enforce
+    from unisono.engine.plugins.registry import lookup_with
 
     with watch.stage("open"):
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch)
     for name in config.actions:
-        cycle.run_action(name)
+        run_action(cycle, name)
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()

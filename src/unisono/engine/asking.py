@@ -15,11 +15,10 @@ from unisono.engine.decisions import Violation
 from unisono.engine.failure import Failure
 from unisono.engine.guard import Guard
 from unisono.engine.job_state import JobState
-from unisono.engine.plugin import HOOK_FLAGS, Plugin, hooks_of
+from unisono.engine.plugin import HOOK_FLAGS, Lookup, Plugin, hooks_of
 from unisono.engine.session import Session
 from unisono.engine.stopwatch import Stopwatch, TooSlow, is_hosted
 
-Lookup = Callable[[str], type[Plugin] | None]
 Asked = list[tuple[Plugin, Callable[..., Any]]]
 _Role = tuple[type[Plugin], Flags]
 """What decides which hooks of a plug-in are asked."""

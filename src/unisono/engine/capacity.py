@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, Vector
+from unisono.cluster.resources import Vector
 from unisono.engine.hooks import Hooks
+from unisono.engine.plugins.amounts import tasks_fitting
 from unisono.engine.session import Session
 from unisono.engine.static import StaticResults
 
@@ -56,16 +57,10 @@ class CapacityOf:
         zeros = np.zeros(session.rows, dtype=np.int64)
         if not allocatable.shape[1]:
             return EmptyFit(0, "", 0, 0, zeros)
-        room = counts(allocatable, pod_class)
+        room = tasks_fitting(allocatable, pod_class)
         if pod_class.host_ports:
             room = np.minimum(room, 1)
         best = int(room.argmax())
         columns = np.flatnonzero(allowed)
         name = session.nodes.table.names[int(columns[best])] if room[best] > 0 else ""
         return EmptyFit(int(room.sum()), name, int(room[best]), int(allowed.sum()), allocatable.max(axis=1))
-
-
-def counts(free: Matrix, pod_class: PodClass) -> Vector:
-    """``[M]`` how many tasks of the class fit into each column of ``free``."""
-    each = np.maximum(free[pod_class.rows], 0) // pod_class.amounts[:, None]
-    return np.asarray(each.min(axis=0), dtype=np.int64)

@@ -1,7 +1,6 @@
 """The scheduler's configuration: which actions run, and which plug-ins vote in which tier.
 
-The file format is Volcano's (`docs/scheduler-configuration.md`), read strictly: what Volcano ignores silently is an
-error here that names file, line and key. Reading is pure; the scheduler watches the file and calls `load_config`.
+Plain data; `unisono.engine.config_reader` reads it from a file.
 """
 
 from __future__ import annotations
@@ -12,25 +11,9 @@ from typing import Any
 
 from unisono.engine.config_flags import Flags
 from unisono.engine.config_names import PLUGINS_SECTION
-from unisono.engine.stopwatch import DEFAULT_LIMIT
 
-DEFAULT_TEXT = """\
-actions: "enqueue, allocate, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-  - name: binpack
-"""
+DEFAULT_PLUGIN_TIME = 1.0
+"""Seconds per cycle that a plug-in that is not built in may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +61,11 @@ class SchedulerConfig:
         from unisono.api.times import parse_duration
 
         text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
-        return DEFAULT_LIMIT if text is None else parse_duration(text)
+        return DEFAULT_PLUGIN_TIME if text is None else parse_duration(text)
 
     def arguments_of(self, action: str) -> Mapping[str, Any]:
         """Arguments of one action; empty when none are given."""
         return self.action_arguments.get(action, {})
-
-
-def load_config(text: str, file: str = "") -> SchedulerConfig:
-    """Read a configuration file.
-
-    Args:
-        text: the file's content, YAML.
-        file: its name, for messages only.
-
-    Raises:
-        ConfigError: the text breaks a rule; the message names file, line and key.
-
-    """
-    from unisono.engine.config_reader import read
-
-    return read(text, file)
-
-
-def default_config() -> SchedulerConfig:
-    """What runs without a file: the configuration that Volcano's Helm chart installs."""
-    return load_config(DEFAULT_TEXT, "default configuration")
 
 
 def from_flags(

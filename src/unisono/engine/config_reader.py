@@ -1,9 +1,14 @@
-"""Reads a configuration file into `SchedulerConfig`, strictly."""
+"""Reads a configuration file into `SchedulerConfig`, strictly.
+
+The file format is Volcano's (`docs/scheduler-configuration.md`). What Volcano ignores silently is an error here that
+names file, line and key. Reading is pure; the scheduler watches the file and calls `load_config`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from unisono.engine.actions import action_names
 from unisono.engine.config import PluginConfig, SchedulerConfig
 from unisono.engine.config_arguments import read_arguments
 from unisono.engine.config_flags import FLAG_KEYS, Flags
@@ -15,11 +20,44 @@ from unisono.engine.config_names import (
     PLUGINS_SECTION,
 )
 from unisono.engine.config_yaml import Value, parse, suggestion
+from unisono.engine.plugins.registry import arguments_of, find, plugin_names
 from unisono.errors import ConfigError
 
+DEFAULT_TEXT = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+"""
 
-def read(text: str, file: str) -> SchedulerConfig:
-    """See `unisono.engine.config.load_config`."""
+
+def default_config() -> SchedulerConfig:
+    """What runs without a file: the configuration that Volcano's Helm chart installs."""
+    return load_config(DEFAULT_TEXT, "default configuration")
+
+
+def load_config(text: str, file: str = "") -> SchedulerConfig:
+    """Read a configuration file.
+
+    Args:
+        text: the file's content, YAML.
+        file: its name, for messages only.
+
+    Raises:
+        ConfigError: the text breaks a rule; the message names file, line and key.
+
+    """
     root = parse(text, file)
     if root is None:
         raise ConfigError("the file is empty; state actions and tiers", file=file)
@@ -49,8 +87,6 @@ class _Reader:
         self._lines: dict[str, int] = {}
 
     def read_actions(self, value: Value) -> None:
-        from unisono.engine.actions import action_names
-
         available = action_names()
         for name in (part.strip() for part in value.text().split(",")):
             if name in available:
@@ -86,7 +122,7 @@ class _Reader:
         arguments: dict[str, Any] = {}
         for key, (at, entry) in entries.items():
             if key == "arguments":
-                arguments = read_arguments(entry, _plugin_arguments(name), f"plug-in {name}")
+                arguments = read_arguments(entry, arguments_of(name), f"plug-in {name}")
             elif key in FLAG_KEYS:
                 if not entry.is_null:
                     switched[key] = entry.boolean()
@@ -95,8 +131,6 @@ class _Reader:
         return PluginConfig(name, Flags.from_keys(switched), arguments)
 
     def _plugin_name(self, value: Value) -> str:
-        from unisono.engine.plugins.registry import find, plugin_names
-
         name = value.text()
         if name in self._lines:
             value.fail(f"plug-in {name} is listed twice (also on line {self._lines[name]}); keep one of the two")
@@ -110,8 +144,6 @@ class _Reader:
         return name
 
     def read_configurations(self, value: Value) -> None:
-        from unisono.engine.actions import action_names
-
         for element in value.elements():
             entries = {name: entry for name, _, entry in element.items()}
             element.entries({"name": Value.text, "arguments": Value.items}, "a configuration")
@@ -138,9 +170,3 @@ class _Reader:
         except ConfigError as error:
             by_key = {key: entry for key, _, entry in value.items()}
             by_key.get(error.key, value).fail(str(error))
-
-
-def _plugin_arguments(name: str) -> Any:
-    from unisono.engine.plugins.registry import arguments_of
-
-    return arguments_of(name)

@@ -11,9 +11,10 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
 from unisono.engine.failure import Failure
-from unisono.engine.hooks import Hooks, Lookup
+from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState
 from unisono.engine.orders import Orders
+from unisono.engine.plugin import Lookup
 from unisono.engine.reports import FitReporter, JobReport
 from unisono.engine.session import Session
 from unisono.engine.session_tables import Tables
@@ -178,22 +179,6 @@ class Cycle:
         for _, method in self.hooks.flat["annotations"]:
             notes |= method(task, column) or NO_ANNOTATIONS
         return notes
-
-    def run_action(self, name: str) -> None:
-        """Run one action; what it had not committed when it failed is taken back."""
-        from unisono.engine.actions import action
-
-        self.action = name
-        mark = self.transaction.checkpoint()
-        try:
-            with self.stopwatch.stage(f"actions/{name}"):
-                action(name)(self)
-        except Exception as error:
-            self.fail(f"action {name}", error)
-            try:
-                self.transaction.rollback(min(mark, self.transaction.checkpoint()))
-            except Exception as second:  # the invariants are checked against the snapshot, so go on
-                self.fail(f"undoing action {name}", second)
 
     def end(self) -> None:
         """Let go of everything but the decisions.

@@ -12,6 +12,7 @@ from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
 from unisono.engine.capacity import CapacityOf, EmptyFit
+from unisono.engine.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
 from unisono.engine.cycle import Cycle
 from unisono.engine.holders import holders_of
 from unisono.engine.job_state import JobState
@@ -22,7 +23,6 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
-from unisono.engine.verdicts.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.verdicts.rivals import Rivals

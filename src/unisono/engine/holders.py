@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from unisono.engine.changes import by_importance
 from unisono.engine.cycle import Cycle
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.changes import by_importance
 
 _MOST_HOLDERS = 3
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine import queue_limits
 from unisono.engine.answers import Reason, Refusal, Vote
-from unisono.engine.asking import Asked, Lookup
 from unisono.engine.eviction_answers import EvictionAnswers
 from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.plugin import Plugin
-
-__all__ = ["Asked", "Hooks", "Lookup", "builtin_lookup", "lookup_with"]
 
 
 class Hooks(EvictionAnswers):
@@ -113,15 +107,3 @@ class Hooks(EvictionAnswers):
         """First reason."""
         reason: Reason | None = self.first("prefilter", task)
         return reason
-
-
-def builtin_lookup(name: str) -> type[Plugin] | None:
-    """The registry of plug-ins; imported late, because the plug-ins import the contract."""
-    from unisono.engine.plugins.registry import find
-
-    return find(name)
-
-
-def lookup_with(extra: Mapping[str, type[Plugin]]) -> Lookup:
-    """Plug-ins of ``extra`` before those of the registry."""
-    return lambda name: extra.get(name) or builtin_lookup(name)

@@ -12,13 +12,13 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import fitted
 from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
+from unisono.engine.changes import counted
 from unisono.engine.cycle import Cycle
 from unisono.engine.decisions import Violation
 from unisono.engine.job_state import JobState
 from unisono.engine.queue_limits import limits_of, lineage
 from unisono.engine.topology.invariant import outside
 from unisono.engine.transaction import Placement
-from unisono.engine.verdicts.changes import counted
 
 _HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
 

@@ -12,8 +12,6 @@ from unisono.engine.heap import Heap, Key
 from unisono.engine.hooks import Hooks
 from unisono.engine.job_state import JobState, QueueState
 
-__all__ = ["Heap", "Key", "Orders", "runs"]
-
 _NAMED = attrgetter("created", "uid", "key")
 _NUMBERED = attrgetter("ordinal", "created", "uid", "key")
 
@@ -96,21 +94,3 @@ class Orders:
         if self.hooks.has("victim_queue_key") and len(queue_keys) > 1:
             ordered.sort(key=lambda item: self.hooks.keys("victim_queue_key", item[1].queue, actor.queue))
         return [task for task, _ in ordered]
-
-
-def runs(tasks: list[Task]) -> list[list[Task]]:
-    """Consecutive tasks of the same class and role; a task that is nominated for a node stands alone."""
-    grouped: list[list[Task]] = []
-    for task in tasks:
-        if grouped:
-            last = grouped[-1][-1]
-            if (
-                last.pod_class is task.pod_class
-                and last.role == task.role
-                and not task.nominated_node
-                and not last.nominated_node
-            ):
-                grouped[-1].append(task)
-                continue
-        grouped.append([task])
-    return grouped

@@ -7,8 +7,8 @@ from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine import queue_limits
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
-from unisono.engine.orders import runs
 from unisono.engine.reports import FitErrors
+from unisono.engine.task_runs import runs
 
 
 class Worksheet:

@@ -73,7 +73,7 @@ else; `unisono.engine.contract.failures` has what that means for each hook.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from unisono.engine.config import PluginConfig
     from unisono.engine.session import Session
 
-__all__ = ["HOOK_FLAGS", "VICTIM_FLAGS", "Key", "Plugin", "hooks_of", "overrides"]
+__all__ = ["HOOK_FLAGS", "VICTIM_FLAGS", "Key", "Lookup", "Plugin", "hooks_of", "overrides"]
 
 
 class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks):
@@ -178,6 +178,10 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks):
 
     def close(self, session: Session) -> None:
         """Called once after the last action."""
+
+
+Lookup = Callable[[str], type[Plugin] | None]
+"""Finds the class of a plug-in by its name; None when there is none."""
 
 
 def overrides(plugin: Plugin, hook: str) -> bool:

@@ -13,13 +13,13 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Reason, Refusal, Veto
+from unisono.engine.changes import by_importance
 from unisono.engine.hooks import Hooks
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.static import Bits, StaticResults, collect
 from unisono.engine.transaction import Placement
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.changes import by_importance
 from unisono.engine.view import NodeView
 
 

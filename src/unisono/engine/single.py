@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isfinite
 
 from unisono.cluster.podclass import PodClass
-from unisono.engine.hooks import Asked, Hooks
+from unisono.engine.asking import Asked
+from unisono.engine.hooks import Hooks
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.view import NodeAt

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from unisono.cluster.records import Task
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle import Cycle
+from unisono.engine.heap import Key
 from unisono.engine.job_state import JobState
-from unisono.engine.orders import Key
 
 
 @dataclass(frozen=True, slots=True)

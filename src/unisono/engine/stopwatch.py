@@ -12,13 +12,12 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from unisono.engine.config import DEFAULT_PLUGIN_TIME
+
 if TYPE_CHECKING:
     from unisono.engine.plugin import Plugin
 
 Monotonic = Callable[[], float]
-
-DEFAULT_LIMIT = 1.0
-"""Seconds that a plug-in may take per cycle."""
 
 _MOST_LATE = 4
 """Slow questions per cycle after which a plug-in is asked nothing more."""
@@ -94,7 +93,7 @@ class Stopwatch:
 
     """
 
-    def __init__(self, monotonic: Monotonic | None = None, limit: float = DEFAULT_LIMIT) -> None:
+    def __init__(self, monotonic: Monotonic | None = None, limit: float = DEFAULT_PLUGIN_TIME) -> None:
         self.monotonic = monotonic
         self.limit = limit
         self.seconds: dict[str, float] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from unisono.api.verdict import Cause
-from unisono.engine.verdicts.changes import Change
+from unisono.engine.changes import Change
 
 __all__ = ["Cause", "Holder", "Verdict"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.engine.config import DEFAULT_TEXT
+from unisono.engine.config_reader import DEFAULT_TEXT
 from unisono.install.options import InstallOptions, labels, selector
 
 CONFIG_KEY = "unisono-scheduler.conf"

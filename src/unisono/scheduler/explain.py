@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from unisono.api import verdict as wire
+from unisono.engine.changes import Change
 from unisono.engine.verdict import Verdict
-from unisono.engine.verdicts.changes import Change
 
 _MAX_TEXT = 1000
 _MAX_ENTRIES = 12

@@ -64,7 +64,7 @@ def command(
 
 
 def _config(file: Path | None, bare: bool) -> Any:
-    from unisono.engine.config import DEFAULT_TEXT, load_config
+    from unisono.engine.config_reader import DEFAULT_TEXT, load_config
     from unisono.errors import ConfigError
     from unisono.scheduler.offline import without_defaults
 

@@ -32,3 +32,18 @@ def action(name: str) -> Action:
     """The function that runs an action; KeyError when there is none of that name."""
     run: Action = import_module(_MODULES[name]).run
     return run
+
+
+def run_action(cycle: Cycle, name: str) -> None:
+    """Run one action; what it had not committed when it failed is taken back."""
+    cycle.action = name
+    mark = cycle.transaction.checkpoint()
+    try:
+        with cycle.stopwatch.stage(f"actions/{name}"):
+            action(name)(cycle)
+    except Exception as error:
+        cycle.fail(f"action {name}", error)
+        try:
+            cycle.transaction.rollback(min(mark, cycle.transaction.checkpoint()))
+        except Exception as second:  # the invariants are checked against the snapshot, so go on
+            cycle.fail(f"undoing action {name}", second)

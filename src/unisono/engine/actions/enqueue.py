@@ -5,8 +5,8 @@ from __future__ import annotations
 from unisono.engine.admission import Admission
 from unisono.engine.answers import Refusal
 from unisono.engine.cycle import Cycle
+from unisono.engine.heap import Heap
 from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.orders import Heap
 from unisono.engine.verdict import Cause
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from unisono.api.resources import readable
-from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS, Matrix, ResourceRegistry, Vector, fitted
 
 if TYPE_CHECKING:
     from unisono.engine.session import Session
@@ -50,6 +53,12 @@ def by_row(amounts: Mapping[str, int] | None, registry: ResourceRegistry, defaul
         if row is not None:
             result[row] = amount
     return result
+
+
+def tasks_fitting(free: Matrix, pod_class: PodClass) -> Vector:
+    """``[M]`` how many tasks of the class fit into each column of ``free`` (``[R, M]``)."""
+    each = np.maximum(free[pod_class.rows], 0) // pod_class.amounts[:, None]
+    return np.asarray(each.min(axis=0), dtype=np.int64)
 
 
 def exceeded(taken: Sequence[int], request: Sequence[int], limit: Sequence[int]) -> list[int]:

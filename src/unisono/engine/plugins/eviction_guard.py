@@ -19,11 +19,11 @@ from unisono.cluster.evictions import KEPT_SECONDS
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.changes import counted
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.lost_work import LostWork
-from unisono.engine.verdicts.changes import counted
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from unisono.cluster.groups import SubGroupPolicy
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
+from unisono.engine.changes import counted
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.topology.groups import groups_of, short_policies
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.changes import counted
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session

@@ -6,19 +6,19 @@ entry points of group ``unisono.plugins``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Plugin
+from unisono.engine.plugin import Lookup, Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
-from unisono.engine.plugins.capacity import CapacityPlugin
+from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
 from unisono.engine.plugins.deviceshare import DeviceSharePlugin
-from unisono.engine.plugins.drf import DrfPlugin
+from unisono.engine.plugins.drf.plugin import DrfPlugin
 from unisono.engine.plugins.eviction_guard import EvictionGuardPlugin
 from unisono.engine.plugins.extender import ExtenderPlugin
 from unisono.engine.plugins.fragmentation import FragmentationPlugin
@@ -96,6 +96,11 @@ def find(name: str) -> type[Plugin] | None:
     for entry in _installed(name):
         return _checked(name, entry.load)
     return None
+
+
+def lookup_with(extra: Mapping[str, type[Plugin]]) -> Lookup:
+    """Plug-ins of ``extra`` before those of the registry."""
+    return lambda name: extra.get(name) or find(name)
 
 
 def arguments_of(name: str) -> tuple[Argument, ...] | None:

@@ -23,11 +23,11 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Reason, Scope, Veto, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.orders import runs
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.reservation_plan import Plan, plan_for
 from unisono.engine.plugins.run_estimates import RunEstimates
 from unisono.engine.plugins.shares import room_of
+from unisono.engine.task_runs import runs
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 

@@ -13,8 +13,8 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, fitted
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray
-from unisono.engine.capacity import counts
 from unisono.engine.job_state import JobState
+from unisono.engine.plugins.amounts import tasks_fitting
 from unisono.engine.plugins.node_selectors import match_pod
 from unisono.engine.plugins.run_estimates import RunEstimates
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
@@ -162,8 +162,8 @@ def _dealt(
     taken = np.zeros_like(free)
     for pod_class, wanted in needs:
         left = wanted
-        room = np.where(masks[pod_class.id], counts(free - taken, pod_class), 0)
-        ranked = room if by is None else np.where(room > 0, counts(np.maximum(by - taken, 0), pod_class), -1)
+        room = np.where(masks[pod_class.id], tasks_fitting(free - taken, pod_class), 0)
+        ranked = room if by is None else np.where(room > 0, tasks_fitting(np.maximum(by - taken, 0), pod_class), -1)
         for column in np.lexsort((-room, -ranked)).tolist():
             here = min(int(room[column]), left)
             if here > 0:

@@ -23,11 +23,11 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Purpose, RawScore, Reason, Refusal, Veto, Vote
+from unisono.engine.changes import counted
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.changes import counted
 from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.cluster.records import Task
+from unisono.engine.changes import counted
 from unisono.engine.topology.groups import limit_of
 from unisono.engine.topology.search import Search
 from unisono.engine.topology.solve import Solver
-from unisono.engine.verdicts.changes import counted
 
 _NAMED = 3
 

@@ -15,11 +15,8 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
-from unisono.engine.capacity import EmptyFit, counts
-from unisono.engine.cycle import Cycle
-from unisono.engine.job_state import JobState
-from unisono.engine.verdict import Cause
-from unisono.engine.verdicts.changes import (
+from unisono.engine.capacity import EmptyFit
+from unisono.engine.changes import (
     AddNodes,
     AddToleration,
     AllowTier,
@@ -37,6 +34,10 @@ from unisono.engine.verdicts.changes import (
     RequestAtMost,
     Uncordon,
 )
+from unisono.engine.cycle import Cycle
+from unisono.engine.job_state import JobState
+from unisono.engine.plugins.amounts import tasks_fitting
+from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.labels import enough, labelled
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
@@ -217,13 +218,13 @@ def _fits_without(cycle: Cycle, pod_class: PodClass, node: str, holders: list[Po
     free = nodes.idle[:, [column]].copy()
     for holder in holders:
         free[: len(holder.vector), 0] += holder.vector
-    return bool(counts(free, pod_class)[0] > 0)
+    return bool(tasks_fitting(free, pod_class)[0] > 0)
 
 
 def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     """Cordons, taints and labels on nodes that have room, and what the pod requires of others."""
     nodes, pod_class = cycle.session.nodes, task.pod_class
-    room = counts(np.maximum(nodes.idle, 0), pod_class)
+    room = tasks_fitting(np.maximum(nodes.idle, 0), pod_class)
     facts = nodes.table.facts
     cordoned = enough(nodes.table.unschedulable, room, missing)
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []

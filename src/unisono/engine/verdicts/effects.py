@@ -13,7 +13,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
-from unisono.engine.verdicts import changes
+from unisono.engine import changes
 from unisono.engine.verdicts.edit import Edit
 from unisono.errors import EngineError
 

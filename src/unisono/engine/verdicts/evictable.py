@@ -15,8 +15,8 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import PREEMPTABLE_STATES
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.orders import runs
 from unisono.engine.plugins.shares import shares_of
+from unisono.engine.task_runs import runs
 
 MOST_RUNNING = 5_000
 """Running pods up to which the question is asked at all: they are looked at one by one."""

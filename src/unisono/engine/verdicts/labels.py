@@ -10,9 +10,9 @@ import numpy.typing as npt
 from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
+from unisono.engine.changes import AddLabels, Change
 from unisono.engine.plugins.node_selectors import match_pod, match_term, parse_integer, required_of
 from unisono.engine.plugins.taints import per_node, repels
-from unisono.engine.verdicts.changes import AddLabels, Change
 from unisono.engine.view import NodeView
 
 _TERMS_TRIED = 3

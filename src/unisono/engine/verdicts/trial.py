@@ -13,10 +13,11 @@ from itertools import accumulate
 
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
+from unisono.engine.actions import run_action
+from unisono.engine.changes import AddNodes, Change, CreatePods
 from unisono.engine.close import next_phase
 from unisono.engine.cycle import Cycle
 from unisono.engine.stopwatch import Stopwatch
-from unisono.engine.verdicts.changes import AddNodes, Change, CreatePods
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
 
@@ -106,7 +107,7 @@ class Trials:
             if node in index:
                 trial.session.domains.move(pod_class, [index[node]], sign)
         for name in cycle.config.actions:
-            trial.run_action(name)
+            run_action(trial, name)
         if trial.hooks.failed != off:  # what it says would be said without a plug-in that the next cycle asks again
             self.left = 0
             return False

@@ -1,13 +1,13 @@
 """capacity: each queue has a share in plain amounts, may borrow what is free, and gives it back on demand.
 
 ``deserved`` is what a queue can always take back, ``guarantee`` what nobody else may use, ``capability`` what it never
-exceeds. With ``enableHierarchy`` queues form a tree: see `capacity_hierarchy`.
+exceeds. With ``enableHierarchy`` queues form a tree: see `queue_tree`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.figures import ShareFigures, publish_figures
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
-from unisono.engine.plugins.capacity_devices import DeviceQuotas
-from unisono.engine.plugins.capacity_reclaim import Demand, Reclaim, demand_of, levels
-from unisono.engine.plugins.capacity_tree import Branch, Branches
+from unisono.engine.plugins.capacity.devices import DeviceQuotas
+from unisono.engine.plugins.capacity.reclaim import Demand, Reclaim, demand_of, levels
+from unisono.engine.plugins.capacity.tree import Branch, Branches
 from unisono.engine.plugins.shares import publish
 from unisono.engine.verdict import Cause
 
@@ -42,21 +42,13 @@ _CONSUMABLE = Argument(
 _GANG = (Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM)
 
 
-class CapacityPlugin(Plugin):
+class QueueCapacity(Plugin):
     """Sharing among queues by amounts."""
 
     name = "capacity"
     protects = True
     known_arguments = (_LEVEL, _DEVICES, _CONSUMABLE)
     hierarchical: ClassVar[bool] = False
-
-    def __new__(cls, config: PluginConfig) -> Self:
-        """With ``enableHierarchy`` the plug-in that knows trees of queues."""
-        from unisono.engine.plugins.capacity_hierarchy import HierarchicalCapacityPlugin
-
-        chosen: type = HierarchicalCapacityPlugin if cls is CapacityPlugin and config.flags.hierarchy else cls
-        made: Self = object.__new__(chosen)
-        return made
 
     def __init__(self, config: PluginConfig) -> None:
         super().__init__(config)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from unisono.engine.answers import Reach
 from unisono.engine.plugin import Key
-from unisono.engine.plugins.capacity import CapacityPlugin
+from unisono.engine.plugins.capacity.queues import QueueCapacity
 
 if TYPE_CHECKING:
     from unisono.engine.session import QueueState
 
 
-class HierarchicalCapacityPlugin(CapacityPlugin):
-    """As `CapacityPlugin`, with ``spec.parent``."""
+class QueueTreeCapacity(QueueCapacity):
+    """As `QueueCapacity`, with ``spec.parent``."""
 
     order_reach = Reach.CLUSTER
     hierarchical = True

@@ -15,7 +15,7 @@ from unisono.api.quantity import to_milli
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import ALLOCATED_STATES
-from unisono.engine.plugins.capacity_tree import Branch, Branches
+from unisono.engine.plugins.capacity.tree import Branch, Branches
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session

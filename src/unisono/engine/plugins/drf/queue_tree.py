@@ -12,14 +12,14 @@ from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose, Reach
 from unisono.engine.plugin import Key
 from unisono.engine.plugins.amounts import aligned
-from unisono.engine.plugins.drf import DrfPlugin
-from unisono.engine.plugins.hierarchy import Amounts, Tree, path_of
+from unisono.engine.plugins.drf.jobs import JobDrf
+from unisono.engine.plugins.drf.tree import Amounts, Tree, path_of
 
 if TYPE_CHECKING:
     from unisono.engine.session import JobState, QueueState, Session
 
 
-class HierarchicalDrfPlugin(DrfPlugin):
+class QueueTreeDrf(JobDrf):
     """Adds the order of queues by the tree of their annotations, and reclaiming along it."""
 
     order_reach = Reach.CLUSTER

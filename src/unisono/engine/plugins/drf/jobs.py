@@ -1,16 +1,15 @@
-"""drf: dominant resource fairness among jobs. No arguments."""
+"""drf among jobs: the order of jobs by dominant share, and who may be preempted by it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, FloatArray, Purpose
-from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import aligned, dominant_share, listed, usable_total
@@ -23,7 +22,7 @@ DELTA = 1e-6
 """Shares closer than this count as equal when victims are chosen."""
 
 
-class DrfPlugin(Plugin):
+class JobDrf(Plugin):
     """Serves the job with the smallest dominant share first.
 
     The share is the largest part of any resource of the cluster (``pods`` included) that the job holds or was promised.
@@ -32,14 +31,6 @@ class DrfPlugin(Plugin):
     name = "drf"
     by_shape = True
     known_arguments: tuple[Argument, ...] = ()
-
-    def __new__(cls, config: PluginConfig) -> Self:
-        """With ``enableHierarchy`` the plug-in that also orders queues."""
-        from unisono.engine.plugins.drf_hierarchy import HierarchicalDrfPlugin
-
-        chosen: type = HierarchicalDrfPlugin if cls is DrfPlugin and config.flags.hierarchy else cls
-        made: Self = object.__new__(chosen)
-        return made
 
     def open(self, session: Session) -> None:
         """Measure the cluster once."""

@@ -1,0 +1,1 @@
+"""capacity: shares of queues in plain amounts."""
