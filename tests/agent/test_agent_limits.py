@@ -132,12 +132,33 @@ async def test_limits_that_the_kernel_does_not_enforce_are_told(
         await node.stop()
 
 
+def put_process(proc: Path, pid: int, parent: int, started: int, resident: int) -> None:
+    fields = [str(parent), *("0" for _ in range(17)), str(started), "0", str(resident // os.sysconf("SC_PAGE_SIZE"))]
+    touch(proc / str(pid), "stat")
+    (proc / str(pid) / "stat").write_text(f"{pid} (a ) b) S {' '.join(fields)}")
+
+
+def test_orphans_of_a_container_without_a_pid_namespace_count(tmp_path: Path) -> None:
+    """They become children of the shim, as the container's first process is."""
+    for pid, parent, started in ((30, 1, 1), (31, 30, 2), (9, 30, 7)):
+        put_process(tmp_path, pid, parent, started, 80 << 20)
+        (tmp_path / str(pid) / "smaps_rollup").write_text(f"Pss:   {80 << 10} kB\n")
+    assert above_limit({30: 79 << 20}, tmp_path) == [30]
+    assert above_limit({30: 81 << 20}, tmp_path) == []
+
+
+def test_a_process_that_hides_its_memory_counts_with_all_of_it(tmp_path: Path) -> None:
+    for pid, parent in ((30, 1), (31, 30), (32, 31)):
+        put_process(tmp_path, pid, parent, pid, 80 << 20)
+        # As a file that may not be read: this test may run as root.
+        (tmp_path / str(pid) / "smaps_rollup").mkdir()
+    assert above_limit({30: 79 << 20}, tmp_path) == [30]
+
+
 def test_what_processes_share_counts_once(tmp_path: Path) -> None:
     proc = tmp_path
     for pid, parent, pss in ((10, 1, 9), (11, 10, 9), (12, 11, 40), (13, 12, 40), (14, 1, 999)):
-        fields = [str(parent), *("0" for _ in range(19)), str((80 << 20) // os.sysconf("SC_PAGE_SIZE"))]
-        touch(proc / str(pid), "stat")
-        (proc / str(pid) / "stat").write_text(f"{pid} (a ) b) S {' '.join(fields)}")
+        put_process(proc, pid, parent, pid, 80 << 20)
         (proc / str(pid) / "smaps_rollup").write_text(f"Rss: 1 kB\nPss:   {pss << 10} kB\nPss_Anon: 5 kB\n")
     assert above_limit({10: 100 << 20}, proc) == []
     assert above_limit({10: 79 << 20}, proc) == [10]

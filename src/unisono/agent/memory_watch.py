@@ -1,4 +1,4 @@
-"""Memory limits where the kernel enforces none: looks at the containers once a second and ends those above theirs."""
+"""Memory limits where the kernel enforces none: measures containers once a second and ends those above theirs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unisono.agent.procfs import PROC
+from unisono.agent.watch_loop import WatchLoop
 from unisono.kube.clock import Clock
 
 _PERIOD_SECONDS = 1.0
@@ -30,6 +31,21 @@ class Watched:
     exceeded: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as the kernel lists it.
+
+    Attributes:
+        pid: its id.
+        started: when it started, clock ticks since boot.
+        resident: bytes, with pages that it shares with others.
+    """
+
+    pid: int
+    started: int
+    resident: int
+
+
 class MemoryWatch:
     """Watches containers of one node.
 
@@ -39,31 +55,26 @@ class MemoryWatch:
     """
 
     def __init__(self, clock: Clock, proc: Path = PROC) -> None:
-        self._clock, self._proc = clock, proc
-        self._watched: dict[int, Watched] = {}
-        self._any = asyncio.Event()
+        self._proc = proc
+        self._loop: WatchLoop[int, Watched] = WatchLoop("memory", clock, _PERIOD_SECONDS, self._look)
 
     def add(self, watched: Watched) -> None:
         """Watch a container until ``remove``."""
-        self._watched[watched.shim] = watched
-        self._any.set()
+        self._loop.add(watched.shim, watched)
 
     def remove(self, shim: int) -> None:
         """The container has ended."""
-        self._watched.pop(shim, None)
+        self._loop.remove(shim)
 
     async def run(self) -> None:
-        """Look until cancelled; costs nothing while there is nothing to watch."""
-        while True:
-            await self._any.wait()
-            await self._clock.sleep(_PERIOD_SECONDS)
-            if not self._watched:
-                self._any.clear()
-                continue
-            limits = {shim: each.limit for shim, each in self._watched.items()}
-            for shim in await asyncio.to_thread(above_limit, limits, self._proc):
-                if (found := self._watched.get(shim)) is not None:
-                    found.exceeded()
+        """Look until cancelled."""
+        await self._loop.run()
+
+    async def _look(self, watched: dict[int, Watched]) -> None:
+        limits = {shim: each.limit for shim, each in watched.items()}
+        for shim in await asyncio.to_thread(above_limit, limits, self._proc):
+            if (found := self._loop.get(shim)) is not None:
+                found.exceeded()
 
 
 def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
@@ -76,19 +87,18 @@ def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
         limits: bytes by process id of the shim.
         proc: where the kernel tells of processes.
     """
-    children, resident = _processes(proc)
+    children = _processes(proc)
     found = []
     for shim, limit in limits.items():
-        pids = _descendants(shim, children)
-        if sum(resident[pid] for pid in pids) > limit and sum(_share(pid, proc) for pid in pids) > limit:
+        running = _descendants(shim, children)
+        if sum(each.resident for each in running) > limit and sum(_share(each, proc) for each in running) > limit:
             found.append(shim)
     return found
 
 
-def _processes(proc: Path) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """Children by parent, and resident bytes by process."""
-    children: dict[int, list[int]] = {}
-    resident: dict[int, int] = {}
+def _processes(proc: Path) -> dict[int, list[Process]]:
+    """All processes, by parent."""
+    children: dict[int, list[Process]] = {}
     for entry in os.scandir(proc):
         if not entry.name.isdigit():
             continue
@@ -97,25 +107,32 @@ def _processes(proc: Path) -> tuple[dict[int, list[int]], dict[int, int]]:
         except OSError:
             continue
         fields = stat[stat.rindex(")") + 2 :].split()
-        pid = int(entry.name)
-        children.setdefault(int(fields[1]), []).append(pid)
-        resident[pid] = int(fields[21]) * _PAGE
-    return children, resident
+        found = Process(int(entry.name), int(fields[19]), int(fields[21]) * _PAGE)
+        children.setdefault(int(fields[1]), []).append(found)
+    return children
 
 
-def _descendants(shim: int, children: dict[int, list[int]]) -> list[int]:
-    """What runs below the container's first process, which is the shim's only child and copied from it."""
-    first = children.get(shim, [])
-    found = [pid for init in first for pid in children.get(init, [])]
-    for pid in found:
-        found.extend(children.get(pid, []))
+def _descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]:
+    """What runs in a container, without its first process, which is a copy of the shim.
+
+    Without a PID namespace orphans become children of the shim, younger than that one.
+    """
+    below = sorted(children.get(shim, []), key=lambda each: (each.started, each.pid))
+    found = [*(children.get(below[0].pid, []) if below else ()), *below[1:]]
+    for each in found:
+        found.extend(children.get(each.pid, []))
     return found
 
 
-def _share(pid: int, proc: Path) -> int:
-    """Proportional set size in bytes; 0 when the process is gone."""
+def _share(process: Process, proc: Path) -> int:
+    """Proportional set size in bytes; 0 when the process has ended.
+
+    A process can forbid others to read it (PR_SET_DUMPABLE): its resident memory counts then, shared pages included.
+    """
     try:
-        lines = (proc / str(pid) / "smaps_rollup").read_text().splitlines()
-    except OSError:
+        lines = (proc / str(process.pid) / "smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
         return 0
+    except OSError:
+        return process.resident
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

@@ -100,7 +100,7 @@ class PodWorker:
             await self._recover()
             self._recovered.set()
             if self.pod.status.phase not in _FINAL:
-                self._host.storage.add(Stored(self.pod, self._directory, self._evict))
+                self._host.storage.add(Stored(self.pod, self._directory, self._evict, self._not_measured))
             while True:
                 self._wake.clear()
                 if await self._step():
@@ -219,6 +219,9 @@ class PodWorker:
         """End the pod at once for what it takes of the node."""
         if self._failure is None and self.pod.status.phase not in _FINAL:
             self._fail(_EVICTED, message)
+
+    def _not_measured(self, message: str) -> None:
+        self._host.recorder.event(self.pod, "Warning", "StorageNotMeasured", message)
 
     def _reject(self, reason: str, message: str) -> None:
         self._rejected = True

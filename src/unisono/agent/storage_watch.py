@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
+from unisono.agent.disk_usage import Usage, disk_usage
 from unisono.agent.layout import PodDir
+from unisono.agent.watch_loop import WatchLoop
 from unisono.api.core import Pod
 from unisono.api.fields import Quantity
 from unisono.api.quantity import to_int
@@ -19,11 +18,11 @@ from unisono.kube.clock import Clock
 
 # As often as the kubelet looks.
 _PERIOD_SECONDS = 10.0
-# A pod whose files take longer to count than this is evicted too: it must not hide behind their number.
-_LONGEST_SECONDS = 120.0
+# A pod whose files cannot be counted that often in a row is evicted: it must not hide behind them.
+_TRIES = 6
+# Pods that are counted at a time: one that takes long does not hold up the others.
+_AT_ONCE = 2
 _STORAGE = "ephemeral-storage"
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,14 @@ class Stored:
     Attributes:
         pod: the pod.
         directory: where its volumes and logs are.
-        exceeded: called on the event loop with a message when it uses more than it may.
+        exceeded: called on the event loop with a message when it uses more than it may, or cannot be measured.
+        unmeasured: called on the event loop with a message when measuring fails and is tried again.
     """
 
     pod: Pod
     directory: PodDir
     exceeded: Callable[[str], None]
+    unmeasured: Callable[[str], None]
 
 
 class StorageWatch:
@@ -49,37 +50,55 @@ class StorageWatch:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._watched: dict[str, Stored] = {}
-        self._any = asyncio.Event()
+        self._loop: WatchLoop[str, Stored] = WatchLoop("ephemeral-storage", clock, _PERIOD_SECONDS, self._look)
+        # By pod: how often in a row it could not be measured, and what its owner was told last.
+        self._failures: dict[str, tuple[int, str]] = {}
+        self._turn = asyncio.Semaphore(_AT_ONCE)
 
     def add(self, stored: Stored) -> None:
         """Watch a pod until ``remove``, if it has a limit."""
         if _has_limit(stored.pod):
-            self._watched[stored.directory.uid] = stored
-            self._any.set()
+            self._loop.add(stored.directory.uid, stored)
 
     def remove(self, uid: str) -> None:
         """Nothing of the pod runs any more."""
-        self._watched.pop(uid, None)
+        self._loop.remove(uid)
+        self._failures.pop(uid, None)
 
     async def run(self) -> None:
-        """Look until cancelled, at one pod after the other; costs nothing while no pod has a limit."""
-        while True:
-            await self._any.wait()
-            await self._clock.sleep(_PERIOD_SECONDS)
-            if not self._watched:
-                self._any.clear()
-            for stored in list(self._watched.values()):
-                try:
-                    message = await asyncio.to_thread(_look, stored)
-                except Exception as error:
-                    # One pod's failure never ends the node.
-                    self.remove(stored.directory.uid)
-                    _log.warning("pod.storage_not_watched", pod=stored.pod.key, error=str(error))
-                    continue
-                if message is not None and self._watched.pop(stored.directory.uid, None) is not None:
-                    stored.exceeded(message)
+        """Look until cancelled."""
+        await self._loop.run()
+
+    async def _look(self, watched: dict[str, Stored]) -> None:
+        await asyncio.gather(*(self._look_at(uid, stored) for uid, stored in watched.items()))
+
+    async def _look_at(self, uid: str, stored: Stored) -> None:
+        """Measure one pod. An error of the machine is repeated for ever; one that the pod can cause, a few times."""
+        async with self._turn:
+            try:
+                usage, message = await _measure(stored)
+            except Exception as error:
+                self._failed(uid, stored, f"{type(error).__name__}: {error}")
+                return
+        if message is None and usage.problem:
+            tries = self._failed(uid, stored, usage.problem)
+            if usage.final or tries >= _TRIES:
+                message = f"Usage of local storage could not be determined: {usage.problem}."
+        elif message is None:
+            self._failures.pop(uid, None)
+        if message is not None and self._loop.remove(uid) is not None:
+            self._failures.pop(uid, None)
+            stored.exceeded(message)
+
+    def _failed(self, uid: str, stored: Stored, problem: str) -> int:
+        """Tell the owner, once per cause; answers how often in a row the pod could not be measured."""
+        if self._loop.get(uid) is None:
+            return 0
+        times, told = self._failures.get(uid, (0, ""))
+        self._failures[uid] = (times + 1, problem)
+        if problem != told:
+            stored.unmeasured(f"Usage of local storage could not be determined: {problem}. It will be measured again.")
+        return times + 1
 
 
 def above_limit(pod: Pod, volumes: Mapping[str, int], logs: Mapping[str, int]) -> str | None:
@@ -103,33 +122,19 @@ def above_limit(pod: Pod, volumes: Mapping[str, int], logs: Mapping[str, int]) -
     return None
 
 
-def _look(stored: Stored) -> str | None:
-    volumes = {place.name: place for place in _folders(stored.directory.path / "volumes")}
-    logs = {place.name: place for place in _folders(stored.directory.path / "runs")}
-    sizes = disk_usage([*volumes.values(), *logs.values()])
-    if sizes is None:
-        return f"Usage of local storage could not be determined within {_LONGEST_SECONDS:.0f} seconds."
-    return above_limit(
-        stored.pod,
-        {name: sizes.get(place, 0) for name, place in volumes.items()},
-        {name: sizes.get(place, 0) for name, place in logs.items()},
-    )
-
-
-def disk_usage(places: Iterable[Path]) -> dict[Path, int] | None:
-    """Bytes that folders take on the disk, a file with several names once; None when they are too many to count.
-
-    By ``du``: counting in this process would hold up everything else in it.
-    """
-    command = ["du", "-s", "-x", "-B1", "--null", "--", *map(str, places)]
-    if command[-1] == "--":
-        return {}
+async def _measure(stored: Stored) -> tuple[Usage, str | None]:
+    """What a pod uses as far as it can be counted, and which limit that exceeds."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_LONGEST_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    lines = (line.partition(b"\t") for line in done.stdout.split(b"\0") if line)
-    return {Path(name.decode(errors="surrogateescape")): int(size) for size, _, name in lines}
+        volumes = {place.name: place for place in _folders(stored.directory.path / "volumes")}
+        logs = {place.name: place for place in _folders(stored.directory.path / "runs")}
+    except PermissionError as error:
+        return Usage(problem=f"{Path(error.filename).name}: {error.strerror}"), None
+    usage = await disk_usage([*volumes.values(), *logs.values()])
+    return usage, above_limit(
+        stored.pod,
+        {name: usage.sizes.get(place, 0) for name, place in volumes.items()},
+        {name: usage.sizes.get(place, 0) for name, place in logs.items()},
+    )
 
 
 def _folders(root: Path) -> list[Path]:
