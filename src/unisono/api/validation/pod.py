@@ -55,6 +55,8 @@ def validate_template(template: PodTemplateSpec, path: str) -> Iterator[FieldErr
     """Rules of a pod template."""
     yield from validate_template_meta(template.metadata, f"{path}.metadata")
     yield from validate_pod_spec(template.spec, f"{path}.spec")
+    if template.spec.ephemeral_containers:
+        yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 def validate_pod_spec(spec: PodSpec, path: str) -> Iterator[FieldError]:

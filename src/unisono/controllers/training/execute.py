@@ -40,7 +40,7 @@ class TrainingExecutor(Executor[T, Plan]):
 
     async def make_pods(self, job: T, plan: Plan) -> None:
         """Create the pods."""
-        await self.create_all(job, PODS, plan.create_pods, lambda pod: pod)
+        await self.create_all(job, PODS, plan.create_pods, lambda build: build())
 
     async def finish(self, job: T, plan: Plan) -> None:
         """Delete the job when its time is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from unisono.api.core import Pod, Service
@@ -17,7 +18,7 @@ class Plan(BasePlan):
         annotations: of the job itself, to merge; None as a value removes one.
         delete_services: Services of pods to delete.
         create_services: Services of pods to make.
-        create_pods: pods to make, in order.
+        create_pods: make the pods, in order; each is built when its turn has come.
         delete_job: the job's time is over.
 
     """
@@ -25,7 +26,7 @@ class Plan(BasePlan):
     annotations: dict[str, str | None] = field(default_factory=dict)
     delete_services: list[Service] = field(default_factory=list)
     create_services: list[Service] = field(default_factory=list)
-    create_pods: list[Pod] = field(default_factory=list)
+    create_pods: list[Callable[[], Pod]] = field(default_factory=list)
     delete_job: bool = False
 
     @property

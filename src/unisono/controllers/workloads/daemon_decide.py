@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,7 +31,6 @@ from unisono.controllers.pod_facts import (
 from unisono.controllers.workloads.amounts import amount, sooner
 from unisono.controllers.workloads.node_fit import blocking, fits
 from unisono.controllers.workloads.revisions import REVISION_LABEL
-from unisono.controllers.workloads.templates import copy_of
 
 # A pod that ended is replaced no sooner.
 _PAUSE_SECONDS = 10.0
@@ -65,7 +65,7 @@ class DaemonPlan:
 
 def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
     """The pod's spec with the tolerations that daemons have, bound to ``node`` by affinity where one is named."""
-    made = copy_of(spec)
+    made = copy(spec)
     tolerations = list(made.tolerations or ())
     problems = list(_NODE_PROBLEMS)
     if spec.host_network:
@@ -77,13 +77,11 @@ def daemon_spec(spec: PodSpec, node: str = "") -> PodSpec:
     made.tolerations = tolerations
     if node:
         only = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node])
-        affinity = made.affinity or Affinity()
-        nodes = affinity.node_affinity or NodeAffinity()
+        made.affinity = copy(made.affinity) or Affinity()
+        nodes = made.affinity.node_affinity = copy(made.affinity.node_affinity) or NodeAffinity()
         nodes.required_during_scheduling_ignored_during_execution = NodeSelector(
             node_selector_terms=[NodeSelectorTerm(match_fields=[only])]
         )
-        affinity.node_affinity = nodes
-        made.affinity = affinity
     return made
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from unisono.api.batch_v1 import BatchJob
-from unisono.api.core import EnvVar, EnvVarSource, ObjectFieldSelector, Pod
+from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod
 from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.controllers import owners
@@ -47,12 +49,21 @@ def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
     )
     made.metadata.generate_name = f"{name}-{number}-"
     made.spec.hostname = made.spec.hostname or f"{name}-{number}"
-    for container in (*(made.spec.init_containers or ()), *(made.spec.containers or ())):
-        if all(each.name != _INDEX_VARIABLE for each in container.env or ()):
-            field = ObjectFieldSelector(api_version="v1", field_path=f"metadata.annotations['{INDEX}']")
-            variable = EnvVar(name=_INDEX_VARIABLE, value_from=EnvVarSource(field_ref=field))
-            container.env = [*(container.env or ()), variable]
+    made.spec.init_containers = _with_index(made.spec.init_containers)
+    made.spec.containers = _with_index(made.spec.containers)
     return made
+
+
+def _with_index(containers: list[Container] | None) -> list[Container] | None:
+    """The containers with the index in their environment, unless they set that variable themselves."""
+    field = ObjectFieldSelector(api_version="v1", field_path=f"metadata.annotations['{INDEX}']")
+    variable = EnvVar(name=_INDEX_VARIABLE, value_from=EnvVarSource(field_ref=field))
+    return containers and [
+        each
+        if any(known.name == _INDEX_VARIABLE for known in each.env or ())
+        else replace(each, env=[*(each.env or ()), variable])
+        for each in containers
+    ]
 
 
 class BatchJobController(Controller):

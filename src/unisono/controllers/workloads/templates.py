@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
 
 from unisono.api import names
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.core import Pod, PodSpec, PodTemplateSpec
+from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.kind import Kind
 from unisono.controllers.owners import owned_by
 
@@ -53,7 +54,10 @@ def pod_from(
     annotations: Mapping[str, str] | None = None,
     finalizers: list[str] | None = None,
 ) -> Pod:
-    """A pod of the owner's namespace, which goes when the owner goes; the template is copied.
+    """A pod of the owner's namespace, which goes when the owner goes.
+
+    Its spec may get other fields. What lies deeper is the template's own and must be replaced, not changed: a copy
+    of a large template for each of hundreds of pods would hold up all other objects.
 
     Args:
         template: the pod's template.
@@ -77,10 +81,5 @@ def pod_from(
             finalizers=[*(meta.finalizers or ()), *(finalizers or ())] or None,
             owner_references=[owned_by(kind, owner)],
         ),
-        spec=copy_of(template.spec),
+        spec=copy(template.spec),
     )
-
-
-def copy_of(spec: PodSpec) -> PodSpec:
-    """A copy that may be changed."""
-    return msgspec.json.decode(msgspec.json.encode(spec), type=PodSpec)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
@@ -12,7 +14,7 @@ from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import JOBSET_CONTROLLER, validate_job_set
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
-from unisono.controllers.training.jobset.pods import build_pod, shared_objects
+from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared_objects
 from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
@@ -159,9 +161,8 @@ class _Decision:
             if index in done or index in living or index in child.failed_indexes:
                 continue
             room -= 1
-            pod = build_pod(self.view, child, index)
-            if f"pods/{pod.metadata.name}" not in self.seen.expected:
-                self.plan.create_pods.append(pod)
+            if f"pods/{pod_name(self.view, child, index)}" not in self.seen.expected:
+                self.plan.create_pods.append(partial(build_pod, self.view, child, index))
 
     def _gang(self, members: list[ChildJob]) -> bool:
         """The pod group grows with the Jobs that may start: those that wait for others cannot be in their gang."""

@@ -34,6 +34,11 @@ from unisono.controllers.training.jobset import labels
 from unisono.controllers.training.jobset.view import DEFAULT_GROUP, ChildJob, JobSetView, completion_index
 
 
+def pod_name(view: JobSetView, child: ChildJob, index: int) -> str:
+    """Name of pod ``index`` of a Job in its present try."""
+    return f"{view.host(child, index)}-{_suffix(view, child, index)}"
+
+
 def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
     """Pod ``index`` of a Job; its name changes with every try, its host name does not."""
     template = msgspec.json.decode(msgspec.json.encode(child.replicated.template.spec.template), type=PodTemplateSpec)
@@ -42,7 +47,7 @@ def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
     marks = _marks(view, child)
     pod = Pod(
         metadata=ObjectMeta(
-            name=f"{view.host(child, index)}-{_suffix(view, child, index)}",
+            name=pod_name(view, child, index),
             namespace=view.namespace,
             labels={**(meta.labels or {}), **marks, labels.COMPLETION_INDEX: str(index)},
             annotations={

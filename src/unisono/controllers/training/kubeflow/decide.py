@@ -7,6 +7,7 @@ can be carried out any number of times and given up at any point.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import msgspec
 
@@ -249,7 +250,10 @@ class _Decision:
                 if framework.pod_services and name not in services and f"services/{name}" not in self.seen.expected:
                     plan.create_services.append(build_service(framework, view, role, index))
                 if starts and name not in there and f"pods/{name}" not in self.seen.expected:
-                    plan.create_pods.append(build_pod(framework, view, role, index))
+                    if not plan.create_pods:
+                        # What no pod of the job can be given is told of the job, before any is asked for.
+                        build_pod(framework, view, role, index)
+                    plan.create_pods.append(partial(build_pod, framework, view, role, index))
             self._warn_of_template(role)
         if framework.pod_services:
             plan.delete_services.extend(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from unisono.api.core import Pod
@@ -90,7 +92,7 @@ class _Decision:
                 if self.plan.full:
                     break
                 if name not in self.pods and f"pods/{name}" not in self.seen.expected:
-                    self.plan.create_pods.append(build_pod(self.view, place))
+                    self.plan.create_pods.append(partial(build_pod, self.view, place))
 
     def _gang(self) -> bool:
         view = self.view

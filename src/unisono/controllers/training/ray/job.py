@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from unisono.api.base import ObjectMeta
@@ -136,8 +138,8 @@ class _Decision:
         pod = next((each for each in self.seen.pods if each.metadata.name == name), None)
         if pod is None:
             if f"pods/{name}" not in self.seen.expected:
-                pod = submitter_pod(self._known(), self.cluster, name, in_gang=not self._selected())
-                self.plan.create_pods.append(pod)
+                build = partial(submitter_pod, self._known(), self.cluster, name, in_gang=not self._selected())
+                self.plan.create_pods.append(build)
             return None
         return of_pod(pod)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -180,7 +181,7 @@ class _Decision:
         self.kept_pods.add(pod_name)
         pod = next((each for each in self.seen.pods if each.metadata.name == pod_name), None)
         if pod is None and f"pods/{pod_name}" not in self.seen.expected:
-            self.plan.create_pods.append(deployer_pod(self.service, found.cluster, pod_name))
+            self.plan.create_pods.append(partial(deployer_pod, self.service, found.cluster, pod_name))
         if pod is not None and pod.status.phase == "Failed":
             # It was evicted: containers that fail start again by themselves.
             self.plan.delete_pods.append(pod)
