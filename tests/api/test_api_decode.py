@@ -63,6 +63,16 @@ def pod_template(**container: Any) -> dict[str, Any]:
             job(maxRetry=-(10**400)),
             "spec.maxRetry: Invalid value: -1e300: spec.maxRetry in body should be greater than or equal to -2147483648",
         ),
+        (
+            {"status": {"state": {"lastTransitionTime": "2026-12-31T23:59:60Z"}}},
+            'status.state.lastTransitionTime: Invalid value: "2026-12-31T23:59:60Z": status.state.lastTransitionTime in '
+            "body must be of type date-time, such as 2026-11-20T16:33:50Z",
+        ),
+        (
+            {"metadata": {"creationTimestamp": ""}},
+            'metadata.creationTimestamp: Invalid value: "": metadata.creationTimestamp in body must be of type date-time, '
+            "such as 2026-11-20T16:33:50Z",
+        ),
         ({"spec": []}, 'spec: Invalid value: "array": spec in body must be of type object: "array"'),
         ([], 'Invalid value: "array": value in body must be of type object: "array"'),
     ],

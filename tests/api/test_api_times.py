@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.api.times import parse_duration, parse_time, rfc3339, rfc3339_micro
+from unisono.api.times import is_time, parse_duration, parse_time, rfc3339, rfc3339_micro
 
 
 def test_formats() -> None:
@@ -30,6 +30,32 @@ def test_parsing(text: str, seconds: float) -> None:
 def test_not_a_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"RFC 3339|isoformat"):
         parse_time(text)
+
+
+# What metav1.Time reads: Go's time.Parse(time.RFC3339, text).
+@pytest.mark.parametrize(
+    ("text", "readable"),
+    [
+        ("2026-12-31T23:59:59Z", True),
+        ("2026-12-31T23:59:59.999999999Z", True),
+        ("2026-12-31T23:59:59+05:30", True),
+        ("2028-02-29T00:00:00Z", True),
+        ("2026-12-31T23:59:60Z", False),
+        ("2026-12-31T24:00:00Z", False),
+        ("2026-02-29T00:00:00Z", False),
+        ("2026-12-31t23:59:59z", False),
+        ("2026-12-31 23:59:59Z", False),
+        ("2026-12-31T23:59:59", False),
+        ("2026-12-31T23:59Z", False),
+        ("20261231T235959Z", False),
+        ("2026-W01-1T00:00:00Z", False),
+        ("2026-12-31T23:59:59+24:00", False),
+        ("\N{ARABIC-INDIC DIGIT TWO}026-12-31T23:59:59Z", False),
+        ("", False),
+    ],
+)
+def test_times_that_kubernetes_reads(text: str, readable: bool) -> None:
+    assert is_time(text) is readable
 
 
 @given(st.integers(0, 253402300799 * 10**6))

@@ -17,6 +17,7 @@ from unisono.api.kind import Kind
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.api.recent_cache import Known
 from unisono.api.shape import Shape, shape_of
+from unisono.api.times import is_time
 
 T = TypeVar("T", bound=Object)
 
@@ -24,6 +25,7 @@ _ENCODER = msgspec.json.Encoder()
 _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
 _DEEPEST = 200
+_SHOWN = 64
 # Specs of which nothing had to be changed.
 _clean = Known(4096)
 QUANTITY_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]+)*$'"
@@ -36,7 +38,7 @@ class Decoded(Generic[T]):
     Attributes:
         obj: the struct; fields of a wrong type are absent.
         unknown_fields: paths of fields that the kind does not have, such as ``spec.tasks[0].bogus``; they are pruned.
-        type_errors: values of a wrong JSON type, numbers out of range, and texts that are no quantities.
+        type_errors: values of a wrong JSON type, numbers out of range, and texts that are not quantities or times.
         clean: the JSON that the struct was made from: only what was given, known and right.
 
     """
@@ -121,7 +123,7 @@ class _Walk:
             case "array":
                 return self._array(shape, value, path)
             case "string":
-                return _text(value) if isinstance(value, str) else self._wrong(value, path, "string")
+                return self._string(shape, value, path)
             case "boolean":
                 return value if isinstance(value, bool) else self._wrong(value, path, "boolean")
             case "integer":
@@ -181,6 +183,17 @@ class _Walk:
         assert item is not None
         results = [self.value(item, each, (path, index)) for index, each in enumerate(value)]
         return [result for result in results if result is not _DROP]
+
+    def _string(self, shape: Shape, value: Any, path: _Path) -> Any:
+        if not isinstance(value, str):
+            return self._wrong(value, path, "string")
+        # Each reader of a time parses it, so what is not a time must not be stored.
+        if shape.rules and shape.rules.get("format") == "date-time" and not is_time(value):
+            where, shown = render_path(path), _text(value[:_SHOWN])
+            rule = f"{where} in body must be of type date-time, such as 2026-11-20T16:33:50Z"
+            self.errors.append(invalid(where, shown, rule))
+            return _DROP
+        return _text(value)
 
     def _integer(self, shape: Shape, value: Any, path: _Path, expected: str = "integer") -> Any:
         # JSON has one number type: 3.0 and 1e3 are integers.

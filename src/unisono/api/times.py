@@ -42,6 +42,26 @@ def parse_time(text: str) -> float:
     return (moment - _EPOCH) / timedelta(seconds=1)
 
 
+# The grammar of Go's time.RFC3339: upper-case letters, no leap second, a fraction of any length.
+_RFC3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def is_time(text: str) -> bool:
+    """Whether Kubernetes and ``parse_time`` can both read the text as a time.
+
+    Like ``metav1.Time``, this refuses the leap second ``23:59:60Z``.
+    """
+    if _RFC3339.fullmatch(text) is None:
+        return False
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
 _DURATION_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
