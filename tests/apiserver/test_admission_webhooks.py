@@ -290,6 +290,19 @@ async def test_a_namespace_is_selected_by_its_own_labels(backend: Backend, hooks
             'webhooks[0].rules[0].operations[0]: Unsupported value: "READ"',
         ),
         ({"rules": [{**RULE, "resources": []}]}, "webhooks[0].rules[0].resources: Required value"),
+        (
+            {"matchConditions": [{"name": "a", "expression": "self.data.k == 'v'"}]},
+            "webhooks[0].matchConditions[0].expression: Invalid value: \"self.data.k == 'v'\": compilation failed: "
+            "undeclared reference to 'self'",
+        ),
+        (
+            {"matchConditions": [{"name": "a", "expression": "true"}, {"name": "b", "expression": "size(object"}]},
+            "webhooks[0].matchConditions[1].expression: Invalid value",
+        ),
+        (
+            {"matchConditions": [{"name": f"c{n}", "expression": "true"} for n in range(65)]},
+            "webhooks[0].matchConditions: Too many: 65: must have at most 64 items",
+        ),
     ],
 )
 def test_wrong_configurations(fields: dict[str, Any], message: str) -> None:
@@ -304,6 +317,19 @@ def test_wrong_configurations(fields: dict[str, Any], message: str) -> None:
 async def test_a_wrong_configuration_is_not_stored(backend: Backend) -> None:
     with pytest.raises(Invalid, match="clientConfig"):
         await configure(backend, hook(clientConfig={}))
+    with pytest.raises(Invalid, match="undeclared reference to 'self'"):
+        await configure(backend, hook(matchConditions=[{"name": "mine", "expression": "self == 1"}]))
+
+
+def test_a_condition_that_is_stored_already_may_stay() -> None:
+    def configuration(name: str) -> Any:
+        conditions = [{"name": name, "expression": "self == 1"}]
+        return decode(
+            VALIDATING_WEBHOOKS, {"metadata": {"name": "x"}, "webhooks": [hook(matchConditions=conditions)]}
+        ).obj
+
+    assert validate(VALIDATING_WEBHOOKS, configuration("b"), configuration("a")) == []
+    assert validate(VALIDATING_WEBHOOKS, configuration("b")) != []
 
 
 async def test_a_service_leads_to_a_pod_that_is_ready(backend: Backend, tmp_path: Path) -> None:

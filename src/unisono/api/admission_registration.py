@@ -10,6 +10,8 @@ from unisono.api.kind import Kind
 from unisono.api.meta import LabelSelector
 
 GROUP = "admissionregistration.k8s.io"
+CONDITION_VARIABLES = frozenset(("object", "oldObject", "request"))
+"""Names that the expression of a match condition may use."""
 
 
 class ServiceReference(Base):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from unisono.api import names
 from unisono.api.admission_registration import (
+    CONDITION_VARIABLES,
+    MatchCondition,
     MutatingWebhook,
     MutatingWebhookConfiguration,
     RuleWithOperations,
@@ -16,11 +18,13 @@ from unisono.api.admission_registration import (
     ValidatingWebhookConfiguration,
     WebhookClientConfig,
 )
+from unisono.api.cel import CompileError, compile_expression
 from unisono.api.field_error import FieldError, duplicate, invalid, not_supported, required
 from unisono.api.validation.meta import by, one_of, validate_selector
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _LONGEST_SECONDS = 30
+_MOST_CONDITIONS = 64
 
 Configuration = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
 
@@ -28,13 +32,17 @@ Configuration = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
 def validate_webhooks(configuration: Configuration, old: Configuration | None) -> Iterator[FieldError]:
     """Names, addresses, rules, policies and times."""
     seen: set[str] = set()
+    # As in Kubernetes, an expression that is stored already may stay.
+    stored = {
+        condition.expression for hook in (old and old.webhooks) or () for condition in hook.match_conditions or ()
+    }
     for index, hook in enumerate(configuration.webhooks or ()):
         path = f"webhooks[{index}]"
         yield from _name(hook, path)
         if hook.name in seen:
             yield duplicate(f"{path}.name", hook.name)
         seen.add(hook.name)
-        yield from _hook(hook, path)
+        yield from _hook(hook, stored, path)
 
 
 def _name(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
@@ -47,7 +55,7 @@ def _name(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.name", hook.name, detail)
 
 
-def _hook(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
+def _hook(hook: ValidatingWebhook, stored: Collection[str], path: str) -> Iterator[FieldError]:
     versions = hook.admission_review_versions
     if not versions:
         yield required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
@@ -70,14 +78,27 @@ def _hook(hook: ValidatingWebhook, path: str) -> Iterator[FieldError]:
     if isinstance(hook, MutatingWebhook):
         yield from one_of(f"{path}.reinvocationPolicy", hook.reinvocation_policy, ("IfNeeded", "Never"))
     yield from validate_client(hook.client_config, f"{path}.clientConfig")
-    for number, condition in enumerate(hook.match_conditions or ()):
-        at = f"{path}.matchConditions[{number}]"
+    yield from _conditions(hook.match_conditions or (), stored, f"{path}.matchConditions")
+
+
+def _conditions(conditions: Sequence[MatchCondition], stored: Collection[str], path: str) -> Iterator[FieldError]:
+    if len(conditions) > _MOST_CONDITIONS:
+        yield FieldError(path, "FieldValueTooMany", len(conditions), f"must have at most {_MOST_CONDITIONS} items")
+        return
+    for number, condition in enumerate(conditions):
+        at = f"{path}[{number}]"
         if not condition.name:
             yield required(f"{at}.name")
         else:
             yield from by(names.qualified_name, f"{at}.name", condition.name)
-        if not condition.expression.strip():
+        expression = condition.expression.strip()
+        if not expression:
             yield required(f"{at}.expression")
+        elif condition.expression not in stored:
+            try:
+                compile_expression(expression, CONDITION_VARIABLES)
+            except CompileError as error:
+                yield invalid(f"{at}.expression", expression, f"compilation failed: {error}")
 
 
 def _rule(rule: RuleWithOperations, path: str) -> Iterator[FieldError]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from unisono.api.admission_registration import CONDITION_VARIABLES
 from unisono.api.cel import Budget, CompileError, CostError, EvaluationError, Optional, compile_expression
 from unisono.api.cel.syntax import references
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, required
@@ -16,7 +17,6 @@ from unisono.api.structural.paths import PathError, field_path
 from unisono.apiserver.custom.cel_values import to_cel
 
 RULE_VARIABLES = frozenset(("self", "oldSelf"))
-CONDITION_VARIABLES = frozenset(("object", "oldObject", "request"))
 _LONGEST_MESSAGE = 5 * 1024
 _MOST_SECONDS = 5.0
 Clock = Callable[[], float]
