@@ -9,6 +9,7 @@ import pytest
 
 import unisono
 from unisono.api.patterns import PatternError, compile_pattern
+from unisono.api.structural.formats import find_check
 
 SOURCES = Path(unisono.__file__).parent
 # Functions that make patterns from texts of their callers, all of which are written in this source.
@@ -108,3 +109,24 @@ def _is_call_of_re(node):
 
 def _is_constant(node):
     return isinstance(node, ast.Constant | ast.JoinedStr) or (isinstance(node, ast.Name) and node.id.isupper())
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("1h30m", True),
+        ("-1.5s", True),
+        ("3 days", True),
+        ("1" * 300_000 + " weeks", True),
+        ("1" * 300_000, False),
+        ("1." * 300_000, False),
+        ("1" + " " * 300_000, False),
+        ("1s" * 300_000 + "!", True),  # Kubernetes looks for a duration anywhere in the text
+    ],
+    ids=["go", "negative", "words", "digits and a unit", "digits", "points", "blanks", "parts"],
+)
+def test_durations_are_read_in_one_way_only(text, valid):
+    # Read in more than one way, the long ones would take minutes: the time grows with the square of the length.
+    check = find_check("duration")
+    assert check is not None
+    assert check(text) is valid

@@ -71,7 +71,21 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5", "1d", "m", "1h 30m", "h1", "1h30", "--1s"])
+MANY = 300_000
+
+
+@pytest.mark.parametrize("text", ["", "5", "1d", "m", "1h 30m", "h1", "1h30", "--1s", "-", "+", ".s", "2562048h"])
 def test_not_a_duration(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["1" * MANY, "1" * MANY + "s", "." * MANY, "1." * MANY, "1s" * MANY + "1", "0" * MANY])
+def test_long_texts_are_refused_in_few_words(text: str) -> None:
+    # Read in more than one way, each of these would take minutes: the time grows with the square of the length.
+    with pytest.raises(ValueError, match=r'invalid duration "[0-9.s]{64}\.\.\."$'):
+        parse_duration(text)
+
+
+def test_leading_zeros_do_not_count() -> None:
+    assert parse_duration("0" * MANY + "5s") == 5

@@ -64,6 +64,7 @@ PATHS = [
     ('.list[?(@.type=="b")].n', 2),
     ('.list[?(@.type == "c")].n', None),
     (".list[?(@.n==2)].type", "b"),
+    (".list[?( @.n  ==  2  )].type", "b"),
     (r".labels.a\.b/c", "dotted"),
     ("['labels']['a.b/c']", "dotted"),
 ]
@@ -82,6 +83,13 @@ def test_json_paths(path: str, value: Any) -> None:
 def test_unreadable_json_path() -> None:
     with pytest.raises(ValueError, match="cannot read"):
         compile_path(".a[?(@.b>1)]")
+
+
+def test_a_long_path_is_read_in_one_way_only() -> None:
+    # Read in more than one way, this would take hours: the time would grow with the cube of the blanks.
+    with pytest.raises(ValueError, match="cannot read"):
+        compile_path(".a[?(@.b==" + " " * 100_000 + "x")
+    assert compile_path(".a" * 50_000)({"a": {"a": 1}}) is None
 
 
 def rows(kind: Any, *objects: dict[str, Any], **options: Any) -> dict[str, Any]:

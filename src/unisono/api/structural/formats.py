@@ -33,9 +33,10 @@ def _try(parse: Callable[[str], object]) -> Check:
 _HEX = "[0-9a-f]"
 _ADDRESS = re.compile(r"[^@\s<>()\[\],;:\\\"]+@[^@\s<>()\[\],;:\\\"]+", re.ASCII)
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
-_GO_DURATION = re.compile(r"[-+]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
+# One way only to read each text: two would take the square of the digits, while everything else waits.
+_GO_DURATION = re.compile(r"[-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
 _UNIT = r"(nanos?e?c?|ns|micros?e?c?|us|µs|millis?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w)"
-_WORDY_DURATION = re.compile(rf"\d+\s*{_UNIT}[A-Za-z]*", re.IGNORECASE)
+_WORDY_DURATION = re.compile(rf"\d\s*{_UNIT}", re.IGNORECASE)
 _LABEL = re.compile(r"[^\W_]([\w-]{0,61}[^\W_])?")
 
 

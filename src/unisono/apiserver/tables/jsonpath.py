@@ -17,7 +17,7 @@ _TOKEN = re.compile(
   | \[(?P<start>-?\d*):(?P<end>-?\d*)(?::(?P<stride>[1-9]\d*)?)?\]
   | \[\*\] | \.\*
   | \[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]
-  | \[\?\(\s*@(?P<field>(?:\.[\w-]+)+)\s*==\s*(?P<value>[^)]+?)\s*\)\]
+  | \[\?\(\s*@(?P<field>(?:\.[\w-]+)+)\s*==(?P<value>[^)]+)\)\]
     """,
     re.VERBOSE,
 )
@@ -54,7 +54,7 @@ def _steps(path: str) -> Iterator[Step]:
 
 def _step(match: re.Match[str]) -> Step:
     if match["field"]:
-        return _filter(match["field"].split(".")[1:], _literal(match["value"]))
+        return _filter(match["field"].split(".")[1:], _literal(match["value"].strip()))
     if match["index"]:
         return _index(int(match["index"]))
     if match["start"] is not None:
