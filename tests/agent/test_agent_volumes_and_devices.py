@@ -23,6 +23,7 @@ from unisono.api.core import (
     ResourceClaim,
     StorageClass,
 )
+from unisono.api.keys import SELECTED_NODE, STORAGE_PROVISIONER
 from unisono.api.kinds import (
     DEVICE_CLASSES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -31,7 +32,7 @@ from unisono.api.kinds import (
     RESOURCE_SLICES,
     STORAGE_CLASSES,
 )
-from unisono.api.volumes import PROVISIONER, SELECTED_NODE, STORAGE_PROVISIONER
+from unisono.api.volumes import PROVISIONER
 from unisono.controllers.volumes.binder import standard_class
 from unisono.errors import ConfigError
 

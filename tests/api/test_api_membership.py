@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
-import unisono
 from unisono.api.core import Pod
 from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.scheduling import PodGroup
@@ -34,12 +31,3 @@ def test_the_pod_group_of_a_pod(annotations: dict[str, str] | None, group: str) 
 @pytest.mark.parametrize(("spec", "queue"), [({}, "default"), ({"queue": ""}, "default"), ({"queue": "q"}, "q")])
 def test_the_queue_of_a_pod_group(spec: dict[str, str], queue: str) -> None:
     assert queue_of(msgspec.convert({"metadata": {"name": "g"}, "spec": spec}, PodGroup)) == queue
-
-
-@pytest.mark.parametrize("key", [KUBERNETES, VOLCANO, "unisono.io/verdict"])
-def test_only_one_module_spells_the_key(key: str) -> None:
-    """A second spelling is a second answer to which gang a pod is in, or to what a verdict is."""
-    root = Path(unisono.__file__).parent
-    paths = (path for path in root.rglob("*.py") if f'"{key}"' in path.read_text())
-    found = [path.relative_to(root).as_posix() for path in paths]
-    assert len(found) == 1, found

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.cli.merge import LAST_APPLIED, last_applied_text, three_way_patch, with_last_applied
+from unisono.api.keys import LAST_APPLIED
+from unisono.cli.merge import last_applied_text, three_way_patch, with_last_applied
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

@@ -12,9 +12,10 @@ from workload_world import WorkloadWorld, build
 
 from unisono.api.batch_v1 import BatchJob
 from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import BATCH_JOBS
-from unisono.controllers.workloads.job_tally import FINALIZER, INDEX
+from unisono.controllers.workloads.job_tally import FINALIZER
 
 LABELS = {"batch.kubernetes.io/controller-uid": "u", "job-name": "work"}
 
@@ -36,7 +37,7 @@ def running(world: WorkloadWorld) -> list[str]:
 
 def indexes(world: WorkloadWorld) -> list[str]:
     pods = [pod for pod in world.pods(deleting=False) if pod.status.phase in (None, "Pending", "Running")]
-    return sorted(pod.metadata.annotations[INDEX] for pod in pods)
+    return sorted(pod.metadata.annotations[COMPLETION_INDEX] for pod in pods)
 
 
 async def end(
@@ -45,7 +46,7 @@ async def end(
     """The first pod that runs (of that index) ends."""
     for pod in world.pods(deleting=False):
         over = pod.status.phase in ("Succeeded", "Failed")
-        if not over and (index is None or pod.metadata.annotations[INDEX] == index):
+        if not over and (index is None or pod.metadata.annotations[COMPLETION_INDEX] == index):
             await world.pod(pod.metadata.name, phase, code)
             return
     raise AssertionError("no pod runs")
@@ -113,7 +114,7 @@ async def test_every_index_runs_until_it_succeeds():
         assert indexes(world) == ["0", "1"]
         pod = world.pods()[0]
         assert pod.spec.hostname == "work-0"
-        assert pod.metadata.labels[INDEX] == "0"
+        assert pod.metadata.labels[COMPLETION_INDEX] == "0"
         assert [each.name for each in pod.spec.containers[0].env] == ["JOB_COMPLETION_INDEX"]
         await end(world, index="1")
         assert indexes(world) == ["0", "2"]

@@ -19,11 +19,11 @@ from support.memory import MemoryClient
 from support.virtual_clock import settle
 from unisono.api.annotations import VERDICT
 from unisono.api.core import Pod, Taint, Toleration
+from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MachineDeployment
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
-from unisono.controllers.keys import GROUP_NAME
 from unisono.controllers.node_scaling.controller import MachinesController, pool_of
 from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
 from unisono.kube.controller import Manager

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.api.core import Pod, ResourceClaim, ResourceClaimTemplate
+from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from unisono.controllers.builtin import builtin_controllers
-from unisono.controllers.claims.decide import PROTECTION, stem
+from unisono.controllers.claims.decide import stem
 from unisono.kube.controller import Controller
 
 REQUESTS = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
@@ -45,7 +46,7 @@ class ClaimWorld(ControllerWorld):
     async def allocate(self, claim: ResourceClaim, *pods: str) -> None:
         """As the scheduler does."""
         value = msgspec.to_builtins(claim)
-        value["metadata"]["finalizers"] = [PROTECTION]
+        value["metadata"]["finalizers"] = [DELETE_PROTECTION]
         users = [{"resource": "pods", "name": name, "uid": self.find_pod(name).metadata.uid or ""} for name in pods]
         value["status"] = {"allocation": {"devices": {"results": [RESULT]}}, "reservedFor": users}
         self.client.put(RESOURCE_CLAIMS, msgspec.convert(value, ResourceClaim))

@@ -9,8 +9,9 @@ import pytest
 from controller_world import ControllerWorld
 
 from unisono.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from unisono.api.keys import PROVISIONED_BY, SELECTED_NODE, STORAGE_PROVISIONER
 from unisono.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
-from unisono.api.volumes import PROVISIONED_BY, PROVISIONER, SELECTED_NODE, STORAGE_PROVISIONER
+from unisono.api.volumes import PROVISIONER
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.volumes.binder import STANDARD
 from unisono.kube.controller import Controller

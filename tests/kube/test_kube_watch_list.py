@@ -11,9 +11,10 @@ import pytest
 
 from support.memory import MemoryClient
 from support.things import THINGS, Thing, thing
+from unisono.api.keys import INITIAL_EVENTS_END
 from unisono.errors import ApiError, Gone, NotFound, Unavailable
 from unisono.kube.client import WatchEvent
-from unisono.kube.reflector import INITIAL_EVENTS_END, Reflector
+from unisono.kube.reflector import Reflector
 
 
 class Seen:

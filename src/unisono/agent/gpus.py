@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, NVIDIA_GPU
 from unisono.errors import AgentError
 
-GPU = "nvidia.com/gpu"
 _MIB = 1 << 20
 
 
@@ -69,10 +69,10 @@ def gpu_labels(gpus: Iterable[Gpu]) -> dict[str, str]:
     return {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(len(cards)),
-        "nvidia.com/gpu.product": "-".join(first.product.split()),
-        "nvidia.com/gpu.memory": str(first.memory // _MIB),
-        "nvidia.com/gpu.compute.major": str(first.compute[0]),
-        "nvidia.com/gpu.compute.minor": str(first.compute[1]),
+        GPU_PRODUCT: "-".join(first.product.split()),
+        GPU_MEMORY: str(first.memory // _MIB),
+        GPU_COMPUTE_MAJOR: str(first.compute[0]),
+        GPU_COMPUTE_MINOR: str(first.compute[1]),
         "nvidia.com/cuda.driver.major": driver[0],
         "nvidia.com/cuda.driver.minor": driver[1],
         "nvidia.com/cuda.driver.rev": driver[2],
@@ -94,7 +94,7 @@ def choose(gpus: Iterable[Gpu], wanted: Mapping[str, int], taken: Iterable[str])
     free = [gpu.uuid for gpu in gpus if gpu.uuid not in held]
     need = sum(wanted.values())
     if need > len(free):
-        raise AgentError(f"The pod needs {need} {GPU}, and {len(free)} are free on this node.")
+        raise AgentError(f"The pod needs {need} {NVIDIA_GPU}, and {len(free)} are free on this node.")
     chosen: dict[str, list[str]] = {}
     for name, count in wanted.items():
         if count:

@@ -13,7 +13,7 @@ from unisono.agent.addresses import AddressBook
 from unisono.agent.admission import Ledger
 from unisono.agent.environment import MissingSource
 from unisono.agent.files import rewrite_in_place
-from unisono.agent.gpus import GPU, choose
+from unisono.agent.gpus import choose
 from unisono.agent.isolation import Isolation
 from unisono.agent.layout import Layout
 from unisono.agent.machine import Machine
@@ -25,6 +25,7 @@ from unisono.agent.spawner.client import Spawner
 from unisono.agent.storage_watch import StorageWatch
 from unisono.agent.users import PodUsers
 from unisono.api.core import Pod, Service
+from unisono.api.keys import NVIDIA_GPU
 from unisono.api.resources import resource_list
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
@@ -176,7 +177,7 @@ class Devices:
         uid = pod.metadata.uid or ""
         if uid not in self.held:
             containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
-            wanted = {c.name: -(-resource_list(c.resources.limits).get(GPU, 0) // 1000) for c in containers}
+            wanted = {c.name: -(-resource_list(c.resources.limits).get(NVIDIA_GPU, 0) // 1000) for c in containers}
             taken = [card for held in self.held.values() for cards in held.values() for card in cards]
             taken += [card for cards in self.claimed.values() for card in cards]
             chosen = choose(self.machine.gpus, wanted, taken) if any(wanted.values()) else {}
@@ -193,8 +194,8 @@ class Devices:
             both = sorted({card for given in held.values() for card in given} & set(cards))
             if both and other != uid:
                 raise MissingSource(
-                    f"the card {both[0]} is in use by a pod that has it by a limit of {GPU}: on one node, use either "
-                    "limits or resource claims"
+                    f"the card {both[0]} is in use by a pod that has it by a limit of {NVIDIA_GPU}: on one node, use "
+                    "either limits or resource claims"
                 )
         self.claimed[uid] = cards
 

@@ -8,11 +8,12 @@ import msgspec
 import structlog
 
 from unisono import __version__
-from unisono.agent.gpus import GPU, gpu_labels
+from unisono.agent.gpus import gpu_labels
 from unisono.agent.machine import Machine
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec, Namespace, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
+from unisono.api.keys import ARCH, HOSTNAME, NVIDIA_GPU, OS
 from unisono.api.kinds import LEASES, NAMESPACES, NODES
 from unisono.api.resources import to_wire
 from unisono.api.times import rfc3339, rfc3339_micro
@@ -52,9 +53,9 @@ def build_node(
     """
     capacity, allocatable = _amounts(machine, cpus, memory)
     own_labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/arch": machine.architecture,
-        "kubernetes.io/os": "linux",
+        HOSTNAME: name,
+        ARCH: machine.architecture,
+        OS: "linux",
         **gpu_labels(machine.gpus),
     }
     forced = {SHARED_NETWORK: "true"} if shared_network else {}
@@ -82,7 +83,7 @@ def _amounts(machine: Machine, cpus: float | None, memory: int | None) -> tuple[
         "pods": MAX_PODS,
     }
     if machine.gpus:
-        capacity[GPU] = len(machine.gpus) * 1000
+        capacity[NVIDIA_GPU] = len(machine.gpus) * 1000
     allocatable = dict(capacity)
     if cpus is not None:
         allocatable["cpu"] = min(round(cpus * 1000), machine.cpu)

@@ -29,9 +29,10 @@ from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
 from unisono.agent.volumes_provisioner import Imagined, VolumeProvisioner
 from unisono.api import core
-from unisono.api.annotations import EXIT_CODE, RUN_SECONDS
+from unisono.api.annotations import EXIT_CODE, RUN_SECONDS, SIMULATED
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, NodeAddress, NodeStatus, NodeSystemInfo, Pod
+from unisono.api.keys import HOSTNAME, NODE_NOT_READY, OS
 from unisono.api.kinds import NODES, PODS
 from unisono.api.times import parse_time
 from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -46,7 +47,6 @@ from unisono.kube.workqueue import QueueClosed, WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
 
-SIMULATED = "unisono.io/simulated"
 _WORKERS = 8
 # A server that commits in groups takes as many at once; fewer would wait for its disk most of the time.
 _REGISTER_PARALLEL = 48
@@ -54,7 +54,6 @@ _HEARTBEAT_SECONDS = 300
 # Longest rest between two statuses of one writer while the API server is slow.
 _LONGEST_REST_SECONDS = 2.0
 _TERMINATED = 143
-_NOT_READY = "node.kubernetes.io/not-ready"
 _FINAL = ("Succeeded", "Failed")
 
 _log = structlog.get_logger(__name__)
@@ -78,7 +77,7 @@ def script_of(pod: Pod) -> Script:
 def simulated_node(name: str, group: NodeSpec, now: float) -> Node:
     """The Node object of one simulated node."""
     capacity = dict(group.wire_capacity())
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", SIMULATED: "true", **group.labels}
+    labels = {HOSTNAME: name, OS: "linux", SIMULATED: "true", **group.labels}
     return Node(
         metadata=ObjectMeta(name=name, labels=labels),
         spec=core.NodeSpec(taints=list(group.taints) or None),
@@ -361,9 +360,9 @@ class SimulatedNodes:
             made, said = await self._client.patch(NODES, name, {"metadata": {"labels": node.metadata.labels}}), False
         if not said:
             await self._client.patch(NODES, name, {"status": msgspec.to_builtins(node.status)}, subresource="status")
-        if any(taint.key == _NOT_READY for taint in made.spec.taints or ()):
+        if any(taint.key == NODE_NOT_READY for taint in made.spec.taints or ()):
             # Put there when the node was created; where no node controller runs, nobody else takes it away.
-            taints = [taint for taint in made.spec.taints or () if taint.key != _NOT_READY]
+            taints = [taint for taint in made.spec.taints or () if taint.key != NODE_NOT_READY]
             await self._client.patch(NODES, name, {"spec": {"taints": msgspec.to_builtins(taints) or None}})
 
     async def _serve_claims(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from unisono.api.annotations import SIMULATED
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
     LocalVolumeSource,
@@ -25,24 +26,13 @@ from unisono.api.core import (
     StorageClass,
     VolumeNodeAffinity,
 )
+from unisono.api.keys import DELETION_BY_PROVISIONER, HOSTNAME, PROVISIONED_BY, SELECTED_NODE, STORAGE_PROVISIONER
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
-from unisono.api.volumes import (
-    DELETION_BY_PROVISIONER,
-    PROVISIONED_BY,
-    PROVISIONER,
-    SELECTED_NODE,
-    STORAGE_PROVISIONER,
-    VOLUME_NODE,
-    class_of_claim,
-    is_shared,
-    provisioned_name,
-)
+from unisono.api.volumes import PROVISIONER, VOLUME_NODE, class_of_claim, is_shared, provisioned_name
 from unisono.errors import AlreadyExists, Conflict, NotFound
 from unisono.kube.controller import Context, Controller
 from unisono.kube.events import EventRecorder as Recorder
 
-SIMULATED = "unisono.io/simulated"
-_HOSTNAME = "kubernetes.io/hostname"
 # Containers may run as other users than the agent, and every one of them may write to its volume.
 _OPEN = 0o777
 # Seconds until a class that is not known yet is looked for again.
@@ -229,7 +219,7 @@ def volume_for(
         everywhere: the node is simulated.
     """
     meta = claim.metadata
-    terms = [] if everywhere and is_shared(claim) else [_term(_HOSTNAME, node)]
+    terms = [] if everywhere and is_shared(claim) else [_term(HOSTNAME, node)]
     if is_shared(claim):
         # Pods of simulated nodes read and write nothing: they can have it wherever it is.
         terms.append(_term(SIMULATED, "true"))

@@ -42,3 +42,6 @@ CARDS: Final = "unisono.io/gpu-cards"
 
 SHARED_NETWORK: Final = "unisono.io/shared-network"
 """On a node (label): its pods share the machine's ports, instead of each having its own."""
+
+SIMULATED: Final = "unisono.io/simulated"
+"""On a node (label): it runs no containers; its pods end after ``unisono.io/run-seconds``."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.columns import columns
+from unisono.api.keys import HELM_RESOURCE_POLICY
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_KINDS
 from unisono.api.schema import schema_of
@@ -37,7 +38,7 @@ def _manifest(kind: Kind[Any]) -> dict[str, Any]:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         # Removing a release must not remove the jobs of its users.
-        "metadata": {"name": kind.resource, "annotations": {"helm.sh/resource-policy": "keep"}},
+        "metadata": {"name": kind.resource, "annotations": {HELM_RESOURCE_POLICY: "keep"}},
         "spec": {
             "group": kind.group,
             "names": names,

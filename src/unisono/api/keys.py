@@ -1,4 +1,8 @@
-"""Label and annotation keys of Volcano and Kubernetes that more than one room reads or writes."""
+"""Keys of labels, annotations, taints and finalizers, and names that Volcano, Kubernetes and training operators define.
+
+A key that more than one module needs stands here, and only here (``tests/api/test_api_keys.py``); keys of Unisono's own
+stand in ``api.annotations``.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,11 @@ VGPU_USE_UUID: Final = "volcano.sh/vgpu-use-gpuuuid"
 VGPU_NO_USE_UUID: Final = "volcano.sh/vgpu-nouse-gpuuuid"
 VGPU_GROUP_POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
 
+# How far apart in the network the pods of a job may lie (annotations); Ray's clusters have a key of their own.
+NETWORK_TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
+NETWORK_TOPOLOGY_HIGHEST_TIER: Final = "volcano.sh/network-topology-highest-tier"
+NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED: Final = "volcano.sh/network-topology-highest-tier-allowed"
+
 # On queues (annotations).
 HIERARCHY: Final = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"
@@ -55,3 +64,74 @@ CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
 # On nodes (labels).
 NODE_GROUP: Final = "volcano.sh/nodegroup-name"
 HOSTNAME: Final = "kubernetes.io/hostname"
+ARCH: Final = "kubernetes.io/arch"
+OS: Final = "kubernetes.io/os"
+TOPOLOGY_ZONE: Final = "topology.kubernetes.io/zone"
+TOPOLOGY_REGION: Final = "topology.kubernetes.io/region"
+ZONE_BETA: Final = "failure-domain.beta.kubernetes.io/zone"
+REGION_BETA: Final = "failure-domain.beta.kubernetes.io/region"
+
+# What NVIDIA's GPU feature discovery says of a node's GPUs (labels).
+GPU_PRODUCT: Final = "nvidia.com/gpu.product"
+GPU_MEMORY: Final = "nvidia.com/gpu.memory"  # MiB
+GPU_COMPUTE_MAJOR: Final = "nvidia.com/gpu.compute.major"
+GPU_COMPUTE_MINOR: Final = "nvidia.com/gpu.compute.minor"
+
+# Resources.
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+
+# Taints that controllers set on nodes.
+NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
+NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+
+# On namespaces (label): the name of the namespace.
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+
+# On PersistentVolumes, claims and storage classes (annotations).
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"  # also on ResourceClaims
+STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
+STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+DEFAULT_CLASS_BETA: Final = "storageclass.beta.kubernetes.io/is-default-class"
+CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
+# The provisioner of a class whose volumes people make by hand.
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
+# Finalizers of volumes, claims and resource claims.
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+DELETION_BY_PROVISIONER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
+DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+
+# On pods of batch Jobs (labels; the index is an annotation too).
+BATCH_JOB_NAME: Final = "batch.kubernetes.io/job-name"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+# On pods of training jobs and Ray clusters (labels).
+KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
+KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+TRAINJOB_ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"  # on the templates of a TrainingRuntime
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_REPLICATED_JOB_NAME: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+RAY_CLUSTER: Final = "ray.io/cluster"
+RAY_GROUP: Final = "ray.io/group"
+# ``managedBy`` of a job that Kueue runs in another cluster.
+MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
+
+# On any object.
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"  # annotation
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"  # annotation of the bookmark that ends a watch's first list
+APP_NAME: Final = "app.kubernetes.io/name"  # label
+APP_PART_OF: Final = "app.kubernetes.io/part-of"  # label
+HELM_RESOURCE_POLICY: Final = "helm.sh/resource-policy"  # annotation: whether Helm leaves the object on removal
+
+# Types of Secrets.
+SSH_AUTH: Final = "kubernetes.io/ssh-auth"
+
+# API versions of what is sent but not stored: the reviews that admission webhooks get, and options and tables.
+ADMISSION_API_VERSION: Final = "admission.k8s.io/v1"
+META_API_VERSION: Final = "meta.k8s.io/v1"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
+from unisono.api.keys import CLASS_BETA, DEFAULT_CLASS, DEFAULT_CLASS_BETA
 from unisono.api.quantity import parse_quantity
 from unisono.api.selecting import selects
 
@@ -14,19 +15,6 @@ PROVISIONER: Final = "unisono.io/folder"
 VOLUME_NODE: Final = "unisono.io/volume-node"
 """On a PersistentVolume: the node whose folder it is."""
 
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
-STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
-DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-DEFAULT_CLASS_BETA: Final = "storageclass.beta.kubernetes.io/is-default-class"
-CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
-
-CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
-VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
-DELETION_BY_PROVISIONER: Final = "external-provisioner.volume.kubernetes.io/finalizer"
 
 WAIT: Final = "WaitForFirstConsumer"
 _SHARED_MODES = frozenset({"ReadOnlyMany", "ReadWriteMany"})

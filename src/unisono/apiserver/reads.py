@@ -14,6 +14,7 @@ from typing import Any, overload
 
 import msgspec
 
+from unisono.api.keys import META_API_VERSION
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
@@ -202,7 +203,7 @@ async def list_page(
     else:
         return Page(items, revision)
     snapshots.keep(query, revision, entries, last)
-    token = _Token("meta.k8s.io/v1", revision, following, query)
+    token = _Token(META_API_VERSION, revision, following, query)
     text = base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
     return Page(items, revision, text, None if labels or fields else len(entries) - end)
 

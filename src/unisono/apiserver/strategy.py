@@ -10,12 +10,12 @@ from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import DaemonEndpoint, Namespace, Node, PersistentVolumeClaim, Pod
 from unisono.api.core.pod_status import PodCondition
 from unisono.api.defaulting.workloads import generate_selector
+from unisono.api.keys import NAMESPACE_NAME
 from unisono.api.kind import Kind
 from unisono.api.qos import qos_class
 from unisono.apiserver.custom.objects import CustomObject
 
 NAMESPACE_FINALIZER = "kubernetes"
-_NAME_LABEL = "kubernetes.io/metadata.name"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 # Numbers of a new status that Kubernetes tells although they are zero.
 _ZEROS: dict[str, tuple[str, ...]] = {
@@ -53,7 +53,7 @@ def begin_status(obj: Object, kind: Kind[Any]) -> None:
     elif isinstance(obj, Namespace):
         obj.status = type(obj.status)(phase="Active")
         obj.spec.finalizers = [NAMESPACE_FINALIZER]
-        obj.metadata.labels = {**(obj.metadata.labels or {}), _NAME_LABEL: obj.metadata.name}
+        obj.metadata.labels = {**(obj.metadata.labels or {}), NAMESPACE_NAME: obj.metadata.name}
     elif isinstance(obj, PersistentVolumeClaim):
         obj.status = type(obj.status)(phase="Pending")
     elif isinstance(obj, BatchJob):
@@ -112,4 +112,4 @@ def confine(new: Object, old: Object, kind: Kind[Any], subresource: str, *, cust
     if isinstance(new, Namespace) and isinstance(old, Namespace):
         # Only the namespace controller takes the finalizer away, when the namespace is empty.
         new.spec.finalizers = old.spec.finalizers
-        new.metadata.labels = {**(new.metadata.labels or {}), _NAME_LABEL: old.metadata.name}
+        new.metadata.labels = {**(new.metadata.labels or {}), NAMESPACE_NAME: old.metadata.name}

@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.keys import INITIAL_EVENTS_END
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.reads import Selector
 from unisono.apiserver.storage.entry import Entry, Event
-from unisono.apiserver.types import INITIAL_EVENTS_END, EventType, StoreEvent
+from unisono.apiserver.types import EventType, StoreEvent
 from unisono.apiserver.webhooks.conversions import data_of
 
 BOOKMARK_SECONDS = 60.0

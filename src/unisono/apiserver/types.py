@@ -15,7 +15,6 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
 _POLICIES = ("Foreground", "Background", "Orphan")
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.keys import JOB_NAME
 from unisono.api.membership import pod_group_of
 from unisono.api.verdict import waiting_text
 from unisono.cli.catch_up import Abreast
-from unisono.cli.logstream import JOB_LABEL, lines, short_name
+from unisono.cli.logstream import lines, short_name
 from unisono.cli.owners import Lineage
 from unisono.cli.views import JobView, changes, job_view, pod_view
 from unisono.errors import ApiError
@@ -234,7 +235,7 @@ def _owners(obj: Object) -> list[str]:
 
 
 def _job_of(pod: Pod) -> list[str]:
-    job = (pod.metadata.labels or {}).get(JOB_LABEL) or (pod.metadata.annotations or {}).get(JOB_LABEL)
+    job = (pod.metadata.labels or {}).get(JOB_NAME) or (pod.metadata.annotations or {}).get(JOB_NAME)
     return [f"{pod.metadata.namespace}/{job}"] if job else []
 
 

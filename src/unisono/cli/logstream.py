@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from unisono.sdk.logstream import JOB_LABEL, containers, lines, short_name, texts
+from unisono.sdk.logstream import containers, lines, short_name, texts
 
-__all__ = ["JOB_LABEL", "containers", "lines", "short_name", "texts"]
+__all__ = ["containers", "lines", "short_name", "texts"]

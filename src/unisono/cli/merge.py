@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+from unisono.api.keys import LAST_APPLIED
 
 
 def last_applied_text(manifest: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.keys import POD_QUEUE, QUEUE_NAME
+from unisono.api.kinds import QUEUES
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
@@ -29,7 +30,7 @@ def lacking(manifests: Sequence[Manifest], namespace: str | None) -> list[dict[s
     queues = dict.fromkeys(name for each in manifests for name in _queues(each.value))
     brought = {(each.kind, each.name) for each in manifests}
     wanted = [("v1", "Namespace", name) for name in namespaces if name not in _NAMESPACES]
-    wanted += [("scheduling.volcano.sh/v1beta1", "Queue", name) for name in queues if name not in _QUEUES]
+    wanted += [(QUEUES.api_version, QUEUES.kind, name) for name in queues if name not in _QUEUES]
     return [
         {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
         for version, kind, name in wanted

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.keys import APP_PART_OF
 from unisono.cli.installing import MANAGER, Step, title
 from unisono.cli.resources import ResourceMap, UnknownKind, discover, request_json
 from unisono.errors import ApiError, NotFound
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 USERS = ("CustomResourceDefinition", "Queue")
 """Kinds of the manifests that users' objects need; kept unless the data is to go, too."""
-_OURS = "app.kubernetes.io/part-of"
 _NODE_LEASES = "kube-node-lease"
 # What clusters put into every namespace, and what components leave in theirs.
 _EVERYWHERE = frozenset({"kube-root-ca.crt", "unisono-webhook"})
@@ -184,7 +184,7 @@ async def _namespace(
             continue
         for one in (await request_json(client, "GET", resource.path(name))).get("items") or ():
             meta = one["metadata"]
-            ours = (meta.get("labels") or {}).get(_OURS) == "unisono" or meta["name"] in _EVERYWHERE
+            ours = (meta.get("labels") or {}).get(APP_PART_OF) == "unisono" or meta["name"] in _EVERYWHERE
             if not ours:
                 return Step(title(manifest), "kept", f"holds {resource.title}/{meta['name']}")
     return await remover.remove(manifest)

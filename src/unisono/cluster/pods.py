@@ -10,6 +10,7 @@ from sys import intern
 from unisono.api.annotations import RUN_SECONDS
 from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements
 from unisono.api.fields import Quantity
+from unisono.api.keys import PREEMPTABLE, TASK_SPEC
 from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.times import parse_time
@@ -19,9 +20,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
 
-TASK_SPEC = "volcano.sh/task-spec"
 TASK_PRIORITY = "volcano.sh/task-priority"
-PREEMPTABLE = "volcano.sh/preemptable"
 
 _HIGHEST = 2**31 - 1
 """Priorities are int32 on the wire; annotations must not go beyond."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.keys import NAMESPACE_NAME
 from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selects
 
@@ -115,7 +116,7 @@ class SelectorBook:
 
     def labels_of(self, namespace: str) -> Labels:
         """Labels of a namespace; every namespace carries its own name, known or not."""
-        return {"kubernetes.io/metadata.name": namespace, **self.namespace_labels.get(namespace, _EMPTY)}
+        return {NAMESPACE_NAME: namespace, **self.namespace_labels.get(namespace, _EMPTY)}
 
     def intern(
         self,

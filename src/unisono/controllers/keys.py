@@ -3,59 +3,16 @@
 from __future__ import annotations
 
 from unisono.api.keys import (
-    CLOSED_BY_PARENT,
-    CONTROLLER_OUT_OF_SYNC,
     COOLDOWN_TIME,
-    GROUP_MIN_MEMBER,
-    GROUP_NAME,
     JDB_MAX_UNAVAILABLE,
     JDB_MIN_AVAILABLE,
-    JOB_NAME,
-    JOB_NAMESPACE,
-    JOB_RETRY_COUNT,
-    JOB_VERSION,
-    NUMA_TOPOLOGY_POLICY,
-    PARTITION_ID,
-    POD_QUEUE,
     PREEMPTABLE,
-    QUEUE_NAME,
     REVOCABLE_ZONE,
-    TASK_INDEX,
-    TASK_SPEC,
-    TEMPLATE_UID,
 )
-
-__all__ = [
-    "CLOSED_BY_PARENT",
-    "CONTROLLER_OUT_OF_SYNC",
-    "GROUP_MIN_MEMBER",
-    "GROUP_NAME",
-    "JOB_NAME",
-    "JOB_NAMESPACE",
-    "JOB_RETRY_COUNT",
-    "JOB_VERSION",
-    "LAST_APPLIED",
-    "NUMA_TOPOLOGY_POLICY",
-    "PARTITION_ID",
-    "POD_QUEUE",
-    "QUEUE_NAME",
-    "RESTART_ROUND",
-    "TASK_INDEX",
-    "TASK_SPEC",
-    "TEMPLATE_UID",
-    "TOPOLOGY_MODE",
-    "TOPOLOGY_TIER",
-    "inherited_annotations",
-    "inherited_labels",
-]
-
-TOPOLOGY_MODE = "volcano.sh/network-topology-mode"
-TOPOLOGY_TIER = "volcano.sh/network-topology-highest-tier"
 
 # Which restart killed the pod: written before the job's status, so that a crash in between loses no retry.
 RESTART_ROUND = "unisono.io/restart-round"
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Annotations and labels that pods and pod groups take over from their job or from the pod they are made for.
 INHERITED_ANNOTATIONS = (PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE)

@@ -6,6 +6,7 @@ from typing import Any
 
 from unisono.api.crds import crd_manifests
 from unisono.api.defaulting.scheduling import ROOT_QUEUE
+from unisono.api.keys import APP_PART_OF, HELM_RESOURCE_POLICY
 from unisono.api.kinds import QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.install.monitoring import monitors
@@ -38,7 +39,7 @@ def namespace(options: InstallOptions) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": options.namespace, "labels": {"app.kubernetes.io/part-of": "unisono", **level}},
+        "metadata": {"name": options.namespace, "labels": {APP_PART_OF: "unisono", **level}},
     }
 
 
@@ -47,7 +48,7 @@ def queues() -> list[dict[str, Any]]:
 
     def made(name: str, **spec: Any) -> dict[str, Any]:
         # Taking the installation away must not take the users' queues away.
-        meta = {"name": name, "labels": labels("queues"), "annotations": {"helm.sh/resource-policy": "keep"}}
+        meta = {"name": name, "labels": labels("queues"), "annotations": {HELM_RESOURCE_POLICY: "keep"}}
         return {"apiVersion": QUEUES.api_version, "kind": QUEUES.kind, "metadata": meta, "spec": spec}
 
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unisono import __version__
+from unisono.api.keys import APP_NAME, APP_PART_OF
 
 NAMESPACE = "unisono-system"
 
@@ -41,9 +42,9 @@ class InstallOptions:
 
 def labels(component: str) -> dict[str, str]:
     """The labels of a component's objects."""
-    return {**selector(component), "app.kubernetes.io/part-of": "unisono", "app.kubernetes.io/version": __version__}
+    return {**selector(component), APP_PART_OF: "unisono", "app.kubernetes.io/version": __version__}
 
 
 def selector(component: str) -> dict[str, str]:
     """The labels by which a component's pods are found; they never change."""
-    return {"app.kubernetes.io/name": "unisono", "app.kubernetes.io/component": component}
+    return {APP_NAME: "unisono", "app.kubernetes.io/component": component}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.policies import POLICIES, RIGHTS, Policy
 from unisono.install.options import labels
-
-_API = "admissionregistration.k8s.io/v1"
 
 
 def policies() -> list[dict[str, Any]]:
@@ -24,7 +23,7 @@ def _meta(policy: Policy) -> dict[str, Any]:
 def _policy(policy: Policy) -> dict[str, Any]:
     kind = policy.kind
     return {
-        "apiVersion": _API,
+        "apiVersion": VALIDATING_WEBHOOKS.api_version,
         "kind": "ValidatingAdmissionPolicy",
         "metadata": _meta(policy),
         "spec": {
@@ -71,7 +70,7 @@ def _right(policy: Policy) -> dict[str, Any]:
 def _binding(policy: Policy) -> dict[str, Any]:
     meta = _meta(policy)
     return {
-        "apiVersion": _API,
+        "apiVersion": VALIDATING_WEBHOOKS.api_version,
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": meta,
         "spec": {"policyName": meta["name"], "validationActions": ["Deny"]},

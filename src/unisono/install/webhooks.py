@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import kinds
+from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.kind import Kind
 from unisono.install.options import InstallOptions, labels
 
 NAME = "unisono"
 """Name of both configurations."""
-_API = "admissionregistration.k8s.io/v1"
 _SECONDS = 10
 
 _DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, kinds.QUEUES, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
@@ -55,7 +55,7 @@ def _ours(options: InstallOptions) -> str:
 
 def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "apiVersion": _API,
+        "apiVersion": VALIDATING_WEBHOOKS.api_version,
         "kind": kind,
         "metadata": {"name": NAME, "labels": labels("webhook")},
         "webhooks": hooks,

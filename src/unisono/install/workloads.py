@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.keys import HOSTNAME
 from unisono.engine.config_reader import DEFAULT_TEXT
 from unisono.install.options import InstallOptions, labels, selector
 
@@ -126,7 +127,7 @@ def _pod(component: Component, options: InstallOptions) -> dict[str, Any]:
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
+                "topologyKey": HOSTNAME,
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": selector(component.name)},
             }

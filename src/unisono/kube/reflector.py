@@ -20,6 +20,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from unisono.api.base import Object
+from unisono.api.keys import INITIAL_EVENTS_END
 from unisono.api.kind import Kind
 from unisono.errors import ApiError, Gone, Unavailable
 from unisono.kube.backoff import Backoff
@@ -37,7 +38,6 @@ _SHORT_WATCH_SECONDS = 1.0
 # API servers send a bookmark about every minute; one that did and is silent for so long is not there any more, even
 # if the connection still looks open.
 _STALL_SECONDS = 180.0
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Sink(Protocol[T_contra]):

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from unisono.api.core import ObjectReference, PersistentVolumeClaim, ResourceClaim, ResourceClaimConsumerReference
+from unisono.api.keys import DELETE_PROTECTION, SELECTED_NODE
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS
 from unisono.cluster.catalogue import Catalogue, Shelf
 from unisono.engine.decisions import Bind, ClaimAllocation, VolumeBind
@@ -20,8 +21,6 @@ from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-PROTECTION = "resource.kubernetes.io/delete-protection"
 _ATTEMPTS = 5
 # Folders of a node are made at once, disks of a cloud take their time.
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.05, 1.0
@@ -184,9 +183,9 @@ class ClaimWriter:
 
     async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = claim.metadata.finalizers or []
-        if PROTECTION in finalizers:
+        if DELETE_PROTECTION in finalizers:
             return claim
-        return await self._patch_claim(claim, {"metadata": {"finalizers": [*finalizers, PROTECTION]}})
+        return await self._patch_claim(claim, {"metadata": {"finalizers": [*finalizers, DELETE_PROTECTION]}})
 
     async def _release(self, bind: Bind, need: ClaimAllocation) -> None:
         """The pod does not use the claim; nobody's devices become free."""
@@ -205,8 +204,8 @@ class ClaimWriter:
                 status["allocation"] = None
             try:
                 claim = await self._write_status(claim, status)
-                if free and PROTECTION in (claim.metadata.finalizers or []):
-                    kept = [name for name in claim.metadata.finalizers or [] if name != PROTECTION]
+                if free and DELETE_PROTECTION in (claim.metadata.finalizers or []):
+                    kept = [name for name in claim.metadata.finalizers or [] if name != DELETE_PROTECTION]
                     await self._patch_claim(claim, {"metadata": {"finalizers": kept or None}})
                 return
             except Conflict:

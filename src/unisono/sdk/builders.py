@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from unisono.api.keys import NVIDIA_GPU
+from unisono.api.kinds import JOBS
 from unisono.sdk.errors import BadWork
 
-API_VERSION = "batch.volcano.sh/v1alpha1"
-GPU = "nvidia.com/gpu"
 DEFAULT_IMAGE = f"python:{sys.version_info.major}.{sys.version_info.minor}"
 """Image of tasks that name none; a node that runs pods as processes does not read it."""
 
@@ -105,7 +105,7 @@ class Job:
         """
         if any(known["name"] == name for known in self._tasks):
             raise BadWork(f"the job has a task {name!r} already: give this one another name.")
-        further = {**(resources or {}), **({GPU: gpus} if gpus else {})}
+        further = {**(resources or {}), **({NVIDIA_GPU: gpus} if gpus else {})}
         main = _container(name, image, command, args, working_dir, env, _resources(cpu, memory, further))
         template = {
             "metadata": _given({"labels": _copy(labels), "annotations": _copy(annotations)}),
@@ -153,7 +153,7 @@ class Job:
             name = self._metadata.get("name") or self._metadata.get("generateName")
             raise BadWork(f"the job {name} has no task: add one with .task(...).")
         spec = {**self._spec, "tasks": list(self._tasks)}
-        return {"apiVersion": API_VERSION, "kind": "Job", "metadata": dict(self._metadata), "spec": spec}
+        return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": dict(self._metadata), "spec": spec}
 
 
 def _container(

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.batch import Job
 from unisono.api.bus import Command
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, QUEUES
 from unisono.api.scheduling import Queue
 from unisono.sdk.errors import BadWork
 
@@ -19,13 +21,13 @@ QUEUE_COMMANDS = "default"
 
 def job_command(job: Job, action: JobAction) -> Command:
     """The order to a job: it names this incarnation of the job, and goes with it."""
-    target = _reference("batch.volcano.sh/v1alpha1", "Job", job)
+    target = _reference(JOBS, job)
     return _command(job.metadata.namespace or "default", action, target)
 
 
 def queue_command(queue: Queue, action: QueueAction) -> Command:
     """The order to a queue."""
-    return _command(QUEUE_COMMANDS, action, _reference("scheduling.volcano.sh/v1beta1", "Queue", queue))
+    return _command(QUEUE_COMMANDS, action, _reference(QUEUES, queue))
 
 
 def scale_patch(job: Job, task: str, replicas: int) -> list[dict[str, Any]]:
@@ -64,10 +66,10 @@ def scale_patch(job: Job, task: str, replicas: int) -> list[dict[str, Any]]:
     return patch
 
 
-def _reference(api_version: str, kind: str, item: Job | Queue) -> OwnerReference:
+def _reference(kind: Kind[Any], item: Job | Queue) -> OwnerReference:
     return OwnerReference(
-        api_version=api_version,
-        kind=kind,
+        api_version=kind.api_version,
+        kind=kind.kind,
         name=item.metadata.name,
         uid=item.metadata.uid or "",
         controller=True,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.keys import JOB_NAME, JOBSET_NAME, KUBEFLOW_JOB_NAME, RAY_CLUSTER
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_name
@@ -60,10 +61,10 @@ OWNERS: tuple[Kind[Any], ...] = (
 
 # Labels by which an owner's pods are listed, so that not all pods of the namespace have to come.
 _NAME_LABELS = {
-    JOBS.resource: "volcano.sh/job-name",
-    **{kind.resource: "training.kubeflow.org/job-name" for kind in KUBEFLOW_KINDS},
-    JOB_SETS.resource: "jobset.sigs.k8s.io/jobset-name",
-    RAY_CLUSTERS.resource: "ray.io/cluster",
+    JOBS.resource: JOB_NAME,
+    **{kind.resource: KUBEFLOW_JOB_NAME for kind in KUBEFLOW_KINDS},
+    JOB_SETS.resource: JOBSET_NAME,
+    RAY_CLUSTERS.resource: RAY_CLUSTER,
     BATCH_JOBS.resource: "job-name",
 }
 # Kinds whose PodGroup has a name that follows from the object, so that not all of the namespace have to come.

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.sdk.views import TASK_ANNOTATION, JobView, TaskView, pod_end
+from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
+from unisono.sdk.views import JobView, TaskView, pod_end
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -14,11 +15,10 @@ if TYPE_CHECKING:
 
 # The label of a pod that says which part of its job it is, in the order in which they count.
 TASK_LABELS = (
-    "training.kubeflow.org/replica-type",
-    "jobset.sigs.k8s.io/replicatedjob-name",
-    "ray.io/group",
+    KUBEFLOW_REPLICA_TYPE,
+    JOBSET_REPLICATED_JOB_NAME,
+    RAY_GROUP,
 )
-_VOLCANO_JOB = "volcano.sh/job-name"
 _GOOD = ("Succeeded", "Complete", "Completed")
 _HEAD = "headgroup"
 _ONLY = "pod"
@@ -135,14 +135,14 @@ def _ray_state(status: Any) -> tuple[str, str]:
 
 def task_of(pod: Pod) -> str:
     """The task, role, replicated job or group that a pod belongs to; ``pod`` where its job has but one."""
-    task = (pod.metadata.annotations or {}).get(TASK_ANNOTATION)
+    task = (pod.metadata.annotations or {}).get(TASK_SPEC)
     labels = pod.metadata.labels or {}
     return next((labels[name] for name in TASK_LABELS if name in labels), "") or task or _ONLY
 
 
 def _part(pod: Pod) -> str:
     """As ``task_of``, but the Jobs of a flow are counted each as a whole."""
-    return (pod.metadata.labels or {}).get(_VOLCANO_JOB) or task_of(pod)
+    return (pod.metadata.labels or {}).get(JOB_NAME) or task_of(pod)
 
 
 def _number(value: int | None) -> int:

@@ -13,7 +13,6 @@ from unisono.errors import ApiError, NotFound
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
-JOB_LABEL = "volcano.sh/job-name"
 RETRY_SECONDS = 0.2
 LONGEST = 256 * 1024
 """Characters of a line that are kept until its end comes."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unisono.api.keys import TASK_SPEC
+from unisono.api.kinds import JOBS
 from unisono.api.membership import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.api.scheduling import PodGroup
 
-TASK_ANNOTATION = "volcano.sh/task-spec"
 ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated", "Deleted"})
 SUCCEEDED = "Completed"
 SUSPENDED = "Suspended"
@@ -81,7 +82,7 @@ class JobView:
     message: str = ""
     nodes: tuple[str, ...] = field(default=())
     uid: str = ""
-    api_version: str = "batch.volcano.sh/v1alpha1"
+    api_version: str = JOBS.api_version
 
     @property
     def title(self) -> str:
@@ -122,7 +123,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
     """View of a Volcano Job from its objects; ``waiting`` is the verdict's summary."""
     by_task: dict[str, Counter[str]] = {}
     for pod in pods:
-        task = (pod.metadata.annotations or {}).get(TASK_ANNOTATION, "")
+        task = (pod.metadata.annotations or {}).get(TASK_SPEC, "")
         by_task.setdefault(task, Counter())[pod.status.phase or "Pending"] += 1
     tasks = tuple(
         TaskView(task.name or "", task.replicas or 0, dict(by_task.get(task.name or "", {})))

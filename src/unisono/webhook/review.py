@@ -13,6 +13,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.decode import Decoded, decode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.validation import validate
@@ -23,7 +24,6 @@ from unisono.errors import ApiError, UnisonoError
 from unisono.webhook.json_patch import json_patch, overlaid
 from unisono.webhook.rules import CHANGING, FOREIGN, checking
 
-API_VERSION = "admission.k8s.io/v1"
 _SETTINGS = Settings()
 # Longest text of a mistake: it may quote the object.
 _LONGEST = 1024
@@ -69,8 +69,8 @@ def read(body: bytes) -> Question:
     """
     try:
         review = msgspec.json.decode(body)
-        if review.get("apiVersion") != API_VERSION or review.get("kind") != "AdmissionReview":
-            raise BadReview(f"expected an AdmissionReview of {API_VERSION}")
+        if review.get("apiVersion") != ADMISSION_API_VERSION or review.get("kind") != "AdmissionReview":
+            raise BadReview(f"expected an AdmissionReview of {ADMISSION_API_VERSION}")
         request = review["request"]
         group, version, kind = (request["kind"][key] for key in ("group", "version", "kind"))
         return Question(
@@ -172,4 +172,4 @@ def _answer(question: Question, error: ApiError | None = None) -> dict[str, Any]
     if error is not None:
         status = {"code": error.code, "reason": error.reason, "message": error.message}
         response["status"] = status | ({"details": error.details} if error.details else {})
-    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+    return {"apiVersion": ADMISSION_API_VERSION, "kind": "AdmissionReview", "response": response}

@@ -18,6 +18,7 @@ from unisono.api.core.refs import ClientIPConfig, SessionAffinityConfig
 from unisono.api.core.service import Service, ServicePort
 from unisono.api.core.storage import PersistentVolumeClaim
 from unisono.api.defaulting.quantities import canonical_map
+from unisono.api.keys import NAMESPACE_NAME
 
 _AFFINITY_SECONDS = 10800
 
@@ -35,7 +36,7 @@ def default_namespace(namespace: Namespace) -> None:
     """Active, and labelled with its own name so that selectors can name it."""
     meta = namespace.metadata
     if meta.name:
-        meta.labels = {**(meta.labels or {}), "kubernetes.io/metadata.name": meta.name}
+        meta.labels = {**(meta.labels or {}), NAMESPACE_NAME: meta.name}
     namespace.status.phase = namespace.status.phase or "Active"
 
 

@@ -9,11 +9,12 @@ from unisono.api.core.probe import LifecycleHandler, Probe
 from unisono.api.core.security import PodSecurityContext
 from unisono.api.defaulting.quantities import canonical_map, default_requests
 from unisono.api.defaulting.volume import default_volume
+from unisono.api.keys import NODE_NOT_READY, NODE_UNREACHABLE
 from unisono.api.qos import qos_class
 
 # Pods stay this long on a node that is not ready or not reachable (DefaultTolerationSeconds).
 _TOLERATION_SECONDS = 300
-_NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NODE_TROUBLE = (NODE_NOT_READY, NODE_UNREACHABLE)
 
 
 def default_pod(pod: Pod) -> None:

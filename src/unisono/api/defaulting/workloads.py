@@ -17,6 +17,7 @@ from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.defaulting.builtin import default_claim
 from unisono.api.defaulting.pod import default_pod_spec
 from unisono.api.fields import IntOrString
+from unisono.api.keys import BATCH_JOB_NAME
 from unisono.api.meta import LabelSelector
 
 _QUARTER = "25%"
@@ -25,7 +26,7 @@ _PROGRESS_SECONDS = 600
 _BACKOFF = 6
 _NO_LIMIT = 2**31 - 1
 
-JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
+JOB_NAME_LABELS = ("job-name", BATCH_JOB_NAME)
 JOB_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
 
 

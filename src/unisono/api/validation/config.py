@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from unisono.api import names
 from unisono.api.core.config import ConfigMap, Secret
 from unisono.api.field_error import FieldError, forbidden, invalid, required
+from unisono.api.keys import SSH_AUTH
 from unisono.api.validation.meta import by
 
 LARGEST = 1024 * 1024
@@ -16,7 +17,7 @@ LARGEST = 1024 * 1024
 _REQUIRED_KEYS: dict[str, tuple[str, ...]] = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    SSH_AUTH: ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 

@@ -10,6 +10,7 @@ from unisono.api import names
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
+from unisono.api.keys import MULTIKUEUE
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.ray_service import RayService
 from unisono.api.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -21,7 +22,6 @@ from unisono.errors import ConfigError
 TRAINJOB_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 RAY_OPERATOR = "ray.io/kuberay-operator"
-MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 # What the operator appends to these names must still fit into a label.
 LONGEST_RAY_CLUSTER, LONGEST_RAY_JOB = 53, 47
 

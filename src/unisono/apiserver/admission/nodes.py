@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from unisono.api.core import Node, Taint
+from unisono.api.keys import NODE_NOT_READY
 from unisono.apiserver.admission.request import Request, View
-
-NOT_READY = "node.kubernetes.io/not-ready"
 
 
 def taint_new(request: Request, view: View) -> None:
@@ -14,6 +13,6 @@ def taint_new(request: Request, view: View) -> None:
     if request.operation != "CREATE":
         return
     ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
-    if ready or any(each.key == NOT_READY for each in node.spec.taints or ()):
+    if ready or any(each.key == NODE_NOT_READY for each in node.spec.taints or ()):
         return
-    node.spec.taints = [*(node.spec.taints or ()), Taint(key=NOT_READY, effect="NoSchedule")]
+    node.spec.taints = [*(node.spec.taints or ()), Taint(key=NODE_NOT_READY, effect="NoSchedule")]

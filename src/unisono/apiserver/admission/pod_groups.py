@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from unisono.api import field_error, messages
+from unisono.api.keys import POD_QUEUE
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.scheduling import PodGroup
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import invalid
-
-_QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 
 
 def queue_of_namespace(request: Request, view: View) -> None:
@@ -20,7 +19,7 @@ def queue_of_namespace(request: Request, view: View) -> None:
     if (group.spec.queue or DEFAULT_QUEUE) != DEFAULT_QUEUE:
         return
     namespace = view.find(NAMESPACES, request.namespace or "")
-    wanted = (namespace.metadata.annotations or {}).get(_QUEUE_NAME) if namespace else None
+    wanted = (namespace.metadata.annotations or {}).get(POD_QUEUE) if namespace else None
     group.spec.queue = wanted or DEFAULT_QUEUE
 
 

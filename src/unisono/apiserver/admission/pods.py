@@ -6,10 +6,11 @@ import re
 
 from unisono.api import field_error
 from unisono.api.core import Pod
+from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import invalid
 
-_BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
+_BUDGETS = (JDB_MIN_AVAILABLE, JDB_MAX_UNAVAILABLE)
 _SCHEDULER = "volcano"
 
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.keys import LAST_APPLIED
 from unisono.apiserver.managed_fields.compare import compare, fields_of
 from unisono.apiserver.managed_fields.managers import Writer
 from unisono.apiserver.managed_fields.paths import NONE, Paths
 from unisono.apiserver.managed_fields.schemas import Schema
 from unisono.errors import ApiError
 
-ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 # Only for kubectl's own name: who applies under another one decides about conflicts itself.
 KUBECTL = "kubectl"
 
 
 def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer) -> Paths:
     """Fields that client-side apply wrote and that are still as it wrote them: kubectl may take them over."""
-    text = _annotations(live).get(ANNOTATION)
+    text = _annotations(live).get(LAST_APPLIED)
     if writer.name != KUBECTL or not isinstance(text, str):
         return NONE
     try:
@@ -34,15 +34,15 @@ def allowed_by_last_applied(live: dict[str, Any], schema: Schema, writer: Writer
 
 def renewed(merged: dict[str, Any], config: dict[str, Any], writer: Writer) -> dict[str, Any]:
     """The object with the annotation brought up to date, if it has one and kubectl applies."""
-    if writer.name != KUBECTL or not _annotations(merged).get(ANNOTATION):
+    if writer.name != KUBECTL or not _annotations(merged).get(LAST_APPLIED):
         return merged
     metadata = dict(config.get("metadata") or {})
-    annotations = {key: value for key, value in _annotations(config).items() if key != ANNOTATION}
+    annotations = {key: value for key, value in _annotations(config).items() if key != LAST_APPLIED}
     metadata.pop("annotations", None)
     if annotations:
         metadata["annotations"] = annotations
     last = msgspec.json.encode({**config, "metadata": metadata}, order="deterministic").decode() + "\n"
-    present = {**_annotations(merged), ANNOTATION: last}
+    present = {**_annotations(merged), LAST_APPLIED: last}
     return {**merged, "metadata": {**merged["metadata"], "annotations": present}}
 
 

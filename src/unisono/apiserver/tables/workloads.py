@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.keys import DEFAULT_CLASS
 from unisono.api.meta import LabelSelector
 from unisono.api.selecting import selector_text
 from unisono.apiserver.tables.columns import AGE, NAME, Column, Layout, Row, wide
@@ -166,7 +167,7 @@ def _volume(obj: Row, now: float) -> list[Any]:
 
 def _storage_class(obj: Row, now: float) -> list[Any]:
     annotations = mapping(obj, "metadata", "annotations")
-    default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
+    default = annotations.get(DEFAULT_CLASS) == "true"
     return [
         f"{_name(obj)} (default)" if default else _name(obj),
         text(obj, "provisioner"),

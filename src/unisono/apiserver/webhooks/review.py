@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
 from unisono.apiserver.admission import Request
 from unisono.errors import ApiError
 
-API_VERSION = "admission.k8s.io/v1"
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _LOWEST_REFUSAL = 400
 
@@ -77,14 +77,14 @@ def question(uid: str, request: Request, version: str, objects: tuple[Any, Any],
         asked["namespace"] = namespace
     if subresource:
         asked["subResource"] = asked["requestSubResource"] = subresource
-    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": asked}
+    return {"apiVersion": ADMISSION_API_VERSION, "kind": "AdmissionReview", "request": asked}
 
 
 def _options(operation: str, *, dry_run: bool) -> dict[str, Any] | None:
     kind = _OPTIONS.get(operation)
     if kind is None:
         return None
-    options: dict[str, Any] = {"apiVersion": "meta.k8s.io/v1", "kind": kind}
+    options: dict[str, Any] = {"apiVersion": META_API_VERSION, "kind": kind}
     return {**options, "dryRun": ["All"]} if dry_run else options
 
 
@@ -99,8 +99,8 @@ def read(body: bytes, uid: str, *, may_change: bool) -> Answer:
         review = msgspec.json.decode(body)
         response = review["response"]
         found = {name: review.get(name) for name in ("apiVersion", "kind")}
-        if found != {"apiVersion": API_VERSION, "kind": "AdmissionReview"}:
-            raise BadAnswer(f"expected webhook response of {API_VERSION}, Kind=AdmissionReview, got {found}")
+        if found != {"apiVersion": ADMISSION_API_VERSION, "kind": "AdmissionReview"}:
+            raise BadAnswer(f"expected webhook response of {ADMISSION_API_VERSION}, Kind=AdmissionReview, got {found}")
         if response.get("uid") != uid:
             raise BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid")}"')
         patch = _patch(response, may_change=may_change)

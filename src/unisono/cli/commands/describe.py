@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from unisono.api.keys import LAST_APPLIED
 from unisono.cli.options import Where, where_options
 
 
@@ -63,7 +64,6 @@ def describe_lines(item: dict[str, Any]) -> list[str]:
     import yaml
 
     from unisono.api.annotations import VERDICT
-    from unisono.cli.merge import LAST_APPLIED
 
     metadata = item["metadata"]
     lines = [f"Name:         {metadata['name']}"]

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from unisono.api.keys import JOB_NAME, POD_QUEUE, QUEUE_NAME
 from unisono.cli.options import Where
 from unisono.cli.vcctl.options import cluster_options, everywhere_option, namespace_option, print_option
 
-POD_QUEUE_KEYS = ("volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
+POD_QUEUE_KEYS = (QUEUE_NAME, POD_QUEUE)
 
 
 @click.group("pod")
@@ -60,11 +61,9 @@ async def _list(where: Where, job: str, queue: str, everywhere: bool, output: st
 
 def selected(metadata: dict[str, Any], job: str, queue: str) -> bool:
     """Whether the pod is of the job and of the queue; where neither is named, whether it is of any job."""
-    from unisono.sdk.logstream import JOB_LABEL
-
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    if job and labels.get(JOB_LABEL) != job:
+    if job and labels.get(JOB_NAME) != job:
         return False
     if queue:
         return queue in (labels.get(POD_QUEUE_KEYS[0]), annotations.get(POD_QUEUE_KEYS[1]))
-    return JOB_LABEL in labels
+    return JOB_NAME in labels

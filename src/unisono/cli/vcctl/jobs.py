@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unisono.api.kinds import JOBS
 from unisono.cli.vcctl.kinds import target, tell_others
 from unisono.cli.vcctl.serving import connected, item, items, say_nothing_found, show
 from unisono.errors import NotFound, UnisonoError
@@ -42,7 +43,7 @@ def flag_job(
     if queue:
         spec["queue"] = queue
     spec["tasks"] = [{"replicas": replicas, "template": template}]
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": {"name": name}, "spec": spec}
 
 
 async def create(where: Where, filename: str | None, job: dict[str, Any] | None) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from unisono.api.batch import Job
+from unisono.api.keys import JOB_TYPE
 from unisono.sdk.queues import PHASES, QueueView
 
-JOB_TYPE = "volcano.sh/job-type"
 QUEUE_WIDTHS = (25, 8, 8, 8, 8, 8, 8, 8, 8)
 JOB_WIDTHS = (15, 12, 12, 12, 6, 10, 10, 12, 10, 12, 10)
 JOB_HEADERS = (

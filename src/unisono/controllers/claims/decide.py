@@ -16,7 +16,6 @@ from unisono.api.core import (
 )
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-PROTECTION = "resource.kubernetes.io/delete-protection"
 MOST_USERS = 256
 # Leaves room for the hyphen and five characters that the server adds to a generated name.
 _STEM = 57

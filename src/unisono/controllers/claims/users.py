@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from unisono.api.core import Pod, ResourceClaim, ResourceClaimConsumerReference
+from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIMS
-from unisono.controllers.claims.decide import PROTECTION, claim_keys, is_done, is_pod, needs_claims
+from unisono.controllers.claims.decide import claim_keys, is_done, is_pod, needs_claims
 from unisono.controllers.claims.made import CLAIM_INDEX
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
@@ -44,7 +45,9 @@ class ClaimUserController(Controller):
             if len(remaining) < len(users):
                 claim = await self._free(claim, remaining)
             elif (
-                not remaining and claim.metadata.deletion_timestamp and PROTECTION in (claim.metadata.finalizers or ())
+                not remaining
+                and claim.metadata.deletion_timestamp
+                and DELETE_PROTECTION in (claim.metadata.finalizers or ())
             ):
                 claim = await self._free(claim, [])
             if not remaining:
@@ -67,13 +70,13 @@ class ClaimUserController(Controller):
         """Take users away; with the last one go the devices, and the finalizer that kept the claim for them."""
         finalizers = claim.metadata.finalizers or []
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(remaining) or None}
-        over = not remaining and PROTECTION in finalizers
+        over = not remaining and DELETE_PROTECTION in finalizers
         if over:
             status["allocation"] = None
         if len(remaining) < len(claim.status.reserved_for or ()) or (over and claim.status.allocation is not None):
             claim = await self._patch(claim, {"status": status}, "status")
         if over:
-            kept = [name for name in finalizers if name != PROTECTION]
+            kept = [name for name in finalizers if name != DELETE_PROTECTION]
             claim = await self._patch(claim, {"metadata": {"finalizers": kept or None}})
         return claim
 

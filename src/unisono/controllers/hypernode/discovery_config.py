@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from unisono.api.keys import HOSTNAME
+
 KEY = "volcano-controller.conf"
 LABEL_SOURCE = "label"
 # The type becomes a part of object names.
@@ -64,6 +66,6 @@ def _types(given: dict[Any, Any], path: str, problems: list[str]) -> dict[str, t
             problems.append(f"{at}: every level needs a nodeLabel")
         else:
             # Widest first in the file, and the node itself last; only domains of several nodes become HyperNodes.
-            domains = labels[:-1] if labels[-1] == "kubernetes.io/hostname" else labels
+            domains = labels[:-1] if labels[-1] == HOSTNAME else labels
             found[name] = tuple(str(label) for label in reversed(domains))
     return found

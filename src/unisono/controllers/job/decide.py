@@ -12,6 +12,7 @@ import math
 import msgspec
 
 from unisono.api.batch import Job
+from unisono.api.keys import CONTROLLER_OUT_OF_SYNC
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import keys
@@ -157,7 +158,7 @@ class _Decision:
                 phases.RESTART_PARTITION: pod.task == happened.task and pod.partition == happened.partition,
             }
             if hit[verdict.action] and not pod.marked:
-                self.plan.marks[pod.name] = {keys.CONTROLLER_OUT_OF_SYNC: "true", keys.RESTART_ROUND: str(round_)}
+                self.plan.marks[pod.name] = {CONTROLLER_OUT_OF_SYNC: "true", keys.RESTART_ROUND: str(round_)}
 
     def _remember(self, verdicts: Verdicts) -> None:
         """Keep in the status what a policy waits on and no object would show later."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from unisono.api.batch import Job, JobStatus, TaskState
 from unisono.api.bus import Command
 from unisono.api.core import Pod
+from unisono.api.keys import CONTROLLER_OUT_OF_SYNC, JOB_VERSION, PARTITION_ID, TASK_SPEC
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases
@@ -78,7 +79,7 @@ class PodView:
     @property
     def partition(self) -> str | None:
         """Number of its partition, None outside partitions."""
-        return (self.pod.metadata.labels or {}).get(keys.PARTITION_ID)
+        return (self.pod.metadata.labels or {}).get(PARTITION_ID)
 
     @property
     def created(self) -> float:
@@ -210,7 +211,7 @@ def recorded_pods(status: JobStatus, task: str) -> int:
 def _see(view: JobView, pod: Pod) -> PodView:
     meta = pod.metadata
     annotations = meta.annotations or {}
-    task_name = annotations.get(keys.TASK_SPEC) or (meta.labels or {}).get(keys.TASK_SPEC) or ""
+    task_name = annotations.get(TASK_SPEC) or (meta.labels or {}).get(TASK_SPEC) or ""
     task = view.task(task_name)
     index = -1
     if task is not None:
@@ -221,9 +222,9 @@ def _see(view: JobView, pod: Pod) -> PodView:
         pod=pod,
         task=task_name,
         index=index,
-        version=_number(annotations.get(keys.JOB_VERSION)),
+        version=_number(annotations.get(JOB_VERSION)),
         round=_number(annotations.get(keys.RESTART_ROUND)),
-        marked=annotations.get(keys.CONTROLLER_OUT_OF_SYNC) == "true",
+        marked=annotations.get(CONTROLLER_OUT_OF_SYNC) == "true",
     )
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from unisono.api.keys import JOB_VERSION
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
-from unisono.controllers import keys
 from unisono.controllers.job.observed import PodView, recorded_pods
 from unisono.controllers.job.view import JobView, TaskView
 
@@ -85,7 +85,7 @@ def occurrences(
 
 def group_version(view: JobView, pod_group: PodGroup) -> int:
     """Version of the job for which the pod group was made; one that does not say belongs to today's."""
-    text = (pod_group.metadata.annotations or {}).get(keys.JOB_VERSION, "")
+    text = (pod_group.metadata.annotations or {}).get(JOB_VERSION, "")
     return int(text) if text.isdigit() else view.version
 
 

@@ -9,11 +9,11 @@ import msgspec
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import PartitionPolicySpec
 from unisono.api.core import LabelSelector, PodSpec
+from unisono.api.keys import JOB_VERSION, LAST_APPLIED, PARTITION_ID, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.resources import add, pod_limits, pod_requests, to_wire
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, SubGroupPolicySpec
 from unisono.api.topology import NetworkTopologySpec
-from unisono.controllers import keys
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.owners import owned_by
 
@@ -28,13 +28,13 @@ Priorities = Callable[[str | None], int]
 def pod_group_for(view: JobView, version: int, priority: Priorities) -> PodGroup:
     """The pod group of the job at ``version``; ``priority`` gives the value of a priority class, 0 when unknown."""
     meta = view.job.metadata
-    annotations = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
+    annotations = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
     return PodGroup(
         metadata=ObjectMeta(
             name=view.pod_group_name,
             namespace=view.namespace,
             labels=dict(meta.labels) if meta.labels else None,
-            annotations={**annotations, keys.JOB_VERSION: str(version)},
+            annotations={**annotations, JOB_VERSION: str(version)},
             owner_references=[owned_by(JOBS, view.job)],
         ),
         spec=pod_group_spec(view, priority),
@@ -105,8 +105,8 @@ def _priority_class(view: JobView, task: TaskView) -> str | None:
 def _sub_group(task: TaskView, partition: PartitionPolicySpec) -> SubGroupPolicySpec:
     return SubGroupPolicySpec(
         name=task.name,
-        label_selector=LabelSelector(match_labels={keys.TASK_SPEC: task.name}),
-        match_label_keys=[keys.PARTITION_ID],
+        label_selector=LabelSelector(match_labels={TASK_SPEC: task.name}),
+        match_label_keys=[PARTITION_ID],
         sub_group_size=partition.partition_size,
         min_sub_groups=partition.min_partitions,
         network_topology=_topology(partition.network_topology),

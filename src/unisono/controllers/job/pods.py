@@ -9,6 +9,19 @@ import msgspec
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodTemplateSpec
+from unisono.api.keys import (
+    GROUP_NAME,
+    JOB_NAME,
+    JOB_NAMESPACE,
+    JOB_RETRY_COUNT,
+    JOB_VERSION,
+    NUMA_TOPOLOGY_POLICY,
+    PARTITION_ID,
+    QUEUE_NAME,
+    TASK_INDEX,
+    TASK_SPEC,
+    TEMPLATE_UID,
+)
 from unisono.api.kinds import JOBS
 from unisono.controllers import keys
 from unisono.controllers.job.plugins.base import JobPlugin
@@ -53,31 +66,31 @@ class PodBuilder:
     def _labels(self, task: TaskView, index: int) -> dict[str, str]:
         view = self._view
         labels = {
-            keys.TASK_SPEC: task.name,
-            keys.TASK_INDEX: str(index),
-            keys.JOB_NAME: view.name,
-            keys.JOB_NAMESPACE: view.namespace,
-            keys.QUEUE_NAME: view.queue,
+            TASK_SPEC: task.name,
+            TASK_INDEX: str(index),
+            JOB_NAME: view.name,
+            JOB_NAMESPACE: view.namespace,
+            QUEUE_NAME: view.queue,
         }
         partition = task.partition_of(index)
         if partition is not None:
-            labels[keys.PARTITION_ID] = partition
+            labels[PARTITION_ID] = partition
         return labels | keys.inherited_labels(view.job.metadata.labels or {})
 
     def _annotations(self, task: TaskView, index: int) -> dict[str, str]:
         view = self._view
         annotations = {
-            keys.TASK_SPEC: task.name,
-            keys.TASK_INDEX: str(index),
-            keys.JOB_NAME: view.name,
-            keys.QUEUE_NAME: view.queue,
-            keys.JOB_VERSION: str(view.version),
-            keys.JOB_RETRY_COUNT: str(view.retry_count),
-            keys.TEMPLATE_UID: f"{view.name}-{task.name}",
-            keys.GROUP_NAME: view.pod_group_name,
+            TASK_SPEC: task.name,
+            TASK_INDEX: str(index),
+            JOB_NAME: view.name,
+            QUEUE_NAME: view.queue,
+            JOB_VERSION: str(view.version),
+            JOB_RETRY_COUNT: str(view.retry_count),
+            TEMPLATE_UID: f"{view.name}-{task.name}",
+            GROUP_NAME: view.pod_group_name,
         }
         if task.spec.topology_policy:
-            annotations[keys.NUMA_TOPOLOGY_POLICY] = task.spec.topology_policy
+            annotations[NUMA_TOPOLOGY_POLICY] = task.spec.topology_policy
         return annotations | keys.inherited_annotations(view.job.metadata.annotations or {})
 
     def _taken_over(self) -> dict[str, str]:

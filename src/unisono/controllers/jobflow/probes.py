@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unisono.api.batch import Job
 from unisono.api.core import Pod
 from unisono.api.flow import FlowProbe, HttpGet, TaskStatus, TcpSocket
-from unisono.controllers import keys
+from unisono.api.keys import TASK_SPEC
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.probing import Probe
 
@@ -77,7 +77,7 @@ def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterabl
     mine = [
         pod
         for pod in pods
-        if (pod.metadata.labels or {}).get(keys.TASK_SPEC) == task.name
+        if (pod.metadata.labels or {}).get(TASK_SPEC) == task.name
         and pod.status.phase == "Running"
         and not pod.metadata.deletion_timestamp
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import structlog
 
 from unisono.api.core import Pod, Taint
+from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.machine import (
     CAPACITY,
@@ -151,7 +152,7 @@ def _offered(notes: dict[str, str]) -> Iterator[tuple[str, str]]:
         if f"{CAPACITY}{name}" in notes:
             yield ("ephemeral-storage" if name == "ephemeral-disk" else name), notes[f"{CAPACITY}{name}"]
     if GPU_COUNT in notes:
-        yield notes.get(GPU_TYPE, "nvidia.com/gpu"), notes[GPU_COUNT]
+        yield notes.get(GPU_TYPE, NVIDIA_GPU), notes[GPU_COUNT]
 
 
 def _taints(text: str) -> Iterator[Taint]:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from unisono.api.core import Node, NodeCondition, Pod, Taint
+from unisono.api.keys import NODE_NOT_READY, NODE_UNREACHABLE
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.node_fit import covers
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -43,9 +42,15 @@ def wanted_taints(node: Node, now: float) -> list[Taint] | None:
     Taints of others stay; a taint that is there keeps the time at which it came.
     """
     found = ready(node)
-    key = "" if found is None or found.status == "True" else UNREACHABLE if found.status == "Unknown" else NOT_READY
+    key = (
+        ""
+        if found is None or found.status == "True"
+        else NODE_UNREACHABLE
+        if found.status == "Unknown"
+        else NODE_NOT_READY
+    )
     present = list(node.spec.taints or ())
-    kept = [each for each in present if each.key not in (NOT_READY, UNREACHABLE) or each.key == key]
+    kept = [each for each in present if each.key not in (NODE_NOT_READY, NODE_UNREACHABLE) or each.key == key]
     for effect in _REPELLING if key else ():
         if not any((each.key, each.effect) == (key, effect) for each in kept):
             kept.append(Taint(key=key, effect=effect, time_added=rfc3339(now)))

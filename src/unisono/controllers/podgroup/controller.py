@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from unisono.api.core import Pod
+from unisono.api.keys import GROUP_NAME, POD_QUEUE
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
-from unisono.controllers import keys
 from unisono.controllers.owners import controller_of
 from unisono.controllers.podgroup.decide import INHERITING, group_name, needs_group, pod_group_for
 from unisono.errors import AlreadyExists, NotFound
@@ -47,7 +47,7 @@ class PodGroupController(Controller):
         elif known.metadata.deletion_timestamp:
             return _VANISHING_RETRY
         # With the uid a pod that took over the name is not given the group of its predecessor.
-        patch = {"metadata": {"uid": meta.uid, "annotations": {keys.GROUP_NAME: name}}}
+        patch = {"metadata": {"uid": meta.uid, "annotations": {GROUP_NAME: name}}}
         try:
             await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
         except NotFound:
@@ -56,7 +56,7 @@ class PodGroupController(Controller):
 
     async def _create(self, pod: Pod) -> PodGroup | None:
         namespace = self._namespaces.get(pod.metadata.namespace or "")
-        queue = (namespace.metadata.annotations or {}).get(keys.POD_QUEUE, "") if namespace else ""
+        queue = (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
         group = pod_group_for(pod, await self._owner_annotations(pod), queue)
         try:
             return await self._client.create(POD_GROUPS, group)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Pod
+from unisono.api.keys import GROUP_MIN_MEMBER, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, POD_QUEUE
 from unisono.api.kinds import PODS
 from unisono.api.membership import DEFAULT_QUEUE, pod_group_of
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
@@ -64,7 +65,7 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
         ),
         spec=PodGroupSpec(
             min_member=members,
-            queue=annotations.get(keys.POD_QUEUE) or namespace_queue or DEFAULT_QUEUE,
+            queue=annotations.get(POD_QUEUE) or namespace_queue or DEFAULT_QUEUE,
             priority_class_name=pod.spec.priority_class_name,
             min_resources={**sum_usage([(pod.spec, members)])} or None,
             network_topology=topology(annotations),
@@ -75,25 +76,21 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
 
 def min_member(owner_annotations: dict[str, str]) -> int:
     """Pods that must run together; 1 unless the owner names a number that is not negative."""
-    text = owner_annotations.get(keys.GROUP_MIN_MEMBER, "")
+    text = owner_annotations.get(GROUP_MIN_MEMBER, "")
     return int(text) if text.isdecimal() else 1
 
 
 def _members(pod: Pod, owner_annotations: dict[str, str]) -> int:
     """As ``min_member``; a LeaderWorkerSet's pods carry the size of their group."""
     size = (pod.metadata.annotations or {}).get(LWS_SIZE, "")
-    if (
-        (pod.metadata.labels or {}).get(LWS_GROUP)
-        and size.isdecimal()
-        and keys.GROUP_MIN_MEMBER not in owner_annotations
-    ):
+    if (pod.metadata.labels or {}).get(LWS_GROUP) and size.isdecimal() and GROUP_MIN_MEMBER not in owner_annotations:
         return max(1, int(size))
     return min_member(owner_annotations)
 
 
 def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:
     """The network topology that the pod's annotations ask for; a wrong mode counts as hard, a wrong tier as none."""
-    mode, tier = annotations.get(keys.TOPOLOGY_MODE), annotations.get(keys.TOPOLOGY_TIER)
+    mode, tier = annotations.get(NETWORK_TOPOLOGY_MODE), annotations.get(NETWORK_TOPOLOGY_HIGHEST_TIER)
     if mode is None and tier is None:
         return None
     wanted = (mode or "").lower()

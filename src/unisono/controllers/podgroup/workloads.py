@@ -12,11 +12,12 @@ import msgspec
 
 from unisono.api.apps import ReplicaSet, StatefulSet
 from unisono.api.core import Pod
+from unisono.api.keys import POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
 from unisono.api.membership import pod_group_of
 from unisono.api.scheduling import PodGroup
-from unisono.controllers import keys, owners
+from unisono.controllers import owners
 from unisono.controllers.indexing import index
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.patching import contains, to_json
@@ -73,7 +74,7 @@ class WorkloadGroupController(Controller):
 
     def _queue(self, pod: Pod) -> str:
         namespace = self._namespaces.get(pod.metadata.namespace or "")
-        return (namespace.metadata.annotations or {}).get(keys.POD_QUEUE, "") if namespace else ""
+        return (namespace.metadata.annotations or {}).get(POD_QUEUE, "") if namespace else ""
 
     async def _follow(self, group: PodGroup, wanted: PodGroup) -> None:
         have, want = to_json(group.spec), to_json(wanted.spec)

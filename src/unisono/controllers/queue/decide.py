@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.api.bus import Command
+from unisono.api.keys import CLOSED_BY_PARENT
 from unisono.api.scheduling import PodGroup, Queue
-from unisono.controllers import keys
 from unisono.controllers.patching import to_json
 from unisono.controllers.queue.states import (
     CLOSE_QUEUE,
@@ -74,7 +74,7 @@ def decide(
     else:
         state = next_state(state, SYNC_QUEUE, busy)
     if by_parent != _closed_by_parent(queue):
-        plan.patch["metadata"] = {"annotations": {keys.CLOSED_BY_PARENT: "true" if by_parent else "false"}}
+        plan.patch["metadata"] = {"annotations": {CLOSED_BY_PARENT: "true" if by_parent else "false"}}
     wanted = {"state": state, **count_groups(groups)}
     have = to_json(queue.status)
     plan.status = {key: value for key, value in wanted.items() if have.get(key, 0) != value}
@@ -110,4 +110,4 @@ def _obey(
 
 
 def _closed_by_parent(queue: Queue) -> bool:
-    return (queue.metadata.annotations or {}).get(keys.CLOSED_BY_PARENT) == "true"
+    return (queue.metadata.annotations or {}).get(CLOSED_BY_PARENT) == "true"

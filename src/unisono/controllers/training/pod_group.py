@@ -7,10 +7,10 @@ from typing import Any
 
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import PodSpec
+from unisono.api.keys import LAST_APPLIED
 from unisono.api.kind import Kind
 from unisono.api.resources import add, pod_requests, to_wire
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
-from unisono.controllers import keys
 from unisono.controllers.job.pod_group import PENDING
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.owners import owned_by
@@ -24,7 +24,7 @@ _EXACT = frozenset({"minTaskMember", "minResources"})
 
 def pod_group_for(kind: Kind[Any], job: Object, name: str, spec: PodGroupSpec) -> PodGroup:
     """The pod group of a job; it takes over the job's annotations."""
-    annotations = {k: v for k, v in (job.metadata.annotations or {}).items() if k != keys.LAST_APPLIED}
+    annotations = {k: v for k, v in (job.metadata.annotations or {}).items() if k != LAST_APPLIED}
     return PodGroup(
         metadata=ObjectMeta(
             name=name,

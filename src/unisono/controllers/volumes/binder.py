@@ -12,19 +12,17 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
-from unisono.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
-from unisono.api.volumes import (
+from unisono.api.keys import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     DEFAULT_CLASS,
     PROVISIONED_BY,
-    PROVISIONER,
     SELECTED_NODE,
     STORAGE_PROVISIONER,
     STORAGE_PROVISIONER_BETA,
-    WAIT,
-    claim_keys,
 )
+from unisono.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from unisono.api.volumes import PROVISIONER, WAIT, claim_keys
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.patching import to_json

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from unisono.api.annotations import SIMULATED
 from unisono.api.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
+from unisono.api.keys import BIND_COMPLETED, NO_PROVISIONER, PROVISIONED_BY, SELECTED_NODE
 from unisono.api.volumes import (
-    BIND_COMPLETED,
-    PROVISIONED_BY,
     PROVISIONER,
-    SELECTED_NODE,
     WAIT,
     best_volume,
     class_of_claim,
@@ -23,9 +22,6 @@ from unisono.api.volumes import (
     stored_bytes,
 )
 from unisono.controllers.notices import Notice
-
-NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_SIMULATED = "unisono.io/simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +191,7 @@ def _provision(
 def home_of(storage_class: StorageClass, nodes: Collection[Node]) -> str | None:
     """Where a volume is made that no pod has chosen a node for: real nodes before simulated ones, then by name."""
     fitting = [
-        (_SIMULATED in (node.metadata.labels or {}), node.metadata.name)
+        (SIMULATED in (node.metadata.labels or {}), node.metadata.name)
         for node in nodes
         if _is_ready(node) and _allowed(storage_class, node.metadata.labels or {})
     ]

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim
+from unisono.api.keys import BOUND_BY_CONTROLLER
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from unisono.api.volumes import BOUND_BY_CONTROLLER
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer
 from unisono.controllers.recorder import Recorder

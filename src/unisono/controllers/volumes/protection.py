@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from unisono.api.keys import CLAIM_PROTECTION, VOLUME_PROTECTION
 from unisono.api.kind import Kind
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
-from unisono.api.volumes import CLAIM_PROTECTION, VOLUME_PROTECTION, claim_keys
+from unisono.api.volumes import claim_keys
 from unisono.controllers.indexing import index
 from unisono.controllers.owners import controller_uids
 from unisono.controllers.volumes.binder import POD_INDEX

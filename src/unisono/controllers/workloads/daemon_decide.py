@@ -20,6 +20,7 @@ from unisono.api.core import (
     PodSpec,
     Toleration,
 )
+from unisono.api.keys import NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE
 from unisono.controllers.pod_facts import (
     created,
     finished_at,
@@ -36,12 +37,12 @@ from unisono.controllers.workloads.revisions import REVISION_LABEL
 _PAUSE_SECONDS = 10.0
 _BURST = 250
 _NODE_PROBLEMS = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
+    (NODE_NOT_READY, "NoExecute"),
+    (NODE_UNREACHABLE, "NoExecute"),
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
     ("node.kubernetes.io/memory-pressure", "NoSchedule"),
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (NODE_UNSCHEDULABLE, "NoSchedule"),
 )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from unisono.api.apps import Deployment, ReplicaSet, ReplicaSetSpec
 from unisono.api.base import ObjectMeta
 from unisono.api.core import PodTemplateSpec
+from unisono.api.keys import LAST_APPLIED
 from unisono.api.meta import LabelSelector
 from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.controllers.owners import owned_by
@@ -23,7 +24,7 @@ DESIRED = f"{_PREFIX}desired-replicas"
 MAXIMUM = f"{_PREFIX}max-replicas"
 # What a Deployment's ReplicaSets do not take over from its annotations.
 _OWN = {
-    "kubectl.kubernetes.io/last-applied-configuration",
+    LAST_APPLIED,
     "deprecated.deployment.rollback.to",
     REVISION,
     HISTORY,

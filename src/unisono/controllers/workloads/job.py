@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod
+from unisono.api.keys import COMPLETION_INDEX
 from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.controllers import owners
@@ -20,7 +21,7 @@ from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
-from unisono.controllers.workloads.job_tally import FINALIZER, INDEX, INDEX_FAILURES, is_tracked
+from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller
@@ -35,7 +36,7 @@ def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
     name, number = job.metadata.name, slot.index
     if number is None:
         return pod_from(job.spec.template, BATCH_JOBS, job, generated_name(name, source), finalizers=[FINALIZER])
-    notes = {INDEX: str(number)}
+    notes = {COMPLETION_INDEX: str(number)}
     if slot.failures is not None:
         notes[INDEX_FAILURES] = str(slot.failures)
     made = pod_from(
@@ -43,7 +44,7 @@ def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
         BATCH_JOBS,
         job,
         generated_name(f"{name}-{number}", source),
-        labels={INDEX: str(number)},
+        labels={COMPLETION_INDEX: str(number)},
         annotations=notes,
         finalizers=[FINALIZER],
     )
@@ -56,7 +57,7 @@ def pod_of(job: BatchJob, slot: Slot, source: random.Random) -> Pod:
 
 def _with_index(containers: list[Container] | None) -> list[Container] | None:
     """The containers with the index in their environment, unless they set that variable themselves."""
-    field = ObjectFieldSelector(api_version="v1", field_path=f"metadata.annotations['{INDEX}']")
+    field = ObjectFieldSelector(api_version="v1", field_path=f"metadata.annotations['{COMPLETION_INDEX}']")
     variable = EnvVar(name=_INDEX_VARIABLE, value_from=EnvVarSource(field_ref=field))
     return containers and [
         each

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from unisono.api.batch_v1 import BatchJob, UncountedTerminatedPods
 from unisono.api.core import Pod
 from unisono.api.index_lists import format_indexes, parse_indexes
+from unisono.api.keys import COMPLETION_INDEX
 from unisono.controllers.job_policies import judge
 from unisono.controllers.pod_facts import has_ended, is_active, is_ready
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
-INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 # Pods whose end is written down at one look: the status must not grow without bound.
 _MOST_UNCOUNTED = 500
@@ -66,7 +66,7 @@ def is_indexed(job: BatchJob) -> bool:
 
 def index_of(pod: Pod) -> int | None:
     """The pod's number."""
-    text = (pod.metadata.annotations or {}).get(INDEX, "")
+    text = (pod.metadata.annotations or {}).get(COMPLETION_INDEX, "")
     return int(text) if text.isdecimal() else None
 
 

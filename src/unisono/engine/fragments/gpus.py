@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from unisono.api.keys import NVIDIA_GPU
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU
 from unisono.cluster.snapshot import Snapshot
@@ -20,7 +21,6 @@ from unisono.engine.fragments.workload import part_needs, workload
 from unisono.engine.session import Session
 from unisono.engine.view import NodeView
 
-GPU = "nvidia.com/gpu"
 COVERAGE = 0.95
 
 
@@ -58,7 +58,9 @@ class Gpus:
 
     """
 
-    def __init__(self, session: Session, devices: DeviceBook, resource: str = GPU, coverage: float = COVERAGE) -> None:
+    def __init__(
+        self, session: Session, devices: DeviceBook, resource: str = NVIDIA_GPU, coverage: float = COVERAGE
+    ) -> None:
         self.session = session
         self.resource = resource
         self.coverage = coverage
@@ -175,7 +177,7 @@ class Gpus:
         )
 
 
-def measure(snapshot: Snapshot, *, resource: str = GPU, coverage: float = COVERAGE) -> Fragmentation:
+def measure(snapshot: Snapshot, *, resource: str = NVIDIA_GPU, coverage: float = COVERAGE) -> Fragmentation:
     """Fragmentation of a cluster as it is, shared cards of every kind included.
 
     Args:

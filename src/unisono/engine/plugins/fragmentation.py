@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from unisono.api.keys import NVIDIA_GPU
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.devices.book import DeviceBook, FamilyBook
 from unisono.engine.devices.table import Index, Ints
-from unisono.engine.fragments.gpus import COVERAGE, GPU, Gpus
+from unisono.engine.fragments.gpus import COVERAGE, Gpus
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.view import NodeView
 
 _WEIGHT = Argument("fragmentation.weight", "int", 1, "multiplies the score; 0 switches the plug-in off")
 _COVERAGE = Argument("fragmentation.coverage", "float", COVERAGE, "share of the pods that make up the usual ones")
-_RESOURCE = Argument("fragmentation.resource", "text", GPU, "name of whole GPUs")
+_RESOURCE = Argument("fragmentation.resource", "text", NVIDIA_GPU, "name of whole GPUs")
 
 
 class FragmentationPlugin(Plugin):

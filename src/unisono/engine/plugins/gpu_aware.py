@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
 from unisono.engine.config import PluginConfig
@@ -63,11 +64,11 @@ class GpuAwarePlugin(Plugin):
             return ()
         scores = []
         if self.memory:
-            raw = by_label(nodes, "nvidia.com/gpu.memory", number)
+            raw = by_label(nodes, GPU_MEMORY, number)
             scores.append(RawScore(raw, self.memory, Normalise.MAX))
         if self.compute:
-            major = by_label(nodes, "nvidia.com/gpu.compute.major", number)
-            minor = by_label(nodes, "nvidia.com/gpu.compute.minor", number)
+            major = by_label(nodes, GPU_COMPUTE_MAJOR, number)
+            minor = by_label(nodes, GPU_COMPUTE_MINOR, number)
             scores.append(RawScore(major + minor / 10.0, self.compute, Normalise.MAX))
         if self.comms and _cards(pod_class) > 1:
             scores.append(RawScore(links(nodes), self.comms, Normalise.MAX))
@@ -81,8 +82,8 @@ def _cards(pod_class: PodClass) -> int:
 
 def links(nodes: NodeView) -> FloatArray:
     """``[M]`` how well a node's GPUs are linked: 0 without GPUs, 1 for PCIe, 2 more for NVLink, 1 more for RDMA."""
-    product = nodes.label_codes("nvidia.com/gpu.product") >= 0
-    nvlink = by_label(nodes, "nvidia.com/gpu.product", lambda value: float(bool(_LINKED.search(value)))) > 0
+    product = nodes.label_codes(GPU_PRODUCT) >= 0
+    nvlink = by_label(nodes, GPU_PRODUCT, lambda value: float(bool(_LINKED.search(value)))) > 0
     nvlink |= nodes.label_codes("nvidia.com/gpu.clique") >= 0
     nvlink |= _true(nodes, _NVLINK)
     return np.where(product | nvlink, 1.0 + 2.0 * nvlink + 1.0 * _true(nodes, _RDMA), 0.0)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from unisono.api.keys import NVIDIA_GPU
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
@@ -32,7 +33,6 @@ _POD_AFFINITY = Argument("podaffinity.weight", "int", 2, "preferred inter-pod af
 _IMAGES = Argument("imagelocality.weight", "int", 1, "images that a node already has")
 _SPREAD = Argument("podtopologyspread.weight", "int", 2, "topology spread with ScheduleAnyway")
 
-GPU = "nvidia.com/gpu"
 _BOTH = slice(CPU, MEMORY + 1)
 _EVEN = np.array([1, 1], dtype=np.int64)
 
@@ -101,7 +101,7 @@ class NodeOrderPlugin(Plugin):
             if most:
                 points += most * most_allocated(requested, allocatable, _EVEN)
         if balanced:
-            rows = _balanced_rows(pod_class, nodes.row(GPU))
+            rows = _balanced_rows(pod_class, nodes.row(NVIDIA_GPU))
             if rows:
                 part = _BOTH if rows == [CPU, MEMORY] else rows
                 before = nodes.used[part] - nodes.evicted[part] + nodes.pipelined[part]
@@ -114,7 +114,7 @@ class NodeOrderPlugin(Plugin):
         least, most, balanced = self._weights
         demand = self._demands.get(pod_class.id)
         if demand is None:
-            rows = _balanced_rows(pod_class, self.session.registry.find(GPU))
+            rows = _balanced_rows(pod_class, self.session.registry.find(NVIDIA_GPU))
             demand = self._demands[pod_class.id] = (
                 np.asarray(pod_class.nonzero).tolist(),
                 pod_class.vector.tolist(),

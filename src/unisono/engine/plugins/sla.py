@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from unisono.api.keys import SLA_WAITING_TIME
 from unisono.api.times import duration_or_none
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from unisono.engine.session import JobState, Session
 
 _WAITING = Argument("sla-waiting-time", "duration", None, "how long any job may wait")
-_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
+_KEYS = (SLA_WAITING_TIME, "sla-waiting-time")
 
 
 class SlaPlugin(Plugin):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unisono.api.keys import HOSTNAME
 from unisono.cluster.nodes import Codes
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.terms import Spread
@@ -20,7 +21,6 @@ from unisono.engine.plugins.node_selectors import match_pod
 from unisono.engine.plugins.taints import per_node, repels
 from unisono.engine.session import Session
 
-HOSTNAME = "kubernetes.io/hostname"
 UNEVEN = Reason("node(s) didn't match pod topology spread constraints")
 UNLABELLED = Reason("node(s) didn't match pod topology spread constraints (missing required label)", unresolvable=True)
 

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import Taint, Toleration
+from unisono.api.keys import NODE_NOT_READY, NODE_UNSCHEDULABLE
 from unisono.engine.view import NodeView
 
-UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
+UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
+NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
 _REPELLING = ("NoSchedule", "NoExecute")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
+from unisono.api.keys import BIND_COMPLETED, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.api.quantity import parse_quantity, to_int
 from unisono.api.selecting import selects
 from unisono.cluster.catalogue import Catalogue
@@ -17,15 +18,12 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.node_selectors import match_selector
 from unisono.engine.view import NodeView
 
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT = "WaitForFirstConsumer"
 _ZONES = {
-    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    TOPOLOGY_ZONE: TOPOLOGY_ZONE,
+    TOPOLOGY_REGION: TOPOLOGY_REGION,
+    ZONE_BETA: TOPOLOGY_ZONE,
+    REGION_BETA: TOPOLOGY_REGION,
 }
 """Zone labels of volumes, with the label that took the place of the old ones."""
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from unisono.api.keys import SELECTED_NODE
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.decisions import VolumeBind
 from unisono.engine.domains import Counts
-from unisono.engine.plugins.volume_match import SELECTED_NODE, VolumeMap, first_fits, is_bound, size_of, waits
+from unisono.engine.plugins.volume_match import VolumeMap, first_fits, is_bound, size_of, waits
 from unisono.engine.session import Session
 
 NO_SPACE = Reason("node(s) did not have enough free storage", unresolvable=True)

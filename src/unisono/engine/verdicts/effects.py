@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from unisono.api.core import Toleration
+from unisono.api.keys import HOSTNAME
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -17,7 +18,6 @@ from unisono.engine import changes
 from unisono.engine.verdicts.edit import Edit
 from unisono.errors import EngineError
 
-HOST_NAME = "kubernetes.io/hostname"
 FIRST, LAST = "!added-", "~added-"
 """Names that come before and after all names of real nodes: among equal nodes the first one is taken."""
 MOST_ADDED = 4_000
@@ -59,7 +59,7 @@ def add_nodes(change: changes.AddNodes, edit: Edit, prefix: str) -> None:
     for number in range(_bounded(change.count)):
         facts = copy(like)
         facts.name = f"{prefix}{number}"
-        facts.labels = {**like.labels, HOST_NAME: facts.name}
+        facts.labels = {**like.labels, HOSTNAME: facts.name}
         edit.node(facts)
 
 

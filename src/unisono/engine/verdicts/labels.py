@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
+from unisono.api.keys import ARCH, HOSTNAME, OS, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import AddLabels, Change
@@ -18,11 +19,11 @@ from unisono.engine.view import NodeView
 _TERMS_TRIED = 3
 _OF_THE_MACHINE = frozenset(
     (
-        *("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os"),
+        *(HOSTNAME, ARCH, OS),
         *("beta.kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/instance-type"),
         *("node.kubernetes.io/instance-type", "node.kubernetes.io/windows-build"),
-        *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
-        *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
+        *(TOPOLOGY_ZONE, TOPOLOGY_REGION),
+        *(ZONE_BETA, REGION_BETA),
     )
 )
 """Labels that tell what a node is: another value would be a lie."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, Pod, Service, ServicePort, ServiceSpec
+from unisono.api.keys import JOB_NAME, JOB_NAMESPACE, TASK_SPEC
 from unisono.api.kinds import JOBS, SERVICES
-from unisono.controllers import keys
 from unisono.controllers.job.plugins.arguments import PluginError, flag_port, read_flags
 from unisono.controllers.job.plugins.base import JobPlugin
 from unisono.controllers.job.plugins.roles import open_port
@@ -73,7 +73,7 @@ class RayPlugin(JobPlugin):
     def resources(self) -> Iterable[Resource]:
         """The Service of the head."""
         view = self.view
-        selector = {keys.JOB_NAME: view.name, keys.JOB_NAMESPACE: view.namespace, keys.TASK_SPEC: self.head}
+        selector = {JOB_NAME: view.name, JOB_NAMESPACE: view.namespace, TASK_SPEC: self.head}
         # By number: a container may have declared the port under another name.
         ports = [
             ServicePort(name=name, port=number, target_port=number, protocol="TCP")

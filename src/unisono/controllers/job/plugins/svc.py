@@ -23,8 +23,8 @@ from unisono.api.core import (
     Volume,
     VolumeMount,
 )
+from unisono.api.keys import JOB_NAME, JOB_NAMESPACE
 from unisono.api.kinds import CONFIG_MAPS, JOBS, NETWORK_POLICIES, SERVICES
-from unisono.controllers import keys
 from unisono.controllers.host_lists import LONGEST_VARIABLE, list_too_long
 from unisono.controllers.job.plugins.arguments import PluginError, flag_bool, read_flags
 from unisono.controllers.job.plugins.base import JobPlugin, containers, set_env
@@ -79,7 +79,7 @@ class SvcPlugin(JobPlugin):
     def resources(self) -> Iterable[Resource]:
         """The hosts' ConfigMap, the headless Service, and the NetworkPolicy."""
         view = self.view
-        members = {keys.JOB_NAME: view.name, keys.JOB_NAMESPACE: view.namespace}
+        members = {JOB_NAME: view.name, JOB_NAMESPACE: view.namespace}
         what = f"plug-in {self.name}"
         yield Resource(
             CONFIG_MAPS, ConfigMap(metadata=self._meta(self.config_map_name), data=self.hosts_data()), what=what

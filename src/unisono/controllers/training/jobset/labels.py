@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
-REPLICATED_JOB_NAME: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 REPLICATED_JOB_REPLICAS: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
 GLOBAL_REPLICAS: Final = "jobset.sigs.k8s.io/global-replicas"
 JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
@@ -19,8 +17,6 @@ RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
 COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
 EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
-BATCH_JOB_NAME: Final = "batch.kubernetes.io/job-name"
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 ATTEMPT: Final = "unisono.io/attempt"
 """Annotation of a pod: restarts of the JobSet and of its Job when it was made, as ``2.1``."""

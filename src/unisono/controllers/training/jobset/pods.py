@@ -24,6 +24,16 @@ from unisono.api.core import (
     ServiceSpec,
     Volume,
 )
+from unisono.api.keys import (
+    BATCH_JOB_NAME,
+    COMPLETION_INDEX,
+    GROUP_NAME,
+    JOBSET_NAME,
+    JOBSET_REPLICATED_JOB_NAME,
+    QUEUE_NAME,
+    TASK_INDEX,
+    TASK_SPEC,
+)
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES
 from unisono.api.meta import LabelSelectorRequirement
 from unisono.api.training_kinds import JOB_SETS
@@ -49,19 +59,19 @@ def build_pod(view: JobSetView, child: ChildJob, index: int) -> Pod:
         metadata=ObjectMeta(
             name=pod_name(view, child, index),
             namespace=view.namespace,
-            labels={**(meta.labels or {}), **marks, labels.COMPLETION_INDEX: str(index)},
+            labels={**(meta.labels or {}), **marks, COMPLETION_INDEX: str(index)},
             annotations={
                 **{key: given[key] for key in (WORKING_DIRECTORY,) if key in given},
                 **keys.inherited_annotations(given),
                 **(job_meta.annotations or {}),
                 **(meta.annotations or {}),
                 **marks,
-                labels.COMPLETION_INDEX: str(index),
+                COMPLETION_INDEX: str(index),
                 labels.ATTEMPT: child.attempt,
-                keys.GROUP_NAME: view.name,
-                keys.QUEUE_NAME: view.queue,
-                keys.TASK_SPEC: child.replicated.name,
-                keys.TASK_INDEX: str(index),
+                GROUP_NAME: view.name,
+                QUEUE_NAME: view.queue,
+                TASK_SPEC: child.replicated.name,
+                TASK_INDEX: str(index),
             },
             owner_references=[owned_by(JOB_SETS, view.job_set)],
             finalizers=meta.finalizers,
@@ -96,7 +106,7 @@ def shared_objects(view: JobSetView) -> Iterator[Resource]:
                 ),
                 spec=ServiceSpec(
                     cluster_ip="None",
-                    selector={labels.JOBSET_NAME: view.name},
+                    selector={JOBSET_NAME: view.name},
                     publish_not_ready_addresses=publish is not False or None,
                 ),
             ),
@@ -124,9 +134,9 @@ def _marks(view: JobSetView, child: ChildJob) -> dict[str, str]:
     group = replicated.group_name or DEFAULT_GROUP
     peers = [each for each in view.children if (each.replicated.group_name or DEFAULT_GROUP) == group]
     marks = {
-        labels.JOBSET_NAME: view.name,
+        JOBSET_NAME: view.name,
         labels.JOBSET_UID: view.uid,
-        labels.REPLICATED_JOB_NAME: replicated.name,
+        JOBSET_REPLICATED_JOB_NAME: replicated.name,
         labels.REPLICATED_JOB_REPLICAS: str(len(view.of(replicated))),
         labels.GLOBAL_REPLICAS: str(len(view.children)),
         labels.JOB_INDEX: str(child.index),
@@ -136,7 +146,7 @@ def _marks(view: JobSetView, child: ChildJob) -> dict[str, str]:
         labels.GROUP_REPLICAS: str(len(peers)),
         labels.JOB_GROUP_INDEX: str(peers.index(child)),
         labels.RESTART_ATTEMPT: str(view.status.restarts or 0),
-        labels.BATCH_JOB_NAME: name,
+        BATCH_JOB_NAME: name,
     }
     coordinator = view.spec.coordinator
     if coordinator is not None:

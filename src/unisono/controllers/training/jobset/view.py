@@ -12,8 +12,9 @@ import msgspec
 from unisono.api.batch_v1 import PodFailurePolicy, SuccessPolicy
 from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
+from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME, POD_QUEUE
 from unisono.api.times import parse_time
-from unisono.controllers import keys, pod_facts
+from unisono.controllers import pod_facts
 from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
 from unisono.controllers.training.jobset import labels
 
@@ -223,7 +224,7 @@ class JobSetView:
     @property
     def queue(self) -> str:
         """Where the gang waits."""
-        return (self.job_set.metadata.annotations or {}).get(keys.POD_QUEUE) or "default"
+        return (self.job_set.metadata.annotations or {}).get(POD_QUEUE) or "default"
 
     def is_true(self, type: str) -> bool:
         """Whether the condition is true."""
@@ -250,7 +251,7 @@ class JobSetView:
         by_place = {(child.replicated.name, str(child.index)): child for child in self.children}
         for pod in pods:
             marks = pod.metadata.labels or {}
-            child = by_place.get((marks.get(labels.REPLICATED_JOB_NAME, ""), marks.get(labels.JOB_INDEX, "")))
+            child = by_place.get((marks.get(JOBSET_REPLICATED_JOB_NAME, ""), marks.get(labels.JOB_INDEX, "")))
             if child is None:
                 strays.append(pod)
             elif (pod.metadata.annotations or {}).get(labels.ATTEMPT) == child.attempt:
@@ -262,7 +263,7 @@ class JobSetView:
 
 def completion_index(pod: Pod) -> int:
     """The pod's number in its Job."""
-    text = (pod.metadata.labels or {}).get(labels.COMPLETION_INDEX, "")
+    text = (pod.metadata.labels or {}).get(COMPLETION_INDEX, "")
     return int(text) if text.isdecimal() else 0
 
 

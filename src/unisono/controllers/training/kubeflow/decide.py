@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
+from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
 from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import format_duration, parse_time, rfc3339
@@ -345,9 +346,9 @@ class _Decision:
         selector = None
         if self.framework.selector:
             wanted = {
-                labels.JOB_NAME: self.view.name,
+                KUBEFLOW_JOB_NAME: self.view.name,
                 labels.OPERATOR_NAME: self.framework.operator,
-                labels.REPLICA_TYPE: role.lower,
+                KUBEFLOW_REPLICA_TYPE: role.lower,
             }
             selector = ",".join(f"{key}={wanted[key]}" for key in sorted(wanted))
         return ReplicaStatus(

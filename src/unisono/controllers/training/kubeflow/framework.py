@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
+from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
 from unisono.api.kind import Kind
 from unisono.api.validation.kubeflow import TRAINING_OPERATOR
 from unisono.controllers.host_lists import TooManyHosts, variable_too_long
@@ -66,8 +67,8 @@ class Framework:
         """Labels of a pod, by which its Service selects it."""
         return {
             labels.OPERATOR_NAME: self.operator,
-            labels.JOB_NAME: view.name,
-            labels.REPLICA_TYPE: role.lower,
+            KUBEFLOW_JOB_NAME: view.name,
+            KUBEFLOW_REPLICA_TYPE: role.lower,
             labels.REPLICA_INDEX: str(index),
         }
 

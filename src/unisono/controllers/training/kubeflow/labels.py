@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
-JOB_NAME: Final = "training.kubeflow.org/job-name"
-REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 JOB_ROLE: Final = "training.kubeflow.org/job-role"
 

@@ -23,6 +23,7 @@ from unisono.api.core import (
     VolumeMount,
 )
 from unisono.api.core.pod import PodDNSConfig
+from unisono.api.keys import KUBEFLOW_JOB_NAME, SSH_AUTH
 from unisono.api.kinds import CONFIG_MAPS, SECRETS, SERVICES
 from unisono.api.kubeflow import MPIJobSpec
 from unisono.api.training_kinds import MPI_JOBS
@@ -74,7 +75,7 @@ class Mpi(Framework):
     def selector_labels(self, view: TrainingView) -> dict[str, str]:
         """What all pods of the job have in common."""
         operator = "mpi-operator" if _is_v2(view) else self.operator
-        return {labels.OPERATOR_NAME: operator, labels.JOB_NAME: view.name}
+        return {labels.OPERATOR_NAME: operator, KUBEFLOW_JOB_NAME: view.name}
 
     def is_master(self, view: TrainingView, role: Role, index: int) -> bool:
         """The launcher; ``v2beta1`` uses the label for the role's name."""
@@ -148,7 +149,7 @@ class Mpi(Framework):
         )
         yield Resource(
             SECRETS,
-            Secret(metadata=self._meta(view, f"{view.name}-ssh"), type="kubernetes.io/ssh-auth"),
+            Secret(metadata=self._meta(view, f"{view.name}-ssh"), type=SSH_AUTH),
             warning="MPIJobFailed",
             first_data=new_keys,
         )

@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from unisono.api.base import Object
+from unisono.api.keys import LAST_APPLIED
 from unisono.api.kubeflow import MPIJobSpec
-from unisono.controllers.keys import LAST_APPLIED
 
 V1: Final = "v1"
 V2BETA1: Final = "v2beta1"

@@ -7,6 +7,7 @@ import msgspec
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod, PodTemplateSpec, Service, ServicePort, ServiceSpec
+from unisono.api.keys import GROUP_NAME, QUEUE_NAME, TASK_INDEX, TASK_SPEC
 from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.kubeflow import labels
@@ -31,10 +32,10 @@ def build_pod(framework: Framework, view: TrainingView, role: Role, index: int) 
                 **{key: given[key] for key in (WORKING_DIRECTORY,) if key in given},
                 **keys.inherited_annotations(given),
                 **(template.metadata.annotations or {}),
-                keys.GROUP_NAME: view.name,
-                keys.QUEUE_NAME: view.queue,
-                keys.TASK_SPEC: role.lower,
-                keys.TASK_INDEX: str(index),
+                GROUP_NAME: view.name,
+                QUEUE_NAME: view.queue,
+                TASK_SPEC: role.lower,
+                TASK_INDEX: str(index),
             },
             owner_references=[owned_by(framework.kind, view.job)],
             finalizers=template.metadata.finalizers,

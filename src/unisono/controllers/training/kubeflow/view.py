@@ -8,9 +8,9 @@ from functools import cached_property
 
 from unisono.api.core import Container, PodTemplateSpec
 from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_specs, run_policy
+from unisono.api.keys import POD_QUEUE
 from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
 from unisono.api.membership import DEFAULT_QUEUE
-from unisono.controllers import keys
 from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
 
 DEFAULT_SCHEDULER = "volcano"
@@ -83,7 +83,7 @@ class TrainingView:
     @property
     def queue(self) -> str:
         """Where the gang waits: as the policy says, else an annotation of the job."""
-        return self.scheduling.queue or (self.job.metadata.annotations or {}).get(keys.POD_QUEUE) or DEFAULT_QUEUE
+        return self.scheduling.queue or (self.job.metadata.annotations or {}).get(POD_QUEUE) or DEFAULT_QUEUE
 
     @property
     def restarts(self) -> int:

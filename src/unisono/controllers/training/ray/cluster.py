@@ -7,13 +7,13 @@ from functools import partial
 import msgspec
 
 from unisono.api.core import Pod
+from unisono.api.keys import NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED, NETWORK_TOPOLOGY_MODE
 from unisono.api.kinds import SERVICES
 from unisono.api.ray import RayCluster, RayClusterStatus, RayHeadInfo
 from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
-from unisono.controllers import keys
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_ended, is_ready
 from unisono.controllers.podgroup.decide import topology
@@ -110,7 +110,10 @@ class _Decision:
         shares += [(g.template.spec, fewest(g) if autoscaling else desired(g)) for g in view.workers]
         wanted_topology = {
             to: view.marks[key]
-            for key, to in ((labels.TOPOLOGY_MODE, keys.TOPOLOGY_MODE), (labels.TOPOLOGY_TIER, keys.TOPOLOGY_TIER))
+            for key, to in (
+                (NETWORK_TOPOLOGY_MODE, NETWORK_TOPOLOGY_MODE),
+                (NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED, NETWORK_TOPOLOGY_HIGHEST_TIER),
+            )
             if key in view.marks
         }
         spec = PodGroupSpec(

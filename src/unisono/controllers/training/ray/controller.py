@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.api.core import Pod
+from unisono.api.keys import RAY_CLUSTER
 from unisono.api.kinds import PODS
 from unisono.api.ray import RayCluster, RayJob
 from unisono.api.ray_service import RayService
@@ -47,7 +48,7 @@ class RayJobController(TrainingController[RayJob]):
     def decide(self, seen: Seen[RayJob], now: float) -> Plan:
         """The next step for the job."""
         own = seen.job
-        chosen = (own.spec.cluster_selector or {}).get(labels.CLUSTER) or own.status.ray_cluster_name
+        chosen = (own.spec.cluster_selector or {}).get(RAY_CLUSTER) or own.status.ray_cluster_name
         found = self._clusters.get(f"{own.metadata.namespace}/{chosen}") if chosen else None
         return job.decide(seen, found, now, self._head(found))
 

@@ -8,11 +8,11 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, EnvVar, Pod, PodSpec, ResourceRequirements
+from unisono.api.keys import GROUP_NAME, TASK_SPEC
 from unisono.api.ray import RayCluster
 from unisono.api.ray_service import AppStatus, RayService
 from unisono.api.training_kinds import RAY_SERVICES
 from unisono.api.yaml import load_all
-from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.ray import labels
 from unisono.errors import ConfigError
@@ -98,7 +98,7 @@ def deployer_pod(service: RayService, cluster: RayCluster, name: str) -> Pod:
             namespace=meta.namespace,
             labels={labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_SERVICES.kind},
             # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
-            annotations={keys.GROUP_NAME: f"ray-{cluster.metadata.name}-pg", keys.TASK_SPEC: "deployer"},
+            annotations={GROUP_NAME: f"ray-{cluster.metadata.name}-pg", TASK_SPEC: "deployer"},
             owner_references=[owned_by(RAY_SERVICES, service)],
         ),
         spec=PodSpec(

@@ -16,11 +16,11 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
+from unisono.api.keys import LAST_APPLIED, RAY_CLUSTER
 from unisono.api.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_job
-from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.controller import Seen
@@ -211,7 +211,7 @@ class _Decision:
         return any(owner.uid == self.job.metadata.uid for owner in owners or ())
 
     def _selected(self) -> str:
-        return (self.job.spec.cluster_selector or {}).get(labels.CLUSTER, "")
+        return (self.job.spec.cluster_selector or {}).get(RAY_CLUSTER, "")
 
     def _address(self) -> str:
         return labels.head_address(self.status.ray_cluster_name or "", self.job.metadata.namespace or "")
@@ -219,7 +219,7 @@ class _Decision:
     def _wanted(self) -> RayCluster:
         meta = self.job.metadata
         marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_JOBS.kind}
-        given = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
+        given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
         return RayCluster(
             metadata=ObjectMeta(
                 name=self.status.ray_cluster_name or "",

@@ -6,18 +6,13 @@ import base64
 import hashlib
 from typing import Final
 
-CLUSTER: Final = "ray.io/cluster"
 NODE_TYPE: Final = "ray.io/node-type"
-GROUP: Final = "ray.io/group"
 IS_RAY_NODE: Final = "ray.io/is-ray-node"
 IDENTIFIER: Final = "ray.io/identifier"
 ORIGIN_NAME: Final = "ray.io/originated-from-cr-name"
 ORIGIN_KIND: Final = "ray.io/originated-from-crd"
 SERVE: Final = "ray.io/serve"
 PRIORITY_CLASS: Final = "ray.io/priority-class-name"
-QUEUE: Final = "volcano.sh/queue-name"
-TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
-TOPOLOGY_TIER: Final = "volcano.sh/network-topology-highest-tier-allowed"
 
 HEAD_GROUP: Final = "headgroup"
 # Prefixes of pod names are cut to so many letters.

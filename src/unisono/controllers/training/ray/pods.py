@@ -28,6 +28,7 @@ from unisono.api.core import (
     Volume,
     VolumeMount,
 )
+from unisono.api.keys import APP_NAME, GROUP_NAME, QUEUE_NAME, RAY_CLUSTER, RAY_GROUP, TASK_INDEX, TASK_SPEC
 from unisono.api.quantity import parse_quantity, to_int, to_milli
 from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.controllers import keys
@@ -53,10 +54,10 @@ def build_pod(view: RayClusterView, place: Place) -> Pod:
                 **{key: given[key] for key in (WORKING_DIRECTORY,) if key in given},
                 **keys.inherited_annotations(given),
                 **(template.metadata.annotations or {}),
-                keys.GROUP_NAME: view.group_name,
-                keys.QUEUE_NAME: view.queue,
-                keys.TASK_SPEC: place.group,
-                keys.TASK_INDEX: str(place.index),
+                GROUP_NAME: view.group_name,
+                QUEUE_NAME: view.queue,
+                TASK_SPEC: place.group,
+                TASK_INDEX: str(place.index),
             },
             owner_references=[owned_by(RAY_CLUSTERS, view.cluster)],
             finalizers=template.metadata.finalizers,
@@ -134,11 +135,11 @@ def _gcs_port(view: RayClusterView) -> str:
 def _labels(view: RayClusterView, place: Place) -> dict[str, str]:
     found = {
         labels.IS_RAY_NODE: "yes",
-        labels.CLUSTER: view.name,
+        RAY_CLUSTER: view.name,
         labels.NODE_TYPE: "head" if place.is_head else "worker",
-        labels.GROUP: place.group,
+        RAY_GROUP: place.group,
         labels.IDENTIFIER: f"{view.name}-{'head' if place.is_head else 'worker'}",
-        "app.kubernetes.io/name": "kuberay",
+        APP_NAME: "kuberay",
         "app.kubernetes.io/created-by": "kuberay-operator",
     }
     kept = (labels.ORIGIN_NAME, labels.ORIGIN_KIND)
@@ -147,7 +148,7 @@ def _labels(view: RayClusterView, place: Place) -> dict[str, str]:
 
 def _selector(view: RayClusterView) -> dict[str, str]:
     marks = _labels(view, next(view.places()))
-    return {key: marks[key] for key in (labels.CLUSTER, labels.IDENTIFIER, labels.NODE_TYPE)}
+    return {key: marks[key] for key in (RAY_CLUSTER, labels.IDENTIFIER, labels.NODE_TYPE)}
 
 
 def _amounts(container: Container) -> Iterator[tuple[str, str]]:
@@ -209,10 +210,10 @@ def _environment(view: RayClusterView, place: Place, command: str) -> list[EnvVa
     found = [] if place.is_head else [EnvVar(name="FQ_RAY_IP", value=address)]
     found += [
         EnvVar(name="RAY_IP", value=local if place.is_head else labels.head_service(view.name)),
-        _field("RAY_CLUSTER_NAME", f"metadata.labels['{labels.CLUSTER}']"),
+        _field("RAY_CLUSTER_NAME", f"metadata.labels['{RAY_CLUSTER}']"),
         _field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
         _field("RAY_CLOUD_INSTANCE_ID", "metadata.name"),
-        _field("RAY_NODE_TYPE_NAME", f"metadata.labels['{labels.GROUP}']"),
+        _field("RAY_NODE_TYPE_NAME", f"metadata.labels['{RAY_GROUP}']"),
         EnvVar(name="KUBERAY_GEN_RAY_START_CMD", value=command),
         EnvVar(name="RAY_PORT", value=port),
         EnvVar(name="RAY_ADDRESS", value=f"{local if place.is_head else address}:{port}"),

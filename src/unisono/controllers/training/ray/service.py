@@ -18,13 +18,13 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
+from unisono.api.keys import LAST_APPLIED
 from unisono.api.kinds import SERVICES
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
 from unisono.api.ray_service import NO_UPGRADE, RayService, RayServiceClusterStatus, RayServiceStatus
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_SERVICES
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_service
-from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json
 from unisono.controllers.plan import Resource
@@ -158,7 +158,7 @@ class _Decision:
 
     def _cluster(self, name: str, sizes: str) -> RayCluster:
         meta = self.service.metadata
-        given = {k: v for k, v in (meta.annotations or {}).items() if k != keys.LAST_APPLIED}
+        given = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
         marks = {**(meta.labels or {}), labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_SERVICES.kind}
         return RayCluster(
             metadata=ObjectMeta(

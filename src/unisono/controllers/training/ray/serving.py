@@ -8,6 +8,7 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ExecAction, PodTemplateSpec, Probe, Service, ServicePort, ServiceSpec
+from unisono.api.keys import RAY_CLUSTER
 from unisono.api.ray import RayCluster, RayClusterSpec
 from unisono.api.ray_service import RayService
 from unisono.api.training_kinds import RAY_SERVICES
@@ -70,7 +71,7 @@ def serve_service(service: RayService, cluster: RayCluster) -> Service:
     spec = ServiceSpec(ports=[ServicePort(name="serve", port=port, target_port=port)])
     # Whoever names ports of his own gets these; which pods answer is the controller's to say.
     merged = {**msgspec.to_builtins(spec), **(own.get("spec") or {})}
-    merged["selector"] = {labels.CLUSTER: cluster.metadata.name, labels.SERVE: "true"}
+    merged["selector"] = {RAY_CLUSTER: cluster.metadata.name, labels.SERVE: "true"}
     return Service(
         metadata=ObjectMeta(
             name=name,

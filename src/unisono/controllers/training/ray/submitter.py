@@ -12,9 +12,9 @@ import yaml
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec, ResourceRequirements
+from unisono.api.keys import GROUP_NAME, TASK_SPEC
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.training_kinds import RAY_JOBS
-from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.ray import labels
 
@@ -125,7 +125,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
             annotations={
                 **(template.metadata.annotations or {}),
                 # A member of the cluster's gang beyond its size: it need not wait for a queue a second time.
-                **({keys.GROUP_NAME: group, keys.TASK_SPEC: "submitter"} if in_gang else {}),
+                **({GROUP_NAME: group, TASK_SPEC: "submitter"} if in_gang else {}),
             },
             owner_references=[owned_by(RAY_JOBS, job)],
         ),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from unisono.api.core import Pod, PodTemplateSpec
+from unisono.api.keys import QUEUE_NAME, RAY_GROUP, TASK_INDEX
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
-from unisono.controllers import keys
 from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.training.ray import labels
 
@@ -92,14 +92,14 @@ class RayClusterView:
     @property
     def queue(self) -> str:
         """Where the gang waits."""
-        return self.marks.get(labels.QUEUE) or "default"
+        return self.marks.get(QUEUE_NAME) or "default"
 
 
 def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:
     """Number of a pod within a group; None for pods of other groups."""
-    if (pod.metadata.labels or {}).get(labels.GROUP) != group.group_name:
+    if (pod.metadata.labels or {}).get(RAY_GROUP) != group.group_name:
         return None
-    number = (pod.metadata.annotations or {}).get(keys.TASK_INDEX, "")
+    number = (pod.metadata.annotations or {}).get(TASK_INDEX, "")
     return int(number) if number.isdecimal() else None
 
 

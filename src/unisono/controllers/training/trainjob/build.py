@@ -19,14 +19,13 @@ from unisono.api.core import (
     PodTemplateSpec,
 )
 from unisono.api.job_set import JobSet, JobSetSpec, ReplicatedJob
+from unisono.api.keys import LAST_APPLIED, NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_MODE, TRAINJOB_ANCESTOR
 from unisono.api.quantity import parse_quantity
 from unisono.api.trainer import AssetInitializer, JobSetTemplateSpec, MLPolicy, TrainingRuntimeSpec, TrainJob
 from unisono.api.training_kinds import TRAIN_JOBS
-from unisono.controllers import keys
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.trainjob.mpi import add_mpi
 
-ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 TRAINER, DATASET, MODEL = "trainer", "dataset-initializer", "model-initializer"
 NODE = "node"
 PORT = 29500
@@ -38,7 +37,7 @@ def build_job_set(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSet:
     template = _patched(job, runtime)
     spec, policy = template.spec, runtime.ml_policy or MLPolicy()
     for replicated in spec.replicated_jobs or ():
-        step = (replicated.template.metadata.labels or {}).get(ANCESTOR)
+        step = (replicated.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR)
         pods = replicated.template.spec.template
         if step == TRAINER:
             _apply_trainer(job, pods)
@@ -51,7 +50,7 @@ def build_job_set(job: TrainJob, runtime: TrainingRuntimeSpec) -> JobSet:
             _apply_initializer(initializer.model, pods)
     _apply_framework(job, policy, spec)
     spec.suspend = job.spec.suspend
-    given = {k: v for k, v in (job.metadata.annotations or {}).items() if k != keys.LAST_APPLIED}
+    given = {k: v for k, v in (job.metadata.annotations or {}).items() if k != LAST_APPLIED}
     return JobSet(
         metadata=ObjectMeta(
             name=job.metadata.name,
@@ -143,7 +142,7 @@ def _apply_framework(job: TrainJob, policy: MLPolicy, spec: JobSetSpec) -> None:
         add_mpi(job, policy.mpi, spec)
         return
     for replicated in spec.replicated_jobs or ():
-        if (replicated.template.metadata.labels or {}).get(ANCESTOR) != TRAINER:
+        if (replicated.template.metadata.labels or {}).get(TRAINJOB_ANCESTOR) != TRAINER:
             continue
         container = _main(replicated.template.spec.template)
         if container is None:
@@ -211,9 +210,9 @@ def _topology(runtime: TrainingRuntimeSpec) -> dict[str, str]:
     wanted = volcano.network_topology if volcano else None
     if wanted is None:
         return {}
-    found = {keys.TOPOLOGY_MODE: wanted.mode or "hard"}
+    found = {NETWORK_TOPOLOGY_MODE: wanted.mode or "hard"}
     if wanted.highest_tier_allowed is not None:
-        found[keys.TOPOLOGY_TIER] = str(wanted.highest_tier_allowed)
+        found[NETWORK_TOPOLOGY_HIGHEST_TIER] = str(wanted.highest_tier_allowed)
     return found
 
 

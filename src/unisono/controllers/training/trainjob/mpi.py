@@ -17,6 +17,7 @@ from unisono.api.core import (
     VolumeMount,
 )
 from unisono.api.job_set import JobSetSpec
+from unisono.api.keys import SSH_AUTH
 from unisono.api.kinds import CONFIG_MAPS, SECRETS
 from unisono.api.trainer import MpiPolicy, TrainJob
 from unisono.api.training_kinds import TRAIN_JOBS
@@ -68,7 +69,7 @@ def mpi_objects(job: TrainJob, policy: MpiPolicy, spec: JobSetSpec) -> Iterator[
     hosts += [f"{name}-{NODE}-0-{index}.{name}" for number in numbers for index in range(number)]
     text = "".join(_line(host, slots) for host in hosts)
     yield Resource(CONFIG_MAPS, ConfigMap(metadata=_meta(job, f"{name}-mpi-hostfile"), data={"hostfile": text}))
-    secret = Secret(metadata=_meta(job, f"{name}-mpi-ssh-auth"), type="kubernetes.io/ssh-auth")
+    secret = Secret(metadata=_meta(job, f"{name}-mpi-ssh-auth"), type=SSH_AUTH)
     yield Resource(SECRETS, secret, first_data=new_keys)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.keys import TRAINJOB_ANCESTOR
 from unisono.api.trainer import ClusterTrainingRuntime
 
 _FRAMEWORK = "trainer.kubeflow.org/framework"
-_ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
 def built_in_runtimes() -> list[ClusterTrainingRuntime]:
@@ -55,7 +55,7 @@ def _step(name: str, image: str, *, trains: bool = True, **container: Any) -> di
         },
     }
     if trains:
-        step["template"]["metadata"] = {"labels": {_ANCESTOR: "trainer"}}
+        step["template"]["metadata"] = {"labels": {TRAINJOB_ANCESTOR: "trainer"}}
     return step
 
 

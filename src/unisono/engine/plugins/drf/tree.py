@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-Amounts = npt.NDArray[np.float64]
+from unisono.api.keys import HIERARCHY, HIERARCHY_WEIGHTS
 
-PATH = "volcano.sh/hierarchy"
-WEIGHTS = "volcano.sh/hierarchy-weights"
+Amounts = npt.NDArray[np.float64]
 
 
 class Node:
@@ -99,8 +98,8 @@ class Tree:
 
 def path_of(annotations: Mapping[str, str]) -> tuple[list[str], list[float]]:
     """Path and weights of a queue; weights below 1, missing or unreadable count as 1."""
-    path = annotations.get(PATH, "").split("/")
-    return path, list(_weights(annotations.get(WEIGHTS, "").split("/")))
+    path = annotations.get(HIERARCHY, "").split("/")
+    return path, list(_weights(annotations.get(HIERARCHY_WEIGHTS, "").split("/")))
 
 
 def _weights(texts: Iterable[str]) -> Iterable[float]:
