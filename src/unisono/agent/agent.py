@@ -246,7 +246,8 @@ class Agent:
         if missing := [name for name in CONTROLLERS if name not in isolation.limits.enforced]:
             message = (
                 f"The kernel enforces no limits of {', '.join(missing)} on this node (no writable cgroup): memory is "
-                "looked at once a second instead, and containers may use as much CPU as there is."
+                "looked at once a second instead, processes are bounded by user (root's are not), and containers may "
+                "use as much CPU as there is."
             )
             _log.warning("agent.limits_not_enforced", missing=missing)
             self._host.recorder.event(node, "Warning", "LimitsNotEnforced", message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from unisono.agent.containers import PodContainer
@@ -9,7 +10,7 @@ from unisono.agent.environment import MissingSource
 from unisono.agent.host import Host
 from unisono.agent.layout import PodDir
 from unisono.agent.lifecycle import ContainerView, Reason, Role, backoff
-from unisono.agent.pod_resources import PodResources
+from unisono.agent.pod_resources import PodResources, processes_of_user
 from unisono.agent.preparation import prepare
 from unisono.api.core import Container, Pod
 from unisono.api.resources import resource_list
@@ -19,6 +20,7 @@ _RETRY_SECONDS = 2.0
 _NOT_ENFORCED = {
     "memory": "memory is looked at once a second, and the container is killed when it uses more",
     "cpu": "it may use as much CPU as there is",
+    "pids": "it may start as many processes as the kernel has room for, because it runs as root",
 }
 
 
@@ -91,6 +93,9 @@ class PodContainers:
             spec = await prepare(self._host, pod, container.spec, self._directory, run, self._address, groups)
             if "memory" in missing:
                 spec["watched_memory"] = resource_list(container.spec.resources.limits)["memory"]
+            if "pids" in missing and (os.geteuid() if spec["uid"] is None else spec["uid"]) != 0:
+                spec["processes"] = processes_of_user(self._host.machine.cpu)
+                missing.remove("pids")
             self._warn_of_limits(pod, name, missing)
             await container.start(run, spec)
         except MissingSource as error:

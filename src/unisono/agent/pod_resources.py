@@ -17,6 +17,8 @@ from unisono.api.resources import resource_list
 _SHIM_BYTES = 32 << 20
 # Processes and threads of one container: a fork bomb ends here, and programs of machines with many processors do not.
 _LEAST_PIDS, _PIDS_PER_CPU = 4096, 256
+# A user's pods together may have as many as that many containers.
+_CONTAINERS_OF_USER = 4
 
 _log = structlog.get_logger(__name__)
 
@@ -111,7 +113,7 @@ class PodResources:
         pod = self.make_cgroup()
         if pod is not None and not any(place.is_relative_to(pod) for place in places):
             places.insert(0, pod)
-        wanted = {"memory": limits.memory, "cpu": limits.cpu}
+        wanted = {"memory": limits.memory, "cpu": limits.cpu, "pids": limits.pids}
         return places, [name for name, value in wanted.items() if value is not None and name not in held]
 
     def ran_out_of_memory(self, container: Container, run: RunDir) -> bool:
@@ -136,5 +138,20 @@ def container_limits(container: Container, machine_cpu: int) -> Limits:
     return Limits(
         memory=None if memory is None else memory + _SHIM_BYTES,
         cpu=cpu or None,
-        pids=max(_LEAST_PIDS, machine_cpu * _PIDS_PER_CPU // 1000),
+        pids=_most_pids(machine_cpu),
     )
+
+
+def processes_of_user(machine_cpu: int) -> int:
+    """Processes and threads that one user may have where no cgroup bounds those of a container (RLIMIT_NPROC).
+
+    The kernel counts those of all pods that run as this user.
+
+    Args:
+        machine_cpu: thousandths of processors that the machine has.
+    """
+    return _CONTAINERS_OF_USER * _most_pids(machine_cpu)
+
+
+def _most_pids(machine_cpu: int) -> int:
+    return max(_LEAST_PIDS, machine_cpu * _PIDS_PER_CPU // 1000)

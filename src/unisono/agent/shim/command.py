@@ -158,6 +158,8 @@ def become(spec: Spec) -> None:
                 # A program may open /dev/stdout anew, as a file of the user that it runs as.
                 if stat.S_ISFIFO(os.fstat(fd).st_mode):
                     os.fchown(fd, spec["uid"], -1)
+        if spec.get("processes") is not None:
+            limit_processes(spec["processes"])
         if spec["groups"] is not None:
             os.setgroups(spec["groups"])
         if spec["gid"] is not None:
@@ -169,6 +171,15 @@ def become(spec: Spec) -> None:
         raise OSError(error.errno, f"the process cannot become {who}: {error.strerror}") from None
     if spec["no_new_privileges"]:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def limit_processes(most: int) -> None:
+    """At most so many processes and threads of the command's user; a lower limit that is in force stays."""
+    import resource
+
+    now = [each for each in resource.getrlimit(resource.RLIMIT_NPROC) if each != resource.RLIM_INFINITY]
+    least = min([most, *now])
+    resource.setrlimit(resource.RLIMIT_NPROC, (least, least))
 
 
 def execute(argv: list[str], env: dict[str, str], failed_fd: int) -> NoReturn:
