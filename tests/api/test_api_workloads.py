@@ -97,6 +97,11 @@ def test_accepted(kind, spec):
             OWNER | {"updateStrategy": {"rollingUpdate": {"maxSurge": 1}}},
             "may not be set when maxUnavailable is non-zero",
         ),
+        (
+            REPLICA_SETS,
+            OWNER | {"template": POD | {"spec": POD["spec"] | {"ephemeralContainers": [{"name": "e"}]}}},
+            "spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+        ),
         (BATCH_JOBS, {"template": POD}, 'restartPolicy: Required value: valid values: "OnFailure", "Never"'),
         (
             BATCH_JOBS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tracemalloc
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from controller_world import ControllerWorld, at_once
 from job_world import World, job, task
 from workload_world import template
 
+from unisono.api.core import Affinity, NodeAffinity
 from unisono.api.decode import decode
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_TEMPLATES
 from unisono.api.kind import Kind
-from unisono.api.kinds import JOBS, POD_GROUPS
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
 from unisono.api.sizes import SIZED, pods_of
 from unisono.api.training_kinds import (
     JOB_SETS,
@@ -28,14 +30,30 @@ from unisono.api.training_kinds import (
     TRAINING_RUNTIMES,
     XGBOOST_JOBS,
 )
-from unisono.api.workload_kinds import BATCH_CRON_JOBS, BATCH_JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from unisono.api.workload_kinds import (
+    BATCH_CRON_JOBS,
+    BATCH_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.registry import all_controllers
 from unisono.controllers.training.controller import Seen
+from unisono.controllers.training.jobset import decide as jobset_decide
+from unisono.controllers.training.kubeflow import decide as kubeflow_decide
 from unisono.controllers.training.kubeflow.pods import build_pod
 from unisono.controllers.training.kubeflow.tensorflow import TensorFlow
 from unisono.controllers.training.kubeflow.view import TrainingView
+from unisono.controllers.training.ray import cluster as ray_cluster
+from unisono.controllers.workloads import job as batch_job
+from unisono.controllers.workloads import stateful_pods
+from unisono.controllers.workloads.daemon_decide import daemon_spec
+from unisono.controllers.workloads.job_decide import Slot
+from unisono.controllers.workloads.templates import pod_from
+from unisono.errors import ApiError
 from unisono.kube.controller import Controller
 
 HUGE = 2**31 - 1
@@ -163,6 +181,39 @@ async def test_a_list_of_hosts_that_no_container_could_take_is_told_and_not_buil
         assert "too long for an environment variable" in world.recorder.of("FailedCreate")[0]
 
 
+def pods_of_template() -> list[tuple[Any, Any]]:
+    """The template's spec and a pod made of it, of each workload."""
+    spec = {"containers": [{"name": "c", "image": "i"}], "affinity": {"nodeAffinity": {}}, "hostname": "own"}
+    sized = {"template": {**POD, "spec": spec}, "selector": {"matchLabels": {"app": "web"}}}
+    sets, stateful = made(REPLICA_SETS, sized), made(STATEFUL_SETS, sized)
+    jobs = made(BATCH_JOBS, {"template": {**POD, "spec": spec}})
+    daemons = made(DAEMON_SETS, sized)
+    return [
+        (sets.spec.template.spec, pod_from(sets.spec.template, REPLICA_SETS, sets, "huge-0").spec),
+        (stateful.spec.template.spec, stateful_pods.pod_of(stateful, stateful.spec.template, 0, "r").spec),
+        (daemons.spec.template.spec, daemon_spec(daemons.spec.template.spec, "node-0")),
+        (jobs.spec.template.spec, batch_job.pod_of(jobs, Slot(), Random(1)).spec),
+    ]
+
+
+def test_a_large_template_is_not_copied_for_each_of_its_pods() -> None:
+    for template_spec, pod_spec in pods_of_template():
+        assert pod_spec is not template_spec
+        assert pod_spec.containers is template_spec.containers
+
+
+def test_making_a_pod_leaves_the_template_as_it_is() -> None:
+    jobs = made(BATCH_JOBS, {"template": POD})
+    pod = batch_job.pod_of(jobs, Slot(3), Random(1))
+    assert [each.name for each in pod.spec.containers[0].env or ()] == ["JOB_COMPLETION_INDEX"]
+    assert jobs.spec.template.spec == made(BATCH_JOBS, {"template": POD}).spec.template.spec
+    for template_spec, pod_spec in pods_of_template():
+        assert template_spec.hostname == "own"
+        assert template_spec.affinity == Affinity(node_affinity=NodeAffinity())
+        assert not template_spec.tolerations
+        assert pod_spec.containers[0].env is None
+
+
 def runtime(completions: int, parallelism: int) -> Any:
     """A user's own runtime of MPI."""
     node = {"name": "node", "template": {"spec": {"completions": completions, "parallelism": parallelism}}}
@@ -258,3 +309,38 @@ async def test_hosts_of_the_svc_plug_in_that_no_config_map_holds_are_told_with_t
         assert "plug-in svc: lists of 50000 hosts take" in (state.message or "")
         assert "use fewer, or shorter names" in (state.message or "")
         assert len(world.recorder.of("PluginError")) == 1
+
+
+async def test_pods_of_training_jobs_are_built_when_their_turn_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of a thousand pods that each have a copy of a large template would hold up all other objects."""
+    built = 0
+    for module in (kubeflow_decide, ray_cluster, jobset_decide):
+
+        def counting(*args: Any, whole: Any = module.build_pod) -> Any:
+            nonlocal built
+            built += 1
+            return whole(*args)
+
+        monkeypatch.setattr(module, "build_pod", counting)
+    workers = {"groupName": "g", "replicas": 900, "template": POD}
+    many = {"parallelism": 900, "completions": 900, "template": POD}
+    async with Everything() as world:
+        create = world.client.create
+
+        async def refusing(kind: Kind[Any], obj: Any, **more: Any) -> Any:
+            if kind is PODS:
+                raise ApiError("exceeded quota", code=403, reason="Forbidden")
+            return await create(kind, obj, **more)
+
+        monkeypatch.setattr(world.client, "create", refusing)
+        await world.client.create(PYTORCH_JOBS, replicas(PYTORCH_JOBS, "pytorchReplicaSpecs", "pytorch", 900))
+        await world.client.create(RAY_CLUSTERS, made(RAY_CLUSTERS, RAY | {"workerGroupSpecs": [workers]}, "ray"))
+        jobs = {"replicatedJobs": [{"name": "r", "replicas": 1, "template": {"spec": many}}]}
+        await world.client.create(JOB_SETS, made(JOB_SETS, jobs, "set"))
+        await world.settle()
+        groups = world.client.objects(POD_GROUPS)
+        assert len(groups) == 3
+        for group in groups:
+            await world.set_group_phase(group, "Inqueue")
+        await world.settle()
+    assert 3 < built < 100
