@@ -52,6 +52,38 @@ async def test_of_two_delays_the_shorter_counts() -> None:
     assert len(queue) == 0
 
 
+async def test_a_namespace_with_many_keys_does_not_delay_the_first_key_of_another() -> None:
+    queue = queue_on(VirtualClock())
+    for number in range(10_000):
+        queue.add(f"a/job-{number}")
+    assert [await queue.get() for _ in range(3)] == ["a/job-0", "a/job-1", "a/job-2"]
+    queue.add("b/first")
+    queue.add("cluster-scoped")
+    assert {await queue.get() for _ in range(3)} == {"a/job-3", "b/first", "cluster-scoped"}
+    assert [await queue.get(), await queue.get()] == ["a/job-4", "a/job-5"]
+    assert len(queue) == queue.statistics().ready == 10_000 - 6
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20)), max_size=60))
+def test_a_key_waits_for_its_own_namespace_and_one_key_of_each_other(adds: list[tuple[str, int]]) -> None:
+    async def scenario() -> None:
+        queue = queue_on(VirtualClock())
+        own: dict[str, list[str]] = {}
+        for namespace, number in adds:
+            key = f"{namespace}/{number}"
+            queue.add(key)
+            if key not in own.setdefault(namespace, []):
+                own[namespace].append(key)
+        taken = [await queue.get() for _ in range(len(queue))]
+        for keys in own.values():
+            assert [key for key in taken if key in keys] == keys
+            for before, key in enumerate(keys):
+                assert taken.index(key) < (before + 1) * len(own)
+
+    asyncio.run(scenario())
+
+
 async def test_back_off_doubles_up_to_its_cap_and_is_forgotten() -> None:
     queue = queue_on(VirtualClock())
     assert [queue.add_rate_limited("a") for _ in range(6)] == [1, 2, 4, 8, 8, 8]

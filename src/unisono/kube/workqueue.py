@@ -2,6 +2,9 @@
 
 While a worker holds a key, further ``add`` calls are remembered and the key is queued again on ``done``. So
 two workers never see one key at the same time and no change is lost.
+
+Namespaces take turns: of each one in turn, workers get the key that has waited longest. So a key waits for at most one
+key of each other namespace and for those of its own, however many keys another namespace has.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ class WorkQueue:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, backoff: Backoff | None = None) -> None:
         self._clock = clock
         self._backoff = backoff or Backoff()
-        self._ready: deque[str] = deque()
+        # By namespace, those whose turn comes next first: keys that a worker could take, oldest first.
+        self._ready: dict[str, deque[str]] = {}
         self._dirty: set[str] = set()
         self._processing: set[str] = set()
         self._failures: dict[str, int] = {}
@@ -63,7 +67,7 @@ class WorkQueue:
 
     def __len__(self) -> int:
         """Keys that a worker could take now."""
-        return len(self._ready)
+        return sum(map(len, self._ready.values()))
 
     def add(self, key: str) -> None:
         """Queue ``key`` now; no effect when it already waits."""
@@ -120,7 +124,7 @@ class WorkQueue:
                 if waiter.done() and not waiter.cancelled():
                     self._wake()
                 raise
-        key = self._ready.popleft()
+        key = self._pop()
         self._dirty.discard(key)
         self._processing.add(key)
         return key
@@ -144,7 +148,7 @@ class WorkQueue:
     def statistics(self) -> QueueStatistics:
         """Sizes now and totals since the start."""
         return QueueStatistics(
-            ready=len(self._ready),
+            ready=len(self),
             processing=len(self._processing),
             delayed=len(self._due),
             failing=len(self._failures),
@@ -154,8 +158,17 @@ class WorkQueue:
         )
 
     def _push(self, key: str) -> None:
-        self._ready.append(key)
+        self._ready.setdefault(key.partition("/")[0] if "/" in key else "", deque()).append(key)
         self._wake()
+
+    def _pop(self) -> str:
+        """The next key of the namespace whose turn it is, which then stands behind all others."""
+        namespace = next(iter(self._ready))
+        keys = self._ready.pop(namespace)
+        key = keys.popleft()
+        if keys:
+            self._ready[namespace] = keys
+        return key
 
     def _wake(self) -> None:
         while self._getters:
