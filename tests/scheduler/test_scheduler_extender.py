@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
-from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 
@@ -31,10 +30,13 @@ class Handler(BaseHTTPRequestHandler):
             self._trickle(*TRICKLES[self.path])
             return
         status, answer = {
+            "http://extender.invalid/x": (404, ""),
             "/echo": (200, json.dumps({"got": json.loads(body), "type": self.headers["Content-Type"]})),
             "/empty": (200, ""),
             "/list": (200, "[1]"),
             "/broken": (500, "{}"),
+            "/deep": (200, '{"a":' * 20_000),
+            "/long": (200, " " * ((10 << 20) + 1)),
             "/moved": (302, ""),
         }[self.path]
         self.send_response(status)
@@ -83,11 +85,19 @@ def test_bodies_go_both_ways(prefix: str) -> None:
 def test_what_goes_wrong(prefix: str) -> None:
     with pytest.raises(ExtenderError, match="no JSON object"):
         call(f"{prefix}/list", {}, 5.0)
-    with pytest.raises(OSError, match="500"):
+    with pytest.raises(ExtenderError, match="answers status 500"):
         call(f"{prefix}/broken", {}, 5.0).get("x")
+    with pytest.raises(ExtenderError, match="no JSON object"):
+        call(f"{prefix}/deep", {}, 5.0)
+    with pytest.raises(ExtenderError, match="longer than"):
+        call(f"{prefix}/long", {}, 60.0)
+    with pytest.raises(ConnectionError, match="cannot be reached"):
+        call("http://127.0.0.1:1/x", {}, 5.0)
+    with pytest.raises(ExtenderError, match="is not an address"):
+        call("http://", {}, 5.0)
     with pytest.raises(ExtenderError, match="must begin with http"):
         call("file:///etc/hostname", {}, 5.0)
-    with pytest.raises(HTTPError, match="302"):
+    with pytest.raises(ExtenderError, match="answers status 302"):
         call(f"{prefix}/moved", {}, 5.0).get("x")
 
 
@@ -95,6 +105,30 @@ def test_what_goes_wrong(prefix: str) -> None:
 def test_an_answer_that_trickles_in_is_given_up(prefix: str, path: str) -> None:
     with pytest.raises(TimeoutError):
         call(prefix + path, {}, 0.3)
+
+
+def test_a_name_server_that_does_not_answer_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def hang(*_: Any, **__: Any) -> list[Any]:
+        answers.wait(60.0)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    try:
+        with pytest.raises(TimeoutError):
+            call("http://extender.invalid/x", {}, 0.1)
+        assert not answers.is_set()
+    finally:
+        answers.set()
+
+
+def test_proxies_are_those_of_the_environment(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", prefix)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert call(f"{prefix}/echo", {}, 5.0)["got"] == {}
+    with pytest.raises(ExtenderError, match="answers status 404"):
+        call("http://extender.invalid/x", {}, 5.0)
 
 
 class Remote:
@@ -147,11 +181,11 @@ def test_the_calls_of_a_cycle_have_so_much_time_together() -> None:
 
 def test_an_answer_that_is_no_good_is_an_answer() -> None:
     def refuse(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
-        raise HTTPError(url, 500, "no", Message(), None)
+        raise ExtenderError(f"{url} answers status 500")
 
     extenders = Extenders(lambda: 0.0, refuse)
     for _ in range(5):
-        with pytest.raises(HTTPError):
+        with pytest.raises(ExtenderError, match="500"):
             extenders.begin(3.0)("http://there/x", {}, 1.0)
 
 

@@ -6,26 +6,14 @@ asked for a while, longer each time; then one call tries it again.
 
 from __future__ import annotations
 
-import io
-import socket
-import time
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-)
+from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 import msgspec
 
 from unisono.errors import UnisonoError
@@ -33,11 +21,11 @@ from unisono.errors import UnisonoError
 _LONGEST = 10 << 20
 """Bytes of an answer at most, as in Volcano."""
 
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
 _FAILURES = 2
 """Calls in a row that get no answer, until the extender is not asked for a while."""
 _LONGEST_PAUSE = 60.0
-
 
 Call = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 
@@ -46,100 +34,60 @@ class ExtenderError(UnisonoError):
     """An extender answered something that cannot be used."""
 
 
-class _Stream(io.RawIOBase):
-    """What a socket receives until ``deadline`` (monotonic seconds)."""
-
-    def __init__(self, sock: socket.socket, deadline: float) -> None:
-        self._sock = sock
-        self._raw = sock.makefile("rb", buffering=0)
-        self._deadline = deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(_left(self._deadline))
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
-    """An answer that has arrived until ``deadline`` or fails, however often a few more bytes come."""
-
-    def __init__(self, sock: socket.socket, *given: Any, deadline: float, **named: Any) -> None:
-        super().__init__(sock, *given, **named)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Stream(sock, deadline))
-
-
-class _Connection(HTTPConnection):
-    """A connection whose time limit holds for the whole call; `http.client` has one for each operation."""
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._deadline = time.monotonic() + (self.timeout or 0.0)
-        self.response_class = partial(_Response, deadline=self._deadline)  # type: ignore[assignment]
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(_left(self._deadline))
-
-
-class _SecureConnection(HTTPSConnection, _Connection):
-    """The same over TLS."""
-
-
-class _Http(HTTPHandler):
-    def http_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(_Connection, req)
-
-
-class _Https(HTTPSHandler):
-    def https_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(_SecureConnection, req)
-
-
-def _left(deadline: float) -> float:
-    """Seconds until then; raises `TimeoutError` when there are none."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the answer did not arrive in time")
-    return left
-
-
 def call(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
-    """POST ``body`` as JSON and decode the answer, all within ``timeout`` seconds.
+    """POST ``body`` as JSON and decode the answer, all within ``timeout`` seconds, however slowly bytes arrive.
+
+    Proxies are those of the environment. Redirects are not followed: they could lead to any scheme and host.
 
     Raises:
-        OSError: no connection, no answer in time, or a status other than 2xx; redirects are not followed.
-        ExtenderError: the address is none, or the answer is no JSON object or too long.
+        OSError: no connection, or no answer in time.
+        ExtenderError: the address is none, the status is not 2xx, or the answer is no JSON object or too long.
 
     """
     if not url.lower().startswith(("http://", "https://")):
         raise ExtenderError(f"extender.urlPrefix must begin with http:// or https://, not {url!r}")
-    request = Request(url, msgspec.json.encode(body), {"Content-Type": "application/json"})  # noqa: S310  # the scheme was checked
-    with _opener().open(request, timeout=timeout) as response:
-        data: bytes = response.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise ExtenderError(f"the answer of {url} is longer than {_LONGEST} bytes")
+    # Closed by hand: `asyncio.run` would wait for a name server that does not answer.
+    loop = asyncio.new_event_loop()
+    try:
+        data = loop.run_until_complete(_post(url, msgspec.json.encode(body), timeout))
+    finally:
+        loop.close()
     if not data:
         return {}
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ExtenderError(f"the answer of {url} is no JSON object: {error}") from error
 
 
-@cache
-def _opener() -> OpenerDirector:
-    """HTTP and HTTPS only, by the proxies of the environment; no redirects, which could lead to any scheme and host."""
-    opener = OpenerDirector()
-    for handler in (ProxyHandler(), _Http(), _Https(), HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
-        opener.add_handler(handler)
-    return opener
+async def _post(url: str, body: bytes, timeout: float) -> bytes:
+    unlimited = aiohttp.ClientTimeout()  # each of its limits would be for a part of the call
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            aiohttp.ClientSession(timeout=unlimited, auto_decompress=False) as session,
+            session.post(url, data=body, headers=_HEADERS, proxy=_proxy(url), allow_redirects=False) as response,
+        ):
+            if not response.ok or response.status >= 300:
+                raise ExtenderError(f"{url} answers status {response.status}")
+            data = bytearray()
+            async for chunk in response.content.iter_any():
+                data += chunk
+                if len(data) > _LONGEST:
+                    raise ExtenderError(f"the answer of {url} is longer than {_LONGEST} bytes")
+            return bytes(data)
+    except TimeoutError:
+        raise TimeoutError(f"the answer of {url} did not arrive within {timeout:g} s") from None
+    except aiohttp.InvalidURL as error:
+        raise ExtenderError(f"{url} is not an address") from error
+    except aiohttp.ClientError as error:
+        raise ConnectionError(f"{url} cannot be reached: {error or type(error).__name__}") from error
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for the address."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 class ExtenderUnavailable(UnisonoError):
@@ -184,7 +132,7 @@ class Extenders:
                 raise ExtenderUnavailable(f"its calls have taken the {budget:g} s that a cycle has for them")
             try:
                 answer = self._call(url, body, min(timeout, left))
-            except HTTPError:
+            except ExtenderError:
                 circuit.failures = 0  # an answer, if no good one
                 raise
             except OSError:
