@@ -125,7 +125,7 @@ async def test_labels_of_nodes_become_hyper_nodes_and_follow_them():
         (CONFIG, {"roce": ("leaf", "spine")}, None),
         (CONFIG.replace("enabled: true", "enabled: false"), None, None),
         ("", None, None),
-        ("a: [", None, "is no YAML"),
+        ("a: [", None, "volcano-controller.conf:2: "),
         (CONFIG.replace("source: label", "source: ufm"), None, '"ufm" is not supported'),
         (CONFIG.replace("roce", "r" * 21), {}, "at most 20 characters"),
         (CONFIG.replace("nodeLabel: leaf", "label: leaf"), {}, "every level needs a nodeLabel"),

@@ -9,6 +9,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.controllers.patching import merge_diff, to_json
+from unisono.controllers.texts import whole_number
 from unisono.kube.client import Client
 
 T = TypeVar("T", bound=Object)
@@ -58,5 +59,4 @@ class LastWritten(Generic[T]):
 
 
 def _version(obj: Object) -> int:
-    text = obj.metadata.resource_version or ""
-    return int(text) if text.isdigit() else 0
+    return whole_number(obj.metadata.resource_version) or 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from unisono.api.keys import HOSTNAME
+from unisono.api.yaml import load_all
+from unisono.errors import ConfigError
 
 KEY = "volcano-controller.conf"
 LABEL_SOURCE = "label"
@@ -33,9 +33,10 @@ class DiscoveryConfig:
 def parse_config(text: str) -> DiscoveryConfig:
     """Read ``volcano-controller.conf``; what is wrong is left out and told."""
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        return DiscoveryConfig(problems=[f"{KEY} is no YAML: {error}"])
+        documents = load_all(text, KEY)
+    except ConfigError as error:
+        return DiscoveryConfig(problems=[str(error)])
+    document = documents[0].value if documents else None
     entries = document.get("networkTopologyDiscovery") if isinstance(document, dict) else None
     problems: list[str] = []
     types: dict[str, tuple[str, ...]] | None = None

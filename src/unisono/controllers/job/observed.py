@@ -13,6 +13,7 @@ from unisono.api.scheduling import PodGroup
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
+from unisono.controllers.texts import whole_number
 
 DONE = frozenset({"Succeeded", "Failed"})
 
@@ -215,18 +216,14 @@ def _see(view: JobView, pod: Pod) -> PodView:
     task = view.task(task_name)
     index = -1
     if task is not None:
-        suffix = meta.name.rpartition("-")[2]
-        if suffix.isdigit() and meta.name == task.pod_name(int(suffix)):
-            index = int(suffix)
+        number = whole_number(meta.name.rpartition("-")[2])
+        if number is not None and meta.name == task.pod_name(number):
+            index = number
     return PodView(
         pod=pod,
         task=task_name,
         index=index,
-        version=_number(annotations.get(JOB_VERSION)),
-        round=_number(annotations.get(keys.RESTART_ROUND)),
+        version=whole_number(annotations.get(JOB_VERSION)) or 0,
+        round=whole_number(annotations.get(keys.RESTART_ROUND)) or 0,
         marked=annotations.get(CONTROLLER_OUT_OF_SYNC) == "true",
     )
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0

@@ -15,6 +15,7 @@ from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
 from unisono.controllers.job.observed import PodView, recorded_pods
 from unisono.controllers.job.view import JobView, TaskView
+from unisono.controllers.texts import whole_number
 
 POD_PENDING = "PodPending"
 POD_FAILED = "PodFailed"
@@ -85,8 +86,8 @@ def occurrences(
 
 def group_version(view: JobView, pod_group: PodGroup) -> int:
     """Version of the job for which the pod group was made; one that does not say belongs to today's."""
-    text = (pod_group.metadata.annotations or {}).get(JOB_VERSION, "")
-    return int(text) if text.isdigit() else view.version
+    version = whole_number((pod_group.metadata.annotations or {}).get(JOB_VERSION))
+    return view.version if version is None else version
 
 
 def _of_pod(pod: PodView) -> Iterator[Occurrence]:
@@ -146,9 +147,9 @@ def _remembered(view: JobView, pods: list[PodView], found: Iterable[Occurrence])
 
 def _place(view: JobView, pod_name: str) -> tuple[TaskView | None, int]:
     for task in view.tasks:
-        suffix = pod_name.rpartition("-")[2]
-        if suffix.isdigit() and task.pod_name(int(suffix)) == pod_name and int(suffix) < task.replicas:
-            return task, int(suffix)
+        index = whole_number(pod_name.rpartition("-")[2])
+        if index is not None and index < task.replicas and task.pod_name(index) == pod_name:
+            return task, index
     return None, -1
 
 

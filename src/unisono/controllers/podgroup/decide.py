@@ -14,6 +14,7 @@ from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers import keys
 from unisono.controllers.job.pod_group import PENDING, sum_usage
 from unisono.controllers.owners import controller_of, owned_by
+from unisono.controllers.texts import whole_number
 
 # Owners of these kinds hand their annotations down to the pod group.
 INHERITING = frozenset({"ReplicaSet", "DaemonSet", "StatefulSet", "Job"})
@@ -76,15 +77,16 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
 
 def min_member(owner_annotations: dict[str, str]) -> int:
     """Pods that must run together; 1 unless the owner names a number that is not negative."""
-    text = owner_annotations.get(GROUP_MIN_MEMBER, "")
-    return int(text) if text.isdecimal() else 1
+    number = whole_number(owner_annotations.get(GROUP_MIN_MEMBER))
+    return 1 if number is None else number
 
 
 def _members(pod: Pod, owner_annotations: dict[str, str]) -> int:
     """As ``min_member``; a LeaderWorkerSet's pods carry the size of their group."""
-    size = (pod.metadata.annotations or {}).get(LWS_SIZE, "")
-    if (pod.metadata.labels or {}).get(LWS_GROUP) and size.isdecimal() and GROUP_MIN_MEMBER not in owner_annotations:
-        return max(1, int(size))
+    size = whole_number((pod.metadata.annotations or {}).get(LWS_SIZE))
+    is_in_lws = (pod.metadata.labels or {}).get(LWS_GROUP) and size is not None
+    if is_in_lws and GROUP_MIN_MEMBER not in owner_annotations:
+        return max(1, size or 0)
     return min_member(owner_annotations)
 
 
@@ -96,7 +98,7 @@ def topology(annotations: dict[str, str]) -> NetworkTopologySpec | None:
     wanted = (mode or "").lower()
     return NetworkTopologySpec(
         mode=wanted if wanted in _MODES else "hard",
-        highest_tier_allowed=int(tier) if tier and tier.isdecimal() else None,
+        highest_tier_allowed=whole_number(tier),
     )
 
 

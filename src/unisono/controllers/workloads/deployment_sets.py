@@ -13,6 +13,7 @@ from unisono.api.keys import LAST_APPLIED
 from unisono.api.meta import LabelSelector
 from unisono.api.workload_kinds import DEPLOYMENTS
 from unisono.controllers.owners import owned_by
+from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import amount
 from unisono.controllers.workloads.templates import short_hash
 
@@ -75,14 +76,12 @@ def find_new(deployment: Deployment, sets: Sequence[ReplicaSet]) -> ReplicaSet |
 
 def revision(replica_set: ReplicaSet) -> int:
     """Its number; 0 where it has none."""
-    text = (replica_set.metadata.annotations or {}).get(REVISION, "")
-    return int(text) if text.isdecimal() else 0
+    return whole_number((replica_set.metadata.annotations or {}).get(REVISION)) or 0
 
 
 def noted(replica_set: ReplicaSet, key: str) -> int | None:
     """A number among the annotations."""
-    text = (replica_set.metadata.annotations or {}).get(key, "")
-    return int(text) if text.isdecimal() else None
+    return whole_number((replica_set.metadata.annotations or {}).get(key))
 
 
 def sizes_noted(deployment: Deployment) -> dict[str, str]:

@@ -15,6 +15,7 @@ from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.controllers.job_policies import judge
 from unisono.controllers.pod_facts import has_ended, is_active, is_ready
+from unisono.controllers.texts import whole_number
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
@@ -66,14 +67,12 @@ def is_indexed(job: BatchJob) -> bool:
 
 def index_of(pod: Pod) -> int | None:
     """The pod's number."""
-    text = (pod.metadata.annotations or {}).get(COMPLETION_INDEX, "")
-    return int(text) if text.isdecimal() else None
+    return whole_number((pod.metadata.annotations or {}).get(COMPLETION_INDEX))
 
 
 def index_failures(pod: Pod) -> int:
     """Failures of the pod's index before this pod."""
-    text = (pod.metadata.annotations or {}).get(INDEX_FAILURES, "0")
-    return int(text) if text.isdecimal() else 0
+    return whole_number((pod.metadata.annotations or {}).get(INDEX_FAILURES)) or 0
 
 
 def is_tracked(pod: Pod) -> bool:

@@ -10,6 +10,7 @@ from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
 from unisono.controllers.parallel import SLICE
 from unisono.controllers.pod_facts import has_ended, is_available, is_ready, next_available
+from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import amount, sooner
 from unisono.controllers.workloads.refusals import refused_for
 from unisono.controllers.workloads.revisions import REVISION_LABEL
@@ -36,7 +37,7 @@ class StatefulPlan:
 def ordinal(stateful_set: StatefulSet, pod: Pod) -> int | None:
     """The pod's number; None for a pod that is not named after the set."""
     found = _ORDINAL.fullmatch(pod.metadata.name)
-    return int(found[2]) if found and found[1] == stateful_set.metadata.name else None
+    return whole_number(found[2]) if found and found[1] == stateful_set.metadata.name else None
 
 
 def first(stateful_set: StatefulSet) -> int:

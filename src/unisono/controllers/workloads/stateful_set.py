@@ -12,6 +12,7 @@ from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
+from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.history import bring_to_server
@@ -130,6 +131,7 @@ class StatefulSetController(Controller):
                     await delete_seen(self._client, PERSISTENT_VOLUME_CLAIMS, claim)
 
 
-def _is_gone(number: str, wanted: range, there: set[int | None]) -> bool:
+def _is_gone(text: str, wanted: range, there: set[int | None]) -> bool:
     """Whether this is the number of a pod that neither should be there nor is."""
-    return number.isdecimal() and int(number) not in wanted and int(number) not in there
+    number = whole_number(text)
+    return number is not None and number not in wanted and number not in there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from unisono.controllers.texts import whole_number
 from unisono.errors import UnisonoError
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -63,17 +64,17 @@ def flag_bool(plugin: str, values: Mapping[str, str], name: str) -> bool:
 
 def flag_port(plugin: str, values: Mapping[str, str], name: str) -> int:
     """The port number of a flag. Raises PluginError."""
-    text = values[name]
-    if text.isdigit() and 1 <= int(text) <= 65535:
-        return int(text)
-    raise PluginError(f"plug-in {plugin}: --{name} is {text!r}; write a port from 1 to 65535.")
+    port = whole_number(values[name]) or 0
+    if 1 <= port <= 65535:
+        return port
+    raise PluginError(f"plug-in {plugin}: --{name} is {values[name]!r}; write a port from 1 to 65535.")
 
 
 def flag_seconds(plugin: str, values: Mapping[str, str], name: str) -> int:
     """The whole number of seconds of a flag, with or without a trailing ``s``. Raises PluginError."""
-    text = values[name].removesuffix("s")
-    if text.isdigit():
-        return int(text)
+    seconds = whole_number(values[name].removesuffix("s"))
+    if seconds is not None:
+        return seconds
     raise PluginError(f"plug-in {plugin}: --{name} is {values[name]!r}; write a number of seconds.")
 
 

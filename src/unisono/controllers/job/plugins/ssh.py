@@ -13,6 +13,7 @@ from unisono.controllers.job.plugins.base import JobPlugin, containers
 from unisono.controllers.job.view import TaskView
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
+from unisono.controllers.texts import whole_number
 
 DEFAULT_PATH = "/root/.ssh"
 DEFAULT_PORT = 22
@@ -46,8 +47,8 @@ class SshPlugin(JobPlugin):
         flags = read_flags(arguments, _FLAGS)
         self.path = flags["ssh-key-file-path"] or DEFAULT_PATH
         self.private, self.public = flags["ssh-private-key"], flags["ssh-public-key"]
-        port = flags["ssh-port"]
-        self.port = int(port) if port.isdigit() and 1 <= int(port) <= 65535 else DEFAULT_PORT
+        port = whole_number(flags["ssh-port"]) or 0
+        self.port = port if 1 <= port <= 65535 else DEFAULT_PORT
         if self.public and not self.private:
             raise PluginError("plug-in ssh: --ssh-public-key is given without --ssh-private-key; give both or neither.")
         if self.private and not self.public:

@@ -16,6 +16,7 @@ from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME, POD_Q
 from unisono.api.times import parse_time
 from unisono.controllers import pod_facts
 from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
+from unisono.controllers.texts import whole_number
 from unisono.controllers.training.jobset import labels
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -263,8 +264,7 @@ class JobSetView:
 
 def completion_index(pod: Pod) -> int:
     """The pod's number in its Job."""
-    text = (pod.metadata.labels or {}).get(COMPLETION_INDEX, "")
-    return int(text) if text.isdecimal() else 0
+    return whole_number((pod.metadata.labels or {}).get(COMPLETION_INDEX)) or 0
 
 
 def _read(value: Any, struct: type[S]) -> S | None:

@@ -12,6 +12,7 @@ from unisono.api.kind import Kind
 from unisono.api.validation.kubeflow import TRAINING_OPERATOR
 from unisono.controllers.host_lists import TooManyHosts, variable_too_long
 from unisono.controllers.plan import Resource
+from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.tally import PodView, Tally, is_retryable
 from unisono.controllers.training.kubeflow.view import ALWAYS, EXIT_CODE, NEVER, ON_FAILURE, Role, TrainingView
@@ -58,9 +59,9 @@ class Framework:
             first = self.pod_name(view, role, 0)
             if pod.metadata.name == first:
                 return PodView(pod, role.name, 0)
-            prefix, index = first[:-1], pod.metadata.name.removeprefix(first[:-1])
-            if first.endswith("-0") and pod.metadata.name.startswith(prefix) and index.isdecimal():
-                return PodView(pod, role.name, int(index))
+            prefix, index = first[:-1], whole_number(pod.metadata.name.removeprefix(first[:-1]))
+            if first.endswith("-0") and pod.metadata.name.startswith(prefix) and index is not None:
+                return PodView(pod, role.name, index)
         return None
 
     def labels(self, view: TrainingView, role: Role, index: int) -> dict[str, str]:

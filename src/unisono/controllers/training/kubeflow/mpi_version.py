@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from unisono.api.base import Object
 from unisono.api.keys import LAST_APPLIED
 from unisono.api.kubeflow import MPIJobSpec
+from unisono.controllers.texts import json_object
 
 V1: Final = "v1"
 V2BETA1: Final = "v2beta1"
@@ -24,14 +24,7 @@ def version_of(job: Object) -> str:
 
 
 def _applied(job: Object) -> str:
-    text = (job.metadata.annotations or {}).get(LAST_APPLIED)
-    if not text:
-        return ""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return ""
-    return _known(value.get("apiVersion") if isinstance(value, dict) else None)
+    return _known(json_object((job.metadata.annotations or {}).get(LAST_APPLIED)).get("apiVersion"))
 
 
 def _written(job: Object) -> str:

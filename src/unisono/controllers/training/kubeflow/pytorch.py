@@ -8,6 +8,7 @@ from unisono.api.core import Container, EnvVar, Pod, ResourceRequirements
 from unisono.api.defaulting.kubeflow import AUTO, elastic_limits
 from unisono.api.kubeflow import ElasticPolicy, PyTorchJobSpec
 from unisono.api.training_kinds import PYTORCH_JOBS
+from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow.framework import (
     Framework,
     Judgement,
@@ -68,7 +69,7 @@ class PyTorch(Framework):
             rank = str(index if role.name == "Master" else index + 1)
             yield from (("MASTER_PORT", port), ("PET_MASTER_PORT", port))
             yield from (("MASTER_ADDR", address), ("PET_MASTER_ADDR", address))
-            yield "WORLD_SIZE", str(view.total * (int(nproc) if nproc and nproc.isdecimal() else 1))
+            yield "WORLD_SIZE", str(view.total * (whole_number(nproc) or 1))
             yield from (("RANK", rank), ("PET_NODE_RANK", rank))
         if nproc is not None:
             yield "PET_NPROC_PER_NODE", nproc

@@ -11,6 +11,7 @@ from unisono.api.defaulting.kubeflow import TRAINING, main_container, replica_sp
 from unisono.api.keys import POD_QUEUE
 from unisono.api.kubeflow import AnyTrainingJob, RunPolicy, SchedulingPolicy, TrainingCondition, TrainingStatus
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow.labels import POD_RESTARTS, RESTARTS
 
 DEFAULT_SCHEDULER = "volcano"
@@ -88,15 +89,14 @@ class TrainingView:
     @property
     def restarts(self) -> int:
         """How often failed pods were made anew."""
-        text = (self.job.metadata.annotations or {}).get(RESTARTS, "")
-        return int(text) if text.isdecimal() else 0
+        return whole_number((self.job.metadata.annotations or {}).get(RESTARTS)) or 0
 
     @property
     def pod_restarts(self) -> dict[str, int]:
         """How often in a row pods were made anew, by their name without the job's."""
         text = (self.job.metadata.annotations or {}).get(POD_RESTARTS, "")
         pairs = (entry.partition("=") for entry in text.split(","))
-        return {place: int(count) for place, _, count in pairs if count.isdecimal()}
+        return {place: number for place, _, count in pairs if (number := whole_number(count)) is not None}
 
     def container(self, role: Role) -> Container | None:
         """The container of a role that does the work."""

@@ -17,6 +17,7 @@ from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_ended, is_ready
 from unisono.controllers.podgroup.decide import topology
+from unisono.controllers.texts import whole_number
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
@@ -182,7 +183,7 @@ class _Decision:
         total = sum_requests((place.template.spec, 1) for place in self.places.values())
         self.status.desired_cpu, self.status.desired_memory = total.get("cpu", "0"), total.get("memory", "0")
         gpus = [name for name in total if name.endswith("gpu")]
-        self.status.desired_gpu = str(sum(int(total[name]) for name in gpus if total[name].isdecimal()))
+        self.status.desired_gpu = str(sum(whole_number(total[name]) or 0 for name in gpus))
         self.status.desired_tpu = total.get("google.com/tpu", "0")
 
     def _head(self) -> Pod | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from unisono.api.base import ObjectMeta
@@ -14,6 +12,7 @@ from unisono.api.ray_service import AppStatus, RayService
 from unisono.api.training_kinds import RAY_SERVICES
 from unisono.api.yaml import load_all
 from unisono.controllers.owners import owned_by
+from unisono.controllers.texts import json_object
 from unisono.controllers.training.ray import labels
 from unisono.errors import ConfigError
 
@@ -137,9 +136,8 @@ def names(config: str) -> list[str]:
 
 def _read(text: str | None) -> dict[str, AppStatus]:
     try:
-        told: dict[str, Any] = msgspec.json.decode(text or "{}", type=dict[str, Any])
-        return msgspec.convert(told, dict[str, AppStatus]) if told else {}
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.convert(json_object(text), dict[str, AppStatus])
+    except msgspec.ValidationError:
         return {}
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import yaml
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Container, ContainerStateTerminated, EnvVar, Pod, PodTemplateSpec, ResourceRequirements
 from unisono.api.keys import GROUP_NAME, TASK_SPEC
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.training_kinds import RAY_JOBS
+from unisono.api.yaml import load_all
 from unisono.controllers.owners import owned_by
 from unisono.controllers.training.ray import labels
+from unisono.errors import ConfigError
 
 HTTP, SIDECAR = "HTTPMode", "SidecarMode"
 _NAME = "ray-job-submitter"
@@ -191,10 +192,12 @@ def submit_command(job: RayJob, address: str, submission_id: str) -> str:
 
 
 def _environment(text: str) -> Any:
+    """The runtime environment; an empty one where the text cannot be read."""
     try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError:
+        documents = load_all(text)
+    except ConfigError:
         return {}
+    return documents[0].value if documents else {}
 
 
 def _ended_with(ended: ContainerStateTerminated) -> str:

@@ -10,6 +10,7 @@ from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.keys import QUEUE_NAME, RAY_GROUP, TASK_INDEX
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
 from unisono.controllers.pod_facts import has_ended
+from unisono.controllers.texts import whole_number
 from unisono.controllers.training.ray import labels
 
 
@@ -99,8 +100,7 @@ def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:
     """Number of a pod within a group; None for pods of other groups."""
     if (pod.metadata.labels or {}).get(RAY_GROUP) != group.group_name:
         return None
-    number = (pod.metadata.annotations or {}).get(TASK_INDEX, "")
-    return int(number) if number.isdecimal() else None
+    return whole_number((pod.metadata.annotations or {}).get(TASK_INDEX))
 
 
 def desired(group: RayWorkerGroupSpec) -> int:
