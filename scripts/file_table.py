@@ -1,4 +1,4 @@
-"""Writes the file-to-purpose table of docs/architecture.md from the first sentence of each module's docstring.
+"""Writes the table of docs/files.md from the first sentence of each module's docstring.
 
 ``python scripts/file_table.py`` rewrites the table; with ``--check`` it only says whether the page is up to date.
 """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "files.md"
 SOURCE = ROOT / "src" / "unisono"
 BEGIN, END = "<!-- files: begin -->", "<!-- files: end -->"
 ROOMS = (
@@ -35,7 +35,7 @@ def table() -> str:
     folders = [(room, sorted((SOURCE / room).rglob("*.py"))) for room in ROOMS if (SOURCE / room).is_dir()]
     folders.append(("the package itself", sorted(SOURCE.glob("*.py"))))
     for room, files in folders:
-        lines += ["", f"### {room}", "", "| file | purpose |", "|---|---|"]
+        lines += ["", f"## {room}", "", "| file | purpose |", "|---|---|"]
         for path in files:
             name = path.relative_to(SOURCE)
             if name.name == "__init__.py" and not purpose(path):
@@ -46,7 +46,7 @@ def table() -> str:
 
 def main() -> int:
     """Rewrite or check the page; 1 when ``--check`` finds it out of date."""
-    parser = argparse.ArgumentParser(description="Write the table of files in docs/architecture.md from docstrings.")
+    parser = argparse.ArgumentParser(description="Write the table of docs/files.md from docstrings.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when the page is out of date")
     check = parser.parse_args().check
     text = PAGE.read_text()

@@ -83,7 +83,7 @@ def test_every_command_in_the_documentation_exists(where: str, text: str) -> Non
         assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known, where
 
 
-def test_the_file_table_of_the_architecture_is_current() -> None:
+def test_the_page_of_files_is_current() -> None:
     done = subprocess.run([sys.executable, str(REPOSITORY / "scripts" / "file_table.py"), "--check"], check=False)
     assert done.returncode == 0, "run: python scripts/file_table.py"
 
