@@ -299,7 +299,7 @@ async def test_a_sub_path_may_lead_through_a_link_within_its_volume(users: Node)
 
 async def test_a_command_that_enters_has_the_same_user(users: Node) -> None:
     probe = {"exec": {"command": ["sh", "-c", "id -u > $HOME/who"]}, "periodSeconds": 1}
-    pod = shell("p", "until cat $HOME/who 2>/dev/null; do sleep 0.1; done", container={"readinessProbe": probe})
+    pod = shell("p", "until test -s $HOME/who; do sleep 0.1; done; cat $HOME/who", container={"readinessProbe": probe})
     assert (await outcome(users, pod)).split() == [str(FIRST_UID)]
 
 
@@ -311,6 +311,27 @@ async def test_a_working_directory_that_only_root_may_enter(users: Node) -> None
     message = pod.status.container_statuses[0].state.terminated.message or ""
     assert "cannot be entered: Permission denied" in message
     assert "annotate the namespace with unisono.io/readable-directories" in message
+
+
+async def test_a_working_directory_of_a_checkout_with_umask_077(users: Node) -> None:
+    closed = Path(tempfile.mkdtemp(prefix="unisono-closed-"))
+    try:
+        users.run(shell("p", "ls", container={"workingDir": str(closed)}))
+        pod = await users.phase("p", "Failed")
+        message = pod.status.container_statuses[0].state.terminated.message or ""
+        assert f"run 'chmod -R o+rX {closed}'" in message
+        assert "readable-directories" not in message
+    finally:
+        closed.rmdir()
+
+
+async def test_more_folders_than_can_be_shown(users: Node) -> None:
+    folders = ":".join(f"/root/{number}" for number in range(65))
+    space = Namespace(metadata=ObjectMeta(name="default", annotations={"unisono.io/readable-directories": folders}))
+    users.client.put(NAMESPACES, space)
+    users.run(shell("p", "true"))
+    message = (await users.phase("p", "Failed")).status.message or ""
+    assert "names 65 folders in unisono.io/readable-directories: at most 64" in message
 
 
 @pytest.mark.parametrize("namespace", ["default", "other"])
@@ -384,3 +405,28 @@ async def test_the_interpreter_runs_although_it_lies_in_a_closed_folder(
     finally:
         await node.stop()
         shutil.rmtree(closed)
+
+
+@pytest.mark.parametrize("closed", ["", "venv", "venv/bin"])
+async def test_a_python_that_pods_may_not_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    root = Path(tempfile.mkdtemp(prefix="unisono-closed-"))
+    (root / "venv" / "bin").mkdir(parents=True)
+    (root / "venv" / "bin" / "python").symlink_to(sys.executable)
+    (root / closed).chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(root / "venv" / "bin" / "python"))
+    monkeypatch.setattr(sys, "prefix", str(root / "venv"))
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    node = Node(client, tmp_path / "agent", own_users=True)
+    await node.start()
+    try:
+        node.run(shell("p", "true"))
+        await node.phase("p", "Succeeded")
+        events = [event.message or "" for event in node.events("PythonNotReadable")]
+        # A closed folder above is no problem: what pods need of it is shown.
+        assert [f"chmod -R o+rX {root / closed}'" in message for message in events] == [True] * bool(closed)
+    finally:
+        await node.stop()
+        shutil.rmtree(root)

@@ -24,6 +24,7 @@ from unisono.agent.log_retention import LastWords
 from unisono.agent.machine import Machine, this_machine
 from unisono.agent.memory_watch import MemoryWatch
 from unisono.agent.node import NodeRegistration, build_node
+from unisono.agent.pod_containers import PYTHON_NOT_READABLE
 from unisono.agent.pod_worker import PodWorker
 from unisono.agent.port_book import PortBook
 from unisono.agent.setting_aside import cause, tell
@@ -251,6 +252,9 @@ class Agent:
             )
             _log.warning("agent.limits_not_enforced", missing=missing)
             self._host.recorder.event(node, "Warning", "LimitsNotEnforced", message)
+        if problem := self._host.users.problem:
+            _log.warning("agent.python_not_readable", message=problem)
+            self._host.recorder.event(node, "Warning", PYTHON_NOT_READABLE, problem)
         if isolation.level == "none":
             message = no_namespaces(isolation.problem)
             _log.warning("agent.no_namespaces", message=message)

@@ -17,6 +17,7 @@ from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 
 _RETRY_SECONDS = 2.0
+PYTHON_NOT_READABLE = "PythonNotReadable"
 _NOT_ENFORCED = {
     "memory": "memory is looked at once a second, and the container is killed when it uses more",
     "cpu": "it may use as much CPU as there is",
@@ -97,6 +98,8 @@ class PodContainers:
                 spec["processes"] = processes_of_user(self._host.machine.cpu)
                 missing.remove("pids")
             self._warn_of_limits(pod, name, missing)
+            if spec["own_user"]:
+                self._warn_of_python(pod)
             await container.start(run, spec)
         except MissingSource as error:
             self._block(pod, container, "CreateContainerConfigError", str(error))
@@ -113,6 +116,12 @@ class PodContainers:
             what = "; ".join(_NOT_ENFORCED[each] for each in missing)
             message = f"The kernel of this node enforces not all limits of container {name}: {what}."
             self._host.recorder.event(pod, "Warning", "LimitNotEnforced", message)
+
+    def _warn_of_python(self, pod: Pod) -> None:
+        """Say once per pod that the Python of this machine is not for it."""
+        if (problem := self._host.users.problem) and PYTHON_NOT_READABLE not in self._warned:
+            self._warned.add(PYTHON_NOT_READABLE)
+            self._host.recorder.event(pod, "Warning", PYTHON_NOT_READABLE, problem)
 
     def stop(self, pod: Pod, name: str, why: str, grace: float) -> None:
         """Ask a container to end within ``grace`` seconds, once, or again when less time is left than before."""

@@ -26,6 +26,8 @@ ENFORCE, PRIVILEGED = "pod-security.kubernetes.io/enforce", "privileged"
 HOME = Path("/home/pod")
 PYTHON = HOME / ".local/bin/python"
 NAME = "unisono-pod"
+# Each is a mount of every container of the namespace.
+MOST_DIRECTORIES = 64
 
 
 class UserBook:
@@ -78,6 +80,17 @@ class PodUsers:
     book: UserBook | None = None
     namespace: Callable[[str], Namespace | None] = lambda _: None
 
+    @property
+    def problem(self) -> str:
+        """Why pods that run as users of their namespaces cannot run this Python; empty when they can."""
+        closed = closed_python() if self.book is not None else None
+        if closed is None:
+            return ""
+        return (
+            f"Pods run as users of their namespaces, which may not read the Python that runs Unisono: run 'chmod -R "
+            f"o+rX {closed}' (a checkout made with umask 077 needs it), or label the namespace {ENFORCE}={PRIVILEGED}."
+        )
+
     def identity(self, pod: Pod, container: Container) -> Identity:
         """As whom a container runs.
 
@@ -107,11 +120,21 @@ class PodUsers:
         return uid, gid
 
     def covers(self, pod: Pod) -> list[tuple[str, list[str]]]:
-        """Folders that are closed to a pod's user, with the paths below them that it is shown (``hidden``)."""
+        """Folders that are closed to a pod's user, with the paths below them that it is shown (``hidden``).
+
+        Raises:
+            AgentError: the pod's namespace names too many.
+        """
         if self.book is None or self._is_privileged(pod):
             return []
         namespace = self.namespace(pod.metadata.namespace or "")
-        return hidden([*interpreter_paths(), *(readable_directories(namespace) if namespace else ())])
+        shown = readable_directories(namespace) if namespace else []
+        if len(shown) > MOST_DIRECTORIES:
+            raise AgentError(
+                f"Namespace {pod.metadata.namespace} names {len(shown)} folders in {READABLE_DIRECTORIES}: at most "
+                f"{MOST_DIRECTORIES} can be shown to its pods; remove some, or name a folder above them."
+            )
+        return hidden([*interpreter_paths(), *shown])
 
     def _is_privileged(self, pod: Pod) -> bool:
         namespace = self.namespace(pod.metadata.namespace or "")
@@ -142,6 +165,21 @@ def interpreter_paths() -> list[str]:
     """What a program needs to run the Python that runs Unisono, with the packages beside it."""
     paths = [sys.prefix, sys.base_prefix, *sys.path[1:]]
     return sorted({str(each) for path in paths if path for each in (Path(path).absolute(), Path(path).resolve())})
+
+
+def closed_python() -> str | None:
+    """What of the Python that runs Unisono its own permissions keep from other users; None when nothing is kept.
+
+    Folders above do not matter: what is closed there is shown (``hidden``).
+    """
+    shown = [Path(path) for path in interpreter_paths()]
+    for file in (Path(sys.executable), Path(sys.executable).resolve(), Path(os.__file__), Path(__file__)):
+        for each in (*reversed(file.parents), file):
+            needed = stat.S_IROTH | (stat.S_IXOTH if each.is_dir() else 0)
+            closed = each.exists() and each.stat().st_mode & needed != needed
+            if closed and any(each.is_relative_to(path) for path in shown):
+                return str(each)
+    return None
 
 
 def is_privileged(namespace: Namespace) -> bool:

@@ -28,7 +28,7 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
     """
     if os.geteuid() != 0:
         return False
-    from unisono.agent.users import closed_folder, is_privileged, readable_directories
+    from unisono.agent.users import MOST_DIRECTORIES, closed_folder, hidden, is_privileged, readable_directories
     from unisono.api.annotations import READABLE_DIRECTORIES
     from unisono.api.kinds import NAMESPACES
 
@@ -36,11 +36,15 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
         return False
     try:
         found = await client.get(NAMESPACES, namespace)
-        known = readable_directories(found)
+        listed = readable_directories(found)
+        # Without those that were removed, or can be reached by now.
+        needed = {path for _, paths in hidden(listed) for path in paths}
+        known = [each for each in listed if each in needed]
         if is_privileged(found) or any(folder.is_relative_to(each) for each in known):
             return False
         kept = [each for each in known if not Path(each).is_relative_to(folder)]
-        value = ":".join([*kept, str(folder)])
+        # Where there is no room for all, those that were added longest ago go.
+        value = ":".join([*kept[1 - MOST_DIRECTORIES :], str(folder)])
         version = found.metadata.resource_version
         change = {"metadata": {"annotations": {READABLE_DIRECTORIES: value}, "resourceVersion": version}}
         await client.patch(NAMESPACES, namespace, change)

@@ -1,7 +1,7 @@
 """The inner processes: process 1 of the container, and the one that becomes the container's command."""
 
 # pathlib would cost milliseconds at every start of a container.
-# ruff: noqa: PTH118, PTH123, S606
+# ruff: noqa: PTH116, PTH118, PTH123, S606
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Spec = dict[str, Any]
 
+CLOSED_TO_OTHERS = " for the user of this pod's namespace: run 'chmod -R o+rX {}' so that all users may read it"
 WAY_OUT = (
     " for the user of this pod's namespace: move it to a place that all users may read, or let an administrator "
     "annotate the namespace with unisono.io/readable-directories"
@@ -144,10 +145,20 @@ def enter_directory(directories: list[str], way_out: str = "") -> None:
             os.chdir(directory)
         except OSError as error:
             if last == len(directories):
+                if way_out and is_closed(directory):
+                    way_out = CLOSED_TO_OTHERS.format(directory)
                 message = f"the working directory {directory} cannot be entered: {error.strerror}{way_out}"
                 raise OSError(error.errno, message) from None
         else:
             return
+
+
+def is_closed(directory: str) -> bool:
+    """Whether it is the directory itself, and no folder above it, that other users may not enter."""
+    try:
+        return not os.stat(directory).st_mode & stat.S_IXOTH
+    except OSError:
+        return False
 
 
 def become(spec: Spec) -> None:

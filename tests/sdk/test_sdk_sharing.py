@@ -1,0 +1,43 @@
+"""Folders of jobs that root submits from a closed place, in the annotation of their namespace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.memory import MemoryClient
+from unisono.agent.users import MOST_DIRECTORIES, readable_directories
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Namespace
+from unisono.api.kinds import NAMESPACES
+from unisono.sdk.sharing import share_folder
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root shares folders")
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="unisono-closed-"))
+    yield root
+    shutil.rmtree(root)
+
+
+async def test_the_list_is_bounded_and_loses_what_was_removed_first(closed: Path) -> None:
+    client = MemoryClient()
+    client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+    folders = [closed / str(number) for number in range(MOST_DIRECTORIES + 2)]
+    for folder in folders:
+        folder.mkdir()
+    for folder in folders[:MOST_DIRECTORIES]:
+        assert await share_folder(client, "default", folder)
+    folders[5].rmdir()
+    assert await share_folder(client, "default", folders[-2])
+    assert await share_folder(client, "default", folders[-1])
+    assert not await share_folder(client, "default", folders[-1])
+    listed = readable_directories(await client.get(NAMESPACES, "default"))
+    assert listed == [str(folder) for folder in folders[1:] if folder != folders[5]]
