@@ -11,6 +11,7 @@ from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS
 from unisono.api.workload_kinds import REPLICA_SETS, STATEFUL_SETS
 from unisono.controllers.patching import to_json
 from unisono.controllers.podgroup.decide import min_member, needs_group, pod_group_for, topology
+from unisono.errors import Conflict, Invalid, Unavailable
 
 
 def pod(name: str = "p", scheduler: str = "volcano", **metadata: Any) -> Pod:
@@ -169,6 +170,47 @@ async def test_a_stop_between_group_and_pod_is_made_good():
         await world.restart()
         assert world.pods()[0].metadata.annotations
         assert len(world.client.objects(POD_GROUPS)) == 1
+
+
+async def test_a_pod_whose_group_is_refused_is_told_why_and_waits_no_longer_than_the_cause():
+    async with World() as world:
+
+        def refuse(operation: str, resource: str, namespace: str, name: str) -> None:
+            if (operation, resource) == ("create", "podgroups"):
+                raise Invalid("PodGroup is invalid: spec.minMember: too large")
+
+        world.client.interceptor = refuse
+        await world.client.create(PODS, pod())
+        await world.settle()
+        await world.advance(120.0)
+        text = "PodGroup is invalid: spec.minMember: too large"
+        assert world.recorder.of("FailedCreatePodGroup") == [f"Error creating the pod's PodGroup: {text}"]
+        (told,) = world.pods()[0].status.conditions
+        assert (told.type, told.status, told.reason) == ("PodScheduled", "False", "FailedCreatePodGroup")
+        assert told.message == f"The pod's PodGroup was refused: {text}"
+        writes = len(world.client.writes)
+        await world.advance(600.0)
+        assert len(world.client.writes) == writes
+        world.client.interceptor = None
+        await world.advance(600.0)
+        assert world.pods()[0].metadata.annotations == {
+            "scheduling.k8s.io/group-name": world.client.objects(POD_GROUPS)[0].metadata.name
+        }
+
+
+@pytest.mark.parametrize("error", [Unavailable("overloaded"), Conflict("changed")])
+async def test_what_passes_by_itself_is_no_news_for_the_pod(error):
+    async with World() as world:
+
+        def fail(operation: str, resource: str, namespace: str, name: str) -> None:
+            if (operation, resource) == ("create", "podgroups"):
+                raise error
+
+        world.client.interceptor = fail
+        await world.client.create(PODS, pod())
+        await world.settle()
+        assert not world.recorder.of("FailedCreatePodGroup")
+        assert not world.pods()[0].status.conditions
 
 
 # --- conventions of others ----------------------------------------------------------------------------------------

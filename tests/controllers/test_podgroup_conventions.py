@@ -21,7 +21,7 @@ class GroupWorld(ControllerWorld):
     """An API server with the controller that gives pods their groups."""
 
     def make_controllers(self) -> list[Controller]:
-        return [PodGroupController()]
+        return [PodGroupController(self.recorder)]
 
     def groups(self) -> dict[str, set[str]]:
         """Pods by the group that they name."""

@@ -63,7 +63,7 @@ def all_controllers(
     return [
         QueueController(recorder, default_queue),
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
-        PodGroupController(scheduler_names),
+        PodGroupController(recorder, scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
         TtlController(),

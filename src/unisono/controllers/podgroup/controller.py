@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 
 from unisono.api.core import Pod
 from unisono.api.keys import GROUP_NAME, POD_QUEUE
 from unisono.api.kinds import NAMESPACES, POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
+from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.owners import controller_of
-from unisono.controllers.podgroup.decide import INHERITING, group_name, needs_group, pod_group_for
-from unisono.errors import AlreadyExists, NotFound
+from unisono.controllers.podgroup.decide import INHERITING, group_name, needs_group, not_scheduled, pod_group_for
+from unisono.controllers.recorder import Recorder
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from unisono.kube.controller import Context, Controller
 
 SCHEDULER_NAMES = ("volcano", "unisono")
+# Reason of the event and the condition of a pod whose PodGroup is refused.
+FAILED = "FailedCreatePodGroup"
 # Seconds until a group that is being deleted is looked at again.
 _VANISHING_RETRY = 1.0
 
@@ -23,14 +28,16 @@ class PodGroupController(Controller):
 
     name = "pg-controller"
 
-    def __init__(self, scheduler_names: Collection[str] = SCHEDULER_NAMES) -> None:
+    def __init__(self, recorder: Recorder, scheduler_names: Collection[str] = SCHEDULER_NAMES) -> None:
         """Only pods whose ``schedulerName`` is one of these are looked at."""
+        self._announcer = Announcer(recorder)
         self._scheduler_names = frozenset(scheduler_names)
 
     def setup(self, context: Context) -> None:
         """Watch pods without a group."""
-        self._client = context.client
+        self._client, self._clock = context.client, context.clock
         self._pods = context.watch(PODS, when=lambda _event, pod, _old: needs_group(pod, self._scheduler_names))
+        self._announcer.forget_deleted(self._pods)
         self._groups = context.informer(POD_GROUPS)
         self._namespaces = context.informer(NAMESPACES)
 
@@ -63,6 +70,22 @@ class PodGroupController(Controller):
         except AlreadyExists:
             # Its name holds the owner's uid, so it was made for this very owner.
             return None
+        except (Conflict, Unavailable):
+            raise
+        except ApiError as error:
+            await self._tell(pod, str(error))
+            raise
+
+    async def _tell(self, pod: Pod, why: str) -> None:
+        """Say on the pod that its PodGroup was refused: without one no scheduler looks at the pod."""
+        self._announcer.tell(pod, [Notice("Warning", FAILED, f"Error creating the pod's PodGroup: {why}", once=why)])
+        conditions = not_scheduled(pod, FAILED, f"The pod's PodGroup was refused: {why}", self._clock.time())
+        if conditions is None:
+            return
+        meta = pod.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": {"conditions": conditions}}
+        with contextlib.suppress(Conflict, NotFound):
+            await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
 
     async def _owner_annotations(self, pod: Pod) -> dict[str, str]:
         """Annotations of the controller, if it is of a kind that hands them down and that this version knows."""

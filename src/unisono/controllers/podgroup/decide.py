@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import Pod
@@ -10,10 +11,12 @@ from unisono.api.keys import GROUP_MIN_MEMBER, NETWORK_TOPOLOGY_HIGHEST_TIER, NE
 from unisono.api.kinds import PODS
 from unisono.api.membership import DEFAULT_QUEUE, pod_group_of
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.times import rfc3339
 from unisono.api.topology import NetworkTopologySpec
-from unisono.controllers import keys
+from unisono.controllers import keys, pod_facts
 from unisono.controllers.job.pod_group import PENDING, sum_usage
 from unisono.controllers.owners import controller_of, owned_by
+from unisono.controllers.patching import to_json
 from unisono.controllers.texts import whole_number
 
 # Owners of these kinds hand their annotations down to the pod group.
@@ -73,6 +76,18 @@ def pod_group_for(pod: Pod, owner_annotations: dict[str, str], namespace_queue: 
         ),
         status=PodGroupStatus(phase=PENDING),
     )
+
+
+def not_scheduled(pod: Pod, reason: str, message: str, now: float) -> list[dict[str, Any]] | None:
+    """The pod's conditions with ``PodScheduled`` false for this reason; None where they say so already."""
+    before = pod_facts.condition(pod, "PodScheduled")
+    if before is not None and (before.status, before.reason, before.message) == ("False", reason, message):
+        return None
+    told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    told["lastTransitionTime"] = rfc3339(now)
+    if before is not None and before.status == "False" and before.last_transition_time:
+        told["lastTransitionTime"] = before.last_transition_time
+    return [*(to_json(each) for each in pod.status.conditions or () if each.type != "PodScheduled"), told]
 
 
 def min_member(owner_annotations: dict[str, str]) -> int:
