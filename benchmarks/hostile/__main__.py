@@ -13,8 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.hostile.attack import BATCH, Report, attacking
+from benchmarks.hostile.attack import BATCH, Ceilings, Finding, Report, attacking
 from benchmarks.hostile.forge import Offered
+from benchmarks.hostile.shrinking import shrink
 
 
 def _names(kind: Offered) -> set[str]:
@@ -23,12 +24,14 @@ def _names(kind: Offered) -> set[str]:
 
 async def _run(options: argparse.Namespace, folder: Path) -> Report:
     config = options.scheduler_config.read_text() if options.scheduler_config else ""
+    ceilings = Ceilings(options.wait, options.growth * 2**20, options.log * 1000)
     kinds = {kind.lower() for kind in options.kinds}
     without = {kind.lower() for kind in options.without}
     async with attacking(
         folder,
         options.seed,
         patience=options.patience,
+        ceilings=ceilings,
         chosen=lambda one: (not kinds or bool(kinds & _names(one))) and not without & _names(one),
         config=config,
     ) as attack:
@@ -38,13 +41,19 @@ async def _run(options: argparse.Namespace, folder: Path) -> Report:
             await attack.batch(number)
             report = attack.report
             print(
-                f"object {(number + 1) * BATCH}: bystander {report.waits[-1]:.2f} s" if report.waits else "",
+                f"object {(number + 1) * BATCH}: bystander {report.waits[-1]:.2f} s, own {report.own_waits[-1]:.2f} s, "
+                f"MiB {[value >> 20 for value in report.memory[-1]]}"
+                if report.waits
+                else "",
                 file=sys.stderr,
             )
             for finding in report.findings[told:]:
                 print(finding, file=sys.stderr)
             told = len(report.findings)
-        return attack.report
+        for what in report.over(ceilings):
+            report.findings.append(Finding(options.seed, what))
+            print(report.findings[-1], file=sys.stderr)
+        return report
 
 
 def main() -> int:
@@ -56,6 +65,10 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="*", default=[], help="only these kinds or API groups")
     parser.add_argument("--without", nargs="*", default=[], help="leave these kinds or API groups out")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds that the bystander's job may take")
+    parser.add_argument("--wait", type=float, default=5.0, help="seconds of its own that the control plane may take")
+    parser.add_argument("--growth", type=int, default=32, help="MiB that a process may grow by for 1,000 objects")
+    parser.add_argument("--log", type=int, default=200, help="kB of log for 1,000 objects")
+    parser.add_argument("--shrink", action="store_true", help="find the objects of one batch (--start) that do it")
     parser.add_argument("--scheduler-config", type=Path)
     parser.add_argument(
         "--folder", type=Path, help="where the control plane keeps its data (removed at the end by default)"
@@ -63,6 +76,10 @@ def main() -> int:
     parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="unisono-hostile-") as folder:
+        if options.shrink:
+            for line in shrink(options.seed, options.start // BATCH, options.wait, options.patience, Path(folder)):
+                print(line, flush=True)
+            return 0
         report = asyncio.run(_run(options, options.folder or Path(folder)))
     summary = report.summary()
     if options.output == "json":

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import yaml
 from benchmarks.api.load import percentile
 from benchmarks.hostile import plane
 from benchmarks.hostile.forge import Attempt, Forge, Offered
-from benchmarks.hostile.watching import Log, family, resident
+from benchmarks.hostile.watching import Log, Work, family, resident
 from unisono.errors import UnisonoError
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import Transport
@@ -26,6 +26,8 @@ BATCH = 50
 _AT_ONCE = 8
 _BYSTANDER = "bystander"
 _SHOWN = 3
+# Batches after which imports, connections and caches are there.
+_WARM = 20
 # Created and answered without being stored, or what the attack itself stands on.
 _LEFT_OUT = frozenset({"namespaces"})
 _MERGE = "application/merge-patch+json"
@@ -49,15 +51,36 @@ class Finding:
         )
 
 
+@dataclass(frozen=True)
+class Ceilings:
+    """What others must bear at most.
+
+    Attributes:
+        wait: seconds until the bystander's job runs, without the time in which the control plane had no processor.
+        memory: bytes that a process may grow by for 1,000 objects, once it is warm.
+        log: bytes of log for 1,000 objects.
+
+    """
+
+    wait: float = 5.0
+    memory: int = 32 * 2**20
+    log: int = 200_000
+
+
 @dataclass
 class Report:
-    """What an attack has shown. Times in seconds, memory and log in bytes."""
+    """What an attack has shown. Times in seconds, memory and log in bytes.
+
+    ``own_waits`` are the waits without the time in which the control plane's processes had no processor: what remains
+    of them when the machine has nothing else to do.
+    """
 
     objects: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
     waits: list[float] = field(default_factory=list)
+    own_waits: list[float] = field(default_factory=list)
     memory: list[list[int]] = field(default_factory=list)
     log_bytes: int = 0
     events: Counter[str] = field(default_factory=Counter)
@@ -65,44 +88,67 @@ class Report:
 
     def summary(self) -> dict[str, Any]:
         """The figures of the documentation."""
-        first, last = self.memory[0] if self.memory else [], self.memory[-1] if self.memory else []
-        grown = [(after - before) / max(self.objects, 1) * 1000 for before, after in zip(first, last, strict=False)]
         return {
             "objects": self.objects,
             "accepted": sum(self.accepted.values()),
             "answers": dict(self.answers.most_common()),
             "never accepted": sorted(kind for kind in self.tried if not self.accepted[kind]),
-            "bystander seconds": {
-                name: round(percentile(self.waits, share), 2)
-                for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
-            }
-            if self.waits
-            else {},
-            "MiB": [round(value / 2**20) for value in last],
-            "KiB grown per 1,000 objects": [round(value / 1024) for value in grown],
+            "bystander seconds": _shares(self.waits),
+            "of these with a processor": _shares(self.own_waits),
+            "MiB": [round(value / 2**20) for value in (self.memory[-1] if self.memory else [])],
+            "KiB grown per 1,000 objects": [round(value / 1024) for value in self.grown()],
             "log bytes per 1,000 objects": round(self.log_bytes / max(self.objects, 1) * 1000),
             "log": dict(self.events.most_common(30)),
             "findings": len(self.findings),
         }
 
+    def grown(self) -> list[float]:
+        """Bytes for 1,000 objects that each process has grown by since it was warm; empty before that."""
+        batches = len(self.memory) - _WARM
+        if batches <= 0:
+            return []
+        pairs = zip(self.memory[_WARM - 1], self.memory[-1], strict=False)
+        return [(after - before) / (batches * BATCH) * 1000 for before, after in pairs]
+
+    def over(self, ceilings: Ceilings) -> Iterator[str]:
+        """Which ceilings of a whole run are passed."""
+        for index, grown in enumerate(self.grown()):
+            if grown > ceilings.memory:
+                yield f"process {index} grows by {grown / 2**20:.0f} MiB for 1,000 objects"
+        log = self.log_bytes / max(self.objects, 1) * 1000
+        if self.objects >= 1000 and log > ceilings.log:
+            yield f"{log:.0f} bytes of log for 1,000 objects"
+
+
+def _shares(values: list[float]) -> dict[str, float]:
+    shares = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+    return {name: round(percentile(values, share), 2) for name, share in shares} if values else {}
+
 
 class Attack:
     """Attacks one control plane; ``patience`` bounds the wait for the bystander's job, in seconds."""
 
-    def __init__(self, running: plane.Plane, forge: Forge, user: HttpClient, patience: float) -> None:
+    def __init__(
+        self, running: plane.Plane, forge: Forge, user: HttpClient, patience: float, ceilings: Ceilings
+    ) -> None:
         self._plane, self.forge, self._user, self._patience = running, forge, user, patience
+        self._ceilings = ceilings
         self._admin = running.client
         self._log = Log(running.log)
         self._processes = family(running.pid)
         self._last: Attempt | None = None
         self.report = Report()
 
-    async def batch(self, number: int, size: int = BATCH) -> None:
-        """Objects ``number * size`` and on, the bystander, and then what is left of them is removed."""
+    async def batch(self, number: int, size: int = BATCH, only: Container[int] | None = None) -> None:
+        """Objects ``number * size`` and on, the bystander, and then what is left of them is removed.
+
+        ``only`` picks some of the objects by their number.
+        """
         namespace = f"hostile-{number}"
         await plane.namespace(self._admin, namespace, {"hostile": "hooked"})
         await plane.grant(self._admin, namespace)
-        attempts = [self.forge.attempt(number * size + index) for index in range(size)]
+        numbers = range(number * size, (number + 1) * size)
+        attempts = [self.forge.attempt(each) for each in numbers if only is None or each in only]
         turn = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for attempt in attempts:
@@ -171,7 +217,7 @@ class Attack:
         self.report.findings.append(Finding(self.forge.seed, what, json.loads(json.dumps(bodies))))
 
     async def _bystander(self, number: int, attempts: list[Attempt]) -> None:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), Work.of(self._processes)
         name = f"job-{number}"
         try:
             await plane.start_job(self._admin, _BYSTANDER, name)
@@ -181,7 +227,12 @@ class Attack:
                     self._find(f"the bystander's job did not start in {self._patience:g} s: {told}", *attempts)
                     break
                 await asyncio.sleep(0.05)
-            self.report.waits.append(time.perf_counter() - began)
+            waited = time.perf_counter() - began
+            own = Work.of(self._processes).own_share(waited, before)
+            self.report.waits.append(waited)
+            self.report.own_waits.append(own)
+            if own > self._ceilings.wait:
+                self._find(f"the bystander's job took {own:.1f} s of the control plane's own time", *attempts)
             await plane.remove_job(self._admin, _BYSTANDER, name)
         except UnisonoError as error:
             self._find(f"the bystander got no answer: {error}", *attempts)
@@ -232,7 +283,13 @@ def _name_definition(body: dict[str, Any], number: int) -> None:
 
 @asynccontextmanager
 async def attacking(
-    folder: Path, seed: int, *, patience: float, chosen: Callable[[Offered], bool] = lambda _: True, config: str = ""
+    folder: Path,
+    seed: int,
+    *,
+    patience: float,
+    ceilings: Ceilings = Ceilings(),
+    chosen: Callable[[Offered], bool] = lambda _: True,
+    config: str = "",
 ) -> AsyncIterator[Attack]:
     """An attack on a control plane of its own in ``folder``; both end with the context."""
     async with plane.running(folder, config) as running:
@@ -244,6 +301,6 @@ async def attacking(
             transport=Transport(replace(running.client.config, token=token, client_certificate=None, client_key=None)),
         )
         try:
-            yield Attack(running, Forge(offered, seed), user, patience)
+            yield Attack(running, Forge(offered, seed), user, patience, ceilings)
         finally:
             await user.close()

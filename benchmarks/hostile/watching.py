@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +34,33 @@ def resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except OSError:
         return 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the main threads of some processes did: seconds at work by process, and seconds ready without a processor.
+
+    A thread holds up its process alone while it is at work, so the longest time at work is how long others wait for it.
+    """
+
+    at_work: dict[int, float]
+    delayed: float
+
+    @classmethod
+    def of(cls, pids: Iterable[int]) -> Work:
+        """Since the processes began."""
+        at_work, delayed = {}, 0
+        for pid in pids:
+            with suppress(OSError, ValueError):
+                busy, waited, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
+                at_work[pid] = busy / 1e9
+                delayed += waited
+        return cls(at_work, delayed / 1e9)
+
+    def own_share(self, waited: float, before: Work) -> float:
+        """What remains of ``waited`` seconds when the machine does nothing else, at least."""
+        busy = max((value - before.at_work.get(pid, 0.0) for pid, value in self.at_work.items()), default=0.0)
+        return max(busy, waited - (self.delayed - before.delayed))
 
 
 @dataclass

@@ -19,7 +19,8 @@ PATIENCE = 300.0
 
 
 async def test_a_job_runs_beside_hostile_objects_of_every_kind(tmp_path: Path) -> None:
-    async with attack.attacking(tmp_path, seed=1, patience=PATIENCE) as attacked:
+    ceilings = attack.Ceilings(wait=PATIENCE)
+    async with attack.attacking(tmp_path, seed=1, patience=PATIENCE, ceilings=ceilings) as attacked:
         kinds = len(attacked.forge.offered)
         # Kinds take turns: a batch of as many objects has one of each.
         await attacked.batch(0, kinds)

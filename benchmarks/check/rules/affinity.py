@@ -84,9 +84,11 @@ def _spread(
         if key in (node["metadata"].get("labels") or {}) and selected(pod, node)
     }
     counts = dict.fromkeys(allowed.values(), 0)
+    # Pods that terminate do not count, and those that this cycle evicts terminate.
+    evicted = {key for key, _, _ in turn.evictions}
     for other, where in after:
         mine = other.namespace == pod.namespace and selects(wish["labelSelector"], other.labels)
-        if mine and not other.leaving and where in allowed:
+        if mine and not other.leaving and other.key not in evicted and where in allowed:
             counts[allowed[where]] += 1
     skew = counts[here[key]] - min(counts.values())
     if skew > wish["maxSkew"]:

@@ -36,8 +36,13 @@ def _shape(turn: Turn, group: str) -> str:
     if (found["status"].get("phase") or "Pending") == "Pending" and "enqueue" in turn.actions:
         return ""
     spec = {key: value for key, value in found["spec"].items() if key != "priorityClassName"}
+    # Labels count too: pods that are there already may keep those of one label away and not those of another.
     parts = [
-        [{key: value for key, value in pod.spec.items() if key not in ("priority", "priorityClassName")}, pod.role]
+        [
+            {key: value for key, value in pod.spec.items() if key not in ("priority", "priorityClassName")},
+            pod.role,
+            pod.raw["metadata"].get("labels"),
+        ]
         for pod in pods
     ]
     if any(part[0].get("affinity") or part[0].get("volumes") for part in parts):  # type: ignore[union-attr]
