@@ -14,9 +14,10 @@ from unisono.cluster.records import Task
 from unisono.cluster.state import ClusterState
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_flags import Flags
+from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.registry import create
-from unisono.engine.session import JobState, QueueState, Session
+from unisono.engine.session import Session
 
 _KINDS = {
     Node: kinds.NODES,

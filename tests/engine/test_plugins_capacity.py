@@ -12,7 +12,6 @@ from unisono.engine.answers import Purpose, Refusal, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_flags import Flags
 from unisono.engine.plugins.registry import create
-from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
 from unisono.engine.victims import VictimJobs
 
@@ -131,7 +130,7 @@ def test_admission_counts_what_is_held_and_promised_but_not_the_elastic_part() -
 def test_overcommit_learns_what_a_queue_may_still_place() -> None:
     world = World().node("n1").queue("a", capability={"cpu": "5"}).job("j", a_pod("2", node="n1"), queue="a")
     session, _ = world.open("capacity")
-    room = room_of(session, queue_of(session, "a"))
+    room = session.queue_shares.room(queue_of(session, "a"))
     assert room is not None
     assert room[CPU] == 3_000
 

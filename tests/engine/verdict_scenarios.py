@@ -10,9 +10,9 @@ from support.build import GANG, config, gang, group, node, nodes, pod, priority_
 from unisono.engine.answers import Refusal
 from unisono.engine.config import SchedulerConfig
 from unisono.engine.config_reader import load_config
+from unisono.engine.job_state import JobState
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.extender import extender_with
-from unisono.engine.session import JobState
 from unisono.engine.verdict import Cause
 
 

@@ -57,7 +57,7 @@ class Broken(Plugin):
         return None
 
 
-class Asking:
+class PluginTiers:
     """Plug-ins by tier, and their hooks, each behind the guarded call.
 
     Attributes:

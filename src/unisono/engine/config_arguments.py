@@ -1,33 +1,17 @@
-"""Arguments of plug-ins and actions: what they are called, what they may hold, and how a value is read.
-
-Volcano ignores an argument of the wrong type and keeps the default; here it is an error, because a quoted ``"5"`` that
-silently means 1 costs hours.
-"""
+"""Arguments of plug-ins and actions: what they are called, what they may hold, and which value holds."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from unisono.engine.config_yaml import Value, suggestion
 
 _GO_BOOLS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 _DURATION = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*|[-+]?0")
-_WORDS = {
-    "bool": "true or false",
-    "int": "a whole number without quotes",
-    "float": "a number without quotes",
-    "text": "a text",
-    "duration": "a duration such as 1m30s",
-    "list": "a list",
-    "map": "a map",
-    "quantity": "a quantity such as 250m or 200Mi",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +58,6 @@ def matches_kind(kind: str, value: Any) -> bool:
 def read_bool(value: Any) -> bool:
     """A bool as Volcano's readers accept it."""
     return _GO_BOOLS[value] if isinstance(value, str) else bool(value)
-
-
-def read_arguments(value: Value, known: Iterable[Argument] | None, owner: str) -> dict[str, Any]:
-    """Check an ``arguments`` map against what ``owner`` knows (None: anything); returns plain Python values."""
-    if known is None:
-        return {key: entry.plain() for key, _, entry in value.items()}
-    specs = tuple(known)
-    read: dict[str, Any] = {}
-    for key, at, entry in value.items():
-        spec = next((spec for spec in specs if spec.accepts(key)), None)
-        if spec is None:
-            has = "" if specs else f"; {owner} has no arguments"
-            at.fail(f"unknown argument {key} of {owner}{has or suggestion(key, (spec.key for spec in specs))}")
-        if entry.is_null:
-            continue
-        plain = entry.plain()
-        if not matches_kind(spec.kind, plain):
-            entry.fail(f"argument {key} of {owner} must be {_WORDS[spec.kind]}, not {plain!r}")
-        read[key] = plain
-    return read
 
 
 def argument_value(spec: Argument, given: Mapping[str, Any]) -> Any:

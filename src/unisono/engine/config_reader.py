@@ -10,7 +10,7 @@ from typing import Any
 
 from unisono.engine.actions import action_names
 from unisono.engine.config import PluginConfig, SchedulerConfig
-from unisono.engine.config_arguments import read_arguments
+from unisono.engine.config_argument_reader import read_arguments
 from unisono.engine.config_flags import FLAG_KEYS, Flags
 from unisono.engine.config_metrics import metrics_source
 from unisono.engine.config_names import (

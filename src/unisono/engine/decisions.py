@@ -9,7 +9,7 @@ import msgspec
 
 from unisono.api.core import AllocationResult
 from unisono.engine.failure import Failure
-from unisono.engine.figures import QueueFigures
+from unisono.engine.queue_metrics import QueueMetrics
 from unisono.engine.verdict import Verdict
 
 NO_ANNOTATIONS: Mapping[str, str] = {}
@@ -175,6 +175,6 @@ class Decisions:
     plugin_failures: list[Failure] = field(default_factory=list)
     failed_jobs: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    figures: list[QueueFigures] = field(default_factory=list)
+    figures: list[QueueMetrics] = field(default_factory=list)
     resources: tuple[str, ...] = ()
     sharable: list[int] = field(default_factory=list)

@@ -373,10 +373,6 @@ class Evictions:
         return undone
 
 
-# Name in the session's shared books: evictions refer to their cycle, and must end with it.
-_EVICTIONS = "evictions"
-
-
 def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
     """``[N]`` points that put nodes where nobody has to go before others, and keep the order among each of the two."""
     possible = points > NOWHERE
@@ -387,8 +383,4 @@ def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
 
 def evictions_of(cycle: Cycle) -> Evictions:
     """The evictions of a cycle; the index of running pods is made when it is first asked for."""
-    shared = cycle.session.shared
-    found: Evictions | None = shared.get(_EVICTIONS)
-    if found is None:
-        found = shared[_EVICTIONS] = Evictions(cycle)
-    return found
+    return cycle.session.shared.of(Evictions, lambda: Evictions(cycle))

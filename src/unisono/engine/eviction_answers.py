@@ -9,7 +9,7 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.asking import Asked, Asking
+from unisono.engine.asking import Asked, PluginTiers
 from unisono.engine.job_state import JobState, QueueState
 from unisono.engine.plugin import VICTIM_FLAGS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unisono.engine.victims import VictimJobs
 
 
-class EvictionAnswers(Asking):
+class EvictionAnswers(PluginTiers):
     """Victims, those who are spared, and what is lost with them."""
 
     def victims(self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose) -> BoolArray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
@@ -18,9 +16,7 @@ from unisono.cluster.status import (
     TaskStatus,
     count,
 )
-
-if TYPE_CHECKING:
-    from unisono.engine.queue_limits import QueueLimit
+from unisono.engine.queue_limit import QueueLimit
 
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = 0, 1, 2, 3
 _BOUND, _RUNNING = 4, 5

@@ -8,8 +8,8 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Veto
+from unisono.engine.contract.accelerated import LineScore
 from unisono.engine.hooks import Hooks
-from unisono.engine.lines import LineScore
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 

@@ -10,12 +10,12 @@ its best node has not lost more than the lead, and no values are asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from unisono.engine.answers import FloatArray
+from unisono.engine.contract.accelerated import Index, LineScore
 
 if TYPE_CHECKING:
     from unisono.engine.tables import CandidateTable
@@ -23,29 +23,6 @@ if TYPE_CHECKING:
 NOWHERE = float("-inf")
 _NOISE = 1e-6
 """A smaller lead may be one of rounding."""
-Index = npt.NDArray[np.intp]
-
-
-class LineScore(Protocol):
-    """Points of one class that all nodes of a line share.
-
-    Attributes:
-        codes: ``[N]`` the line of each node, fixed for the session.
-
-    """
-
-    codes: Index
-
-    def points(self) -> FloatArray:
-        """``[G]`` points of each line as things stand; exactly those that ``batch_score`` gives each node of it."""
-        ...
-
-    def steady(self, line: int) -> int:
-        """How many more pods of the class on nodes of the line lower its points against no other line's.
-
-        Asked right after `points`; 0 where nothing is known.
-        """
-        ...
 
 
 class Lines:

@@ -7,75 +7,18 @@ gone. So there are two amounts of room: what may start now, and what may be prom
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import PODS, Vector, fitted
+from unisono.cluster.resources import PODS, ResourceRegistry, Vector, fitted
+from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Refusal
-from unisono.engine.plugins.amounts import UNLIMITED, exceeded, listed, named, text
+from unisono.engine.job_state import QueueState
+from unisono.engine.plugins.amounts import UNLIMITED
+from unisono.engine.queue_limit import QueueLimit
 from unisono.engine.verdict import Cause
 
-if TYPE_CHECKING:
-    from unisono.cluster.resources import ResourceRegistry
-    from unisono.cluster.snapshot import Snapshot
-    from unisono.engine.job_state import QueueState
-    from unisono.engine.session import Session
-
 ROOT = "root"
-
-
-class QueueLimit:
-    """The capability of one queue, followed through a session.
-
-    Attributes:
-        name: of the queue.
-        most: engine units by resource row, for the resources that are limited.
-        held: ``[R]`` what it will hold once those that leave are gone.
-        leaving: ``[R]`` what pods hold that terminate, or that this session evicts.
-
-    """
-
-    __slots__ = ("held", "leaving", "most", "name", "registry")
-
-    def __init__(self, name: str, most: Mapping[int, int], registry: ResourceRegistry) -> None:
-        self.name = name
-        self.most = most
-        self.registry = registry
-        self.held: Vector = registry.zeros()
-        self.leaving: Vector = registry.zeros()
-
-    def move(self, amounts: Vector, old: TaskStatus, new: TaskStatus) -> None:
-        """Pods came, left or are back; ``amounts`` is below 0 when they left."""
-        self.held += amounts
-        if TaskStatus.RELEASING in (old, new):
-            self.leaving -= amounts
-
-    def room(self, pod_class: PodClass, *, now: bool) -> int:
-        """How many more tasks of the class; ``now`` without what is leaving."""
-        least = UNLIMITED
-        for row, need in zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True):
-            if row in self.most and need:
-                free = self.most[row] - int(self.held[row]) - (int(self.leaving[row]) if now else 0)
-                least = min(least, max(free, 0) // need)
-        return least
-
-    def refusal(self, pod_class: PodClass, *, now: bool) -> Refusal:
-        """That it has no room for one more task of the class, in words and amounts."""
-        registry = self.registry
-        most = [self.most.get(row, UNLIMITED) for row in range(len(self.held))]
-        held = listed(self.held + self.leaving if now else self.held, registry)
-        request = listed(pod_class.vector, registry)
-        short = exceeded(held, request, most)
-        going = ", terminating pods included" if now else ""
-        return Refusal(
-            f"queue {self.name} may hold {text(registry, most, short)} and holds {text(registry, held, short)}{going}; "
-            f"{text(registry, request, short)} more is asked for",
-            Cause.OVER_CAPABILITY,
-            need=named(registry, request, short),
-            have=named(registry, held, short),
-            limit=named(registry, most, short),
-        )
 
 
 def lineage(name: str, parents: Mapping[str, str]) -> list[str]:
@@ -102,13 +45,13 @@ def refusal(queue: QueueState, pod_class: PodClass, *, now: bool = False) -> Ref
     return None
 
 
-def set_limits(session: Session) -> None:
+def set_limits(queues: Mapping[str, QueueState], snapshot: Snapshot) -> None:
     """Give every queue the limits that hold for it."""
-    limits = limits_of(session.snapshot, session.registry)
+    limits = limits_of(snapshot, snapshot.registry)
     if not limits:
         return
-    parents = {name: queue.record.parent for name, queue in session.queues.items()}
-    for name, queue in session.queues.items():
+    parents = {name: queue.record.parent for name, queue in queues.items()}
+    for name, queue in queues.items():
         queue.limits = tuple(limits[each] for each in lineage(name, parents) if each in limits)
 
 
@@ -145,3 +88,12 @@ def _others(snapshot: Snapshot) -> Iterator[tuple[str, TaskStatus, Vector]]:
             for task in job.tasks.values():
                 if task.node and task.owned and task.status in (TaskStatus.RELEASING, TaskStatus.UNKNOWN):
                     yield job.queue, task.status, task.pod_class.vector
+
+
+def closed(queue: QueueState) -> Refusal | None:
+    """A refusal when the queue is closed or closing."""
+    if not queue.closed:
+        return None
+    return Refusal(
+        f"queue {queue.name} is {queue.record.state}; only an open queue admits and places", Cause.QUEUE_CLOSED
+    )

@@ -11,7 +11,8 @@ from unisono.cluster.resources import UNLISTED, ResourceRegistry
 from unisono.cluster.status import ALLOCATED_STATES, COMPLETED_STATES, TaskStatus
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 _COUNTS = ("pods", "count/pods")
 _PREFIX = "requests."

@@ -16,11 +16,10 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.domains import Domains
 from unisono.engine.job_state import JobState, QueueState
+from unisono.engine.parts import Parts
 from unisono.engine.queue_limits import set_limits
+from unisono.engine.queue_shares import QueueShares
 from unisono.engine.view import NodeView
-
-__all__ = ["JobState", "QueueState", "Session"]
-
 
 _BUFFER = "engine.session.matrix"
 
@@ -64,7 +63,8 @@ class Session:
             being deleted when the session began, R rows more say what these hold. The arrays of ``nodes`` are parts of
             it.
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
-        shared: books that several plug-ins keep together, by a name.
+        shared: objects that several plug-ins or actions use together in this session, one of each class.
+        queue_shares: what the plug-in that divides the cluster tells others about queues.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
 
     """
@@ -78,13 +78,14 @@ class Session:
         self.ports: dict[int, list[PodClass]] = {}
         self.domains = Domains(snapshot)
         self.touched: list[int] = []
-        self.shared: dict[str, Any] = {}
+        self.shared = Parts()
+        self.queue_shares = QueueShares()
         self.pipelining = False
         self.releasing = snapshot.nodes.sums().releasing
         self.queues: dict[str, QueueState] = {
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known
         }
-        set_limits(self)
+        set_limits(self.queues, snapshot)
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
 
@@ -158,6 +159,15 @@ class Session:
     def usable_total(self) -> Vector:
         """``[R]`` sum of allocatable over nodes that are ready and not cordoned."""
         return self.snapshot.nodes.sums().usable
+
+    @property
+    def sharable_total(self) -> Vector:
+        """``[R]`` what queues can share: nodes that are ready and not cordoned, and what is in use on the others.
+
+        Volcano counts every node it has heard of, so a queue deserves resources that nobody can use. What still runs
+        on a cordoned node stays in the total, because it is in the queues' allocated sums as well.
+        """
+        return self.snapshot.nodes.sums().sharable
 
     # ---- jobs
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.actions.enqueue import closed
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle import Cycle
 from unisono.engine.eviction import Evictions
 from unisono.engine.freeable import Rule
 from unisono.engine.job_state import JobState
+from unisono.engine.queue_limits import closed
 from unisono.engine.sheets import place, sheet_of
 from unisono.engine.standing import Standing
 from unisono.engine.topology.groups import is_bounded

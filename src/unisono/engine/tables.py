@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, Normalise, Reach, Veto
+from unisono.engine.contract.accelerated import LineScore
 from unisono.engine.contract.checks import BadAnswer
 from unisono.engine.guard import let_users_interrupt
 from unisono.engine.hooks import Hooks
 from unisono.engine.layer import Layer
-from unisono.engine.lines import Lines, LineScore
+from unisono.engine.lines import Lines
 from unisono.engine.plugin import Plugin
 from unisono.engine.session import Session
 from unisono.engine.single import Single

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -11,8 +12,14 @@ from unisono.engine.job_state import JobState
 from unisono.engine.verdict import Holder
 
 _NAMED = 3
-# Name in the session's shared books.
-_VICTIMS = "victims by beneficiary"
+
+
+@dataclass(slots=True)
+class _Victims:
+    """Victims by beneficiary and key, and of how many evictions these are."""
+
+    number: int = -1
+    by_job: dict[str, dict[str, Task]] = field(default_factory=dict)
 
 
 def leaving(cycle: Cycle, job: JobState) -> list[Task]:
@@ -29,17 +36,12 @@ def leaving(cycle: Cycle, job: JobState) -> list[Task]:
 
 def _victims(cycle: Cycle) -> dict[str, dict[str, Task]]:
     """Victims by beneficiary and key; sorted out once."""
-    number = len(cycle.evicted)
-    shared = cycle.session.shared
-    known: int
-    by_job: dict[str, dict[str, Task]]
-    known, by_job = shared.get(_VICTIMS, (-1, {}))
-    if known != number:
-        by_job = {}
+    known = cycle.session.shared.of(_Victims, _Victims)
+    if known.number != len(cycle.evicted):
+        known.number, known.by_job = len(cycle.evicted), {}
         for placement, beneficiary in cycle.evicted:
-            by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
-        shared[_VICTIMS] = (number, by_job)
-    return by_job
+            known.by_job.setdefault(beneficiary, {}).update((task.key, task) for task in placement.tasks)
+    return known.by_job
 
 
 def names_text(tasks: Sequence[Task]) -> str:

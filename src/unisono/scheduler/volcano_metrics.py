@@ -13,7 +13,7 @@ from unisono.api.membership import queue_of
 from unisono.api.scheduling import PodGroup
 from unisono.cluster.records import Job
 from unisono.cluster.resources import CPU, MEMORY
-from unisono.engine.figures import UNLIMITED, Amounts, QueueFigures
+from unisono.engine.queue_metrics import UNLIMITED, Amounts, QueueMetrics
 
 MOST_JOBS = 1000
 """Jobs with series of their own: more would make every scrape long and the store of metrics large."""
@@ -46,7 +46,7 @@ class Figures:
 
     """
 
-    queues: Sequence[QueueFigures] = ()
+    queues: Sequence[QueueMetrics] = ()
     resources: Sequence[str] = ()
     total: Amounts = field(default_factory=list)
     retries: dict[str, int] = field(default_factory=dict)

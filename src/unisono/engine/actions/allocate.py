@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from unisono.engine.actions.enqueue import closed
 from unisono.engine.alike import Alike
 from unisono.engine.cycle import Cycle
 from unisono.engine.heap import Heap
 from unisono.engine.job_state import JobState
 from unisono.engine.promised import promised
+from unisono.engine.queue_limits import closed
 from unisono.engine.sheets import Sheet, place, sheet_of
 
 

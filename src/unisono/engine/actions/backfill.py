@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from unisono.cluster.records import Task
-from unisono.engine.actions.enqueue import closed
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState
+from unisono.engine.queue_limits import closed
 from unisono.engine.reports import FitErrors
 from unisono.engine.topology.groups import is_grouped
 from unisono.engine.topology.place import place_grouped

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from unisono.engine.admission import Admission
-from unisono.engine.answers import Refusal
 from unisono.engine.cycle import Cycle
 from unisono.engine.heap import Heap
-from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.verdict import Cause
+from unisono.engine.queue_limits import closed
+from unisono.engine.job_state import JobState
 
 
 def run(cycle: Cycle) -> None:
@@ -48,12 +47,3 @@ def _ask(cycle: Cycle, gate: Admission, job: JobState) -> None:
         cycle.report(job).gate = refusal
         return
     job.phase = "Inqueue"
-
-
-def closed(queue: QueueState) -> Refusal | None:
-    """A refusal when the queue is closed or closing."""
-    if not queue.closed:
-        return None
-    return Refusal(
-        f"queue {queue.name} is {queue.record.state}; only an open queue admits and places", Cause.QUEUE_CLOSED
-    )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from unisono.engine.answers import FloatArray, Key, Refusal, Vote
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState
+    from unisono.engine.job_state import JobState
     from unisono.engine.topology.groups import SubGroup
 
 

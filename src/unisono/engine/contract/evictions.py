@@ -9,7 +9,7 @@ from unisono.engine.answers import BoolArray, Key, Purpose
 
 if TYPE_CHECKING:
     from unisono.cluster.records import Task
-    from unisono.engine.session import JobState, QueueState
+    from unisono.engine.job_state import JobState, QueueState
     from unisono.engine.victims import VictimJobs
 
 

@@ -10,7 +10,7 @@ from unisono.engine.answers import BoolArray, FloatArray, RawScore, Reason, Veto
 if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
-    from unisono.engine.lines import LineScore
+    from unisono.engine.contract.accelerated import LineScore
     from unisono.engine.view import NodeAt, NodeView
 
 

@@ -218,10 +218,7 @@ class DeviceBook:
     @classmethod
     def of(cls, session: Session) -> DeviceBook:
         """The session's book, made when first asked for."""
-        found = session.shared.get("devices")
-        if not isinstance(found, cls):
-            found = session.shared["devices"] = cls(session)
-        return found
+        return session.shared.of(cls, lambda: cls(session))
 
     def use(self, family: Family, order: Order | None = None) -> None:
         """Keep books for a family; ``order`` replaces its own order of cards."""

@@ -7,7 +7,6 @@ row are several times faster here than arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,23 +14,11 @@ from unisono.api.resources import readable
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS, Matrix, ResourceRegistry, Vector, fitted
 
-if TYPE_CHECKING:
-    from unisono.engine.session import Session
-
 Amounts = list[int]
 """Engine units by resource row, one entry per row of the registry."""
 
 UNLIMITED = 2**62
 """Stands for "no limit"."""
-
-
-def usable_total(session: Session) -> Vector:
-    """``[R]`` what queues can share: nodes that are ready and not cordoned, and what is in use on the others.
-
-    Volcano counts every node it has heard of, so a queue deserves resources that nobody can use. What still runs on a
-    cordoned node stays in the total, because it is in the queues' allocated sums as well.
-    """
-    return session.snapshot.nodes.sums().sharable
 
 
 def aligned(vector: Vector, registry: ResourceRegistry) -> Vector:

@@ -19,7 +19,8 @@ from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 
 class CdpPlugin(Plugin):

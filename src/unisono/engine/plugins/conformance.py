@@ -13,7 +13,7 @@ from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState
+    from unisono.engine.job_state import JobState
 
 _CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import TaskStatus
-from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, exceeded, listed, usable_total
+from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, exceeded, listed
 from unisono.engine.plugins.waterfill import Share, fill
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
 
 _LEAVING_SECONDS = 3600.0
 """Evictions that are looked back at; a pod that takes longer to leave counts as gone."""
@@ -34,7 +35,7 @@ class Division:
 def divide(session: Session) -> Division:
     """Divide the usable cluster among the session's queues."""
     registry = session.registry
-    total = listed(usable_total(session), registry)
+    total = listed(session.sharable_total, registry)
     guarantees = {name: by_row(queue.record.guarantee, registry) for name, queue in session.queues.items()}
     promised = [sum(row) for row in zip(*guarantees.values(), strict=True)] or [0] * len(total)
     queues = [queue for queue in session.queues.values() if queue.job_count]

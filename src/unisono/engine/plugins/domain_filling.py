@@ -79,7 +79,7 @@ class Filling:
 
 
 class FillingOfLines:
-    """Points of nodes by how full the HyperNodes above them would be; see `unisono.engine.lines.LineScore`.
+    """Points of nodes by how full the HyperNodes above them would be; see `LineScore`.
 
     A node outside of the HyperNodes of a tier counts as if that were full.
 

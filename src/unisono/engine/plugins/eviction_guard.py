@@ -27,7 +27,8 @@ from unisono.engine.plugins.lost_work import LostWork
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
 
 _NAME = "eviction-guard"
 _RUN = Argument(f"{_NAME}.minRunTime", "duration", "0s", "how long a pod must have run before it may be evicted")

@@ -25,7 +25,8 @@ from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
 
 Transport = Callable[[str, Mapping[str, Any], float], Mapping[str, Any]]
 """POSTs a JSON body to a URL within so many seconds and returns the decoded answer; raises whatever goes wrong."""

@@ -10,7 +10,8 @@ from unisono.cluster.resources import CPU, MEMORY, PODS, ResourceRegistry, Vecto
 from unisono.cluster.status import TaskStatus
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
 
 Body = dict[str, Any]
 

@@ -19,7 +19,8 @@ from unisono.engine.topology.groups import groups_of, short_policies
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
     from unisono.engine.topology.groups import SubGroup
     from unisono.engine.victims import VictimJobs
 

@@ -16,7 +16,8 @@ from unisono.cluster.resources import PODS, fitted
 from unisono.cluster.status import READY_STATES, TaskStatus, count
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 
 class LostWork:

@@ -20,7 +20,8 @@ from unisono.engine.plugins.nodegroup_rules import Rules, limits_of, rules_of
 from unisono.engine.view import NodeView
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
 
 _STRICT = Argument(
     "strict", "bool", True, "nodes without a group take nobody; false: they take queues that have no rules"

@@ -13,11 +13,11 @@ from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, aligned, exceeded, listed, named
-from unisono.engine.plugins.shares import room_of
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 _FACTOR = Argument("overcommit-factor", "float", 1.2, "cluster size that may be promised, as a multiple; at least 1")
 
@@ -53,7 +53,7 @@ class OvercommitPlugin(Plugin):
         promised = np.zeros(len(self.registry), dtype=np.int64)
         for queue in self.session.queues.values():
             own = aligned(queue.record.inqueue, self.registry)
-            room = room_of(self.session, queue)
+            room = self.session.queue_shares.room(queue)
             promised += own if room is None else np.minimum(own, room)
         return listed(promised, self.registry)
 

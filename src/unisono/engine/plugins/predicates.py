@@ -15,6 +15,7 @@ from unisono.cluster.resources import PODS
 from unisono.engine.answers import Reason, Veto
 from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.decisions import Preparation
+from unisono.engine.job_state import JobState
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.interpod import InterPodFilter
 from unisono.engine.plugins.node_selectors import match_pod, required_of
@@ -22,7 +23,7 @@ from unisono.engine.plugins.resource_claims import ClaimFilter, ClaimLedger
 from unisono.engine.plugins.spread import SpreadFilter
 from unisono.engine.plugins.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
 from unisono.engine.plugins.volumes import VolumeFilter, VolumeLedger
-from unisono.engine.session import JobState, Session
+from unisono.engine.session import Session
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeAt, NodeView
 

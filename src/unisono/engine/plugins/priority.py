@@ -13,7 +13,8 @@ from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
     from unisono.engine.topology.groups import SubGroup
     from unisono.engine.victims import VictimJobs
 

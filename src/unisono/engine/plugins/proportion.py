@@ -16,7 +16,6 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config_arguments import Argument
-from unisono.engine.figures import ShareFigures, publish_figures
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import (
     UNLIMITED,
@@ -29,11 +28,12 @@ from unisono.engine.plugins.amounts import (
     text,
 )
 from unisono.engine.plugins.division import divide
-from unisono.engine.plugins.shares import publish, publish_shares
+from unisono.engine.queue_metrics import ShareMetrics
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
     from unisono.engine.victims import VictimJobs
 
 
@@ -55,18 +55,17 @@ class ProportionPlugin(Plugin):
         self.inqueue = {queue.name: listed(queue.record.inqueue, self.registry) for queue in queues}
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
-        publish(session, self._room)
-        publish_shares(session, self.deserved)
-        publish_figures(session, self._figures)
+        told = session.queue_shares
+        told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
 
-    def _figures(self, queue: QueueState) -> ShareFigures | None:
+    def _figures(self, queue: QueueState) -> ShareMetrics | None:
         """For metrics; only queues with jobs have a share."""
         name = queue.name
         if name not in self.deserved:
             return None
         share = dominant_share(listed(queue.claimed, self.registry), self.deserved[name])
         overused = self.overused(queue) is not None
-        return ShareFigures(self.deserved[name], self.real_capability[name], self.inqueue[name], share, overused)
+        return ShareMetrics(self.deserved[name], self.real_capability[name], self.inqueue[name], share, overused)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue may still place."""

@@ -26,14 +26,14 @@ from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Plugin
 from unisono.engine.plugins.reservation_plan import Plan, plan_for
 from unisono.engine.plugins.run_estimates import RunEstimates
-from unisono.engine.plugins.shares import room_of
 from unisono.engine.task_runs import runs
 from unisono.engine.verdict import Cause
 from unisono.engine.view import NodeView
 
 if TYPE_CHECKING:
     from unisono.cluster.records import Task
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 _AFTER = Argument("reservation.after", "duration", "5m", "how long a gang must have waited before room is kept for it")
 _GANGS = Argument("reservation.gangs", "int", 1, "gangs for which room is kept at a time, the longest waiting first")
@@ -173,7 +173,7 @@ def _of_role(job: JobState, tasks: list[Task], role: str, need: int) -> list[Tas
 
 def _queue_lets(session: Session, job: JobState, tasks: list[Task]) -> bool:
     """Whether the queue may hold so much more: where the queue is the limit, keeping nodes would help nobody."""
-    room = room_of(session, job.queue)
+    room = session.queue_shares.room(job.queue)
     if room is None:
         return True
     need = np.zeros(session.rows, dtype=np.int64)

@@ -18,7 +18,8 @@ from unisono.engine.quotas import amount_of, asked, concerns, counted, plain, pr
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 
 class ResourceQuotaPlugin(Plugin):

@@ -19,7 +19,8 @@ from unisono.engine.config_arguments import Argument, argument_value
 from unisono.engine.plugin import Key, Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 _WAITING = Argument("sla-waiting-time", "duration", None, "how long any job may wait")
 _KEYS = (SLA_WAITING_TIME, "sla-waiting-time")

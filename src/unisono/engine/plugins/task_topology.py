@@ -19,7 +19,8 @@ from unisono.engine.plugins.task_buckets import Bucket, Buckets, read_wishes
 from unisono.engine.view import NodeView
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 _WEIGHT = Argument("task-topology.weight", "int", 1, "multiplies the score")
 _HELD = (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)

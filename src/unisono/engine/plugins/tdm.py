@@ -32,7 +32,8 @@ from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 _ZONE = "tdm.revocable-zone."
 _PERIOD = Argument("tdm.evict.period", "duration", "1m", "least time between two evictions of what stays too long")

@@ -26,7 +26,8 @@ from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
 
 CPU_HIGH = Reason("the CPU load of the node exceeds the upper limit.", unresolvable=True)
 MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unresolvable=True)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from unisono.engine.job_state import JobState
     from unisono.engine.session import Session
 
-_SHARED = "engine.topology.groups"
 _HELD = frozenset((*ALLOCATED_STATES, TaskStatus.PIPELINED))
 _READY = frozenset(READY_STATES)
 _PLACED = frozenset((*READY_STATES, TaskStatus.PIPELINED))
@@ -179,9 +178,13 @@ class Groups(list[SubGroup]):
         return found
 
 
+class _GroupsByJob(dict[str, Groups]):
+    """The groups of the jobs that were asked about in a session, by job key."""
+
+
 def groups_of(session: Session, job: JobState) -> Groups:
     """The groups of a job, in order of their policies and of their values; made once per session."""
-    known: dict[str, Groups] = session.shared.setdefault(_SHARED, {})
+    known = session.shared.of(_GroupsByJob, _GroupsByJob)
     found = known.get(job.key)
     if found is None:
         found = known[job.key] = _make(session, job, job.record.topology, job.record.sub_groups)

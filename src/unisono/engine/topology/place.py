@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from unisono.engine.cycle import Cycle
     from unisono.engine.job_state import JobState
 
-_SHARED = "engine.topology.advice"
 
-
-def advice_of(cycle: Cycle) -> dict[str, Advice]:
+class AdviceByJob(dict[str, Advice]):
     """Jobs that no allowed domain took although the cluster could, by key."""
-    found: dict[str, Advice] = cycle.session.shared.setdefault(_SHARED, {})
-    return found
+
+
+def advice_of(cycle: Cycle) -> AdviceByJob:
+    """See `AdviceByJob`."""
+    return cycle.session.shared.of(AdviceByJob, AdviceByJob)
 
 
 def place_grouped(cycle: Cycle, job: JobState, sheet: GroupSheet) -> bool:

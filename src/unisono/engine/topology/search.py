@@ -89,14 +89,6 @@ class Search:
         return needed
 
 
-# Name in the session's shared books: a search refers to its cycle, and must end with it.
-_SEARCH = "topology search"
-
-
 def search_of(cycle: Cycle) -> Search:
     """The search of a cycle; made when it is first asked for."""
-    shared = cycle.session.shared
-    found: Search | None = shared.get(_SEARCH)
-    if found is None:
-        found = shared[_SEARCH] = Search(cycle)
-    return found
+    return cycle.session.shared.of(Search, lambda: Search(cycle))

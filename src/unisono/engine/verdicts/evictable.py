@@ -15,7 +15,6 @@ from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.status import PREEMPTABLE_STATES
 from unisono.engine.cycle import Cycle
 from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.plugins.shares import shares_of
 from unisono.engine.task_runs import runs
 
 MOST_RUNNING = 5_000
@@ -69,7 +68,7 @@ class Evictable:
 
     def _over_share(self, queue: QueueState) -> bool:
         registry = self.session.registry
-        shares = shares_of(self.session).get(queue.name)
+        shares = self.session.queue_shares.deserved.get(queue.name)
         if shares is None and queue.record.deserved is not None:
             shares = [queue.record.deserved.get(name, 0) for name in registry.names]
         if shares is None:

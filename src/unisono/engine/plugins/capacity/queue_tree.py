@@ -9,7 +9,7 @@ from unisono.engine.plugin import Key
 from unisono.engine.plugins.capacity.queues import QueueCapacity
 
 if TYPE_CHECKING:
-    from unisono.engine.session import QueueState
+    from unisono.engine.job_state import QueueState
 
 
 class QueueTreeCapacity(QueueCapacity):

@@ -17,17 +17,17 @@ from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.config import PluginConfig
 from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.figures import ShareFigures, publish_figures
 from unisono.engine.plugin import Key, Plugin
 from unisono.engine.plugins.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
 from unisono.engine.plugins.capacity.devices import DeviceQuotas
 from unisono.engine.plugins.capacity.reclaim import Demand, Reclaim, demand_of, levels
 from unisono.engine.plugins.capacity.tree import Branch, Branches
-from unisono.engine.plugins.shares import publish
+from unisono.engine.queue_metrics import ShareMetrics
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
     from unisono.engine.victims import VictimJobs
 
 _LEVEL = Argument(
@@ -64,13 +64,12 @@ class QueueCapacity(Plugin):
         if argument_value(_DEVICES, self.arguments):
             consumable = bool(argument_value(_CONSUMABLE, self.arguments))
             self.devices = DeviceQuotas(session, self.branches, consumable=consumable)
-        publish(session, self._room)
-        publish_figures(session, self._figures)
+        session.queue_shares.room_of, session.queue_shares.metrics_of = self._room, self._figures
 
-    def _figures(self, queue: QueueState) -> ShareFigures:
+    def _figures(self, queue: QueueState) -> ShareMetrics:
         """For metrics."""
         branch = self.branches[queue.name]
-        return ShareFigures(branch.deserved, branch.admission, branch.promised, branch.share, branch.beyond_share)
+        return ShareMetrics(branch.deserved, branch.admission, branch.promised, branch.share, branch.beyond_share)
 
     def _room(self, queue: QueueState) -> Vector | None:
         """What the queue and its ancestors let it still place."""

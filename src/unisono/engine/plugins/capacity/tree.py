@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
-from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed, usable_total
-from unisono.engine.plugins.shares import shares_of
+from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed
 
 if TYPE_CHECKING:
-    from unisono.engine.session import QueueState, Session
+    from unisono.engine.job_state import QueueState
+    from unisono.engine.session import Session
 
 ROOT = "root"
 
@@ -111,7 +111,7 @@ class Branches(dict[str, Branch]):
 
     def __init__(self, session: Session, *, hierarchical: bool) -> None:
         registry = session.registry
-        weighted = shares_of(session)
+        weighted = session.queue_shares.deserved
         self.width = len(registry)
         for name, queue in session.queues.items():
             branch = self[name] = Branch(name, queue, self.width)
@@ -124,7 +124,7 @@ class Branches(dict[str, Branch]):
             branch.held = listed(queue.claimed, registry)
             branch.promised = listed(record.inqueue, registry)
             branch.elastic = listed(record.elastic, registry)
-        total = listed(usable_total(session), registry)
+        total = listed(session.sharable_total, registry)
         if hierarchical:
             self._grow(total)
         else:

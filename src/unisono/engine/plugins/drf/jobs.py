@@ -12,10 +12,11 @@ from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, FloatArray, Purpose
 from unisono.engine.config_arguments import Argument
 from unisono.engine.plugin import Key, Plugin
-from unisono.engine.plugins.amounts import aligned, dominant_share, listed, usable_total
+from unisono.engine.plugins.amounts import aligned, dominant_share, listed
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, Session
+    from unisono.engine.job_state import JobState
+    from unisono.engine.session import Session
     from unisono.engine.victims import VictimJobs
 
 DELTA = 1e-6
@@ -36,7 +37,7 @@ class JobDrf(Plugin):
         """Measure the cluster once."""
         self.session = session
         self._shares: tuple[VictimJobs, FloatArray] | None = None
-        self.total = listed(usable_total(session), session.registry)
+        self.total = listed(session.sharable_total, session.registry)
 
     def job_key(self, job: JobState) -> Key:
         """The dominant share."""

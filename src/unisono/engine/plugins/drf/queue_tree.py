@@ -16,7 +16,8 @@ from unisono.engine.plugins.drf.jobs import JobDrf
 from unisono.engine.plugins.drf.tree import Amounts, Tree, path_of
 
 if TYPE_CHECKING:
-    from unisono.engine.session import JobState, QueueState, Session
+    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session import Session
 
 
 class QueueTreeDrf(JobDrf):

@@ -1,0 +1,28 @@
+"""Objects that live as long as a session or a cache, found by their class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Parts:
+    """At most one object of each class, made when it is first asked for.
+
+    What several plug-ins or actions use together, such as the book of who holds which device, lives here, so that it
+    ends with its owner.
+    """
+
+    __slots__ = ("_by_class",)
+
+    def __init__(self) -> None:
+        self._by_class: dict[type[Any], Any] = {}
+
+    def of(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The object of class ``kind``; ``make`` makes it if there is none yet."""
+        found: T | None = self._by_class.get(kind)
+        if found is None:
+            found = self._by_class[kind] = make()
+        return found
