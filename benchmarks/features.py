@@ -16,8 +16,8 @@ from unisono.api.meta import LabelSelector
 from unisono.api.scheduling import PodGroup, PodGroupStatus, Queue
 from unisono.api.topology import ExactMatch, HyperNode, HyperNodeSpec, MemberSelector, MemberSpec, NetworkTopologySpec
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 
 HOST, ZONE, LEAF = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "leaf"
 _PLUGINS = """

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from benchmarks.clusters import START
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import default_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
 
 

@@ -40,8 +40,8 @@ from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 
 MILLI, COUNT, MODEL = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count", "alibabacloud.com/gpu-card-model"
 START = 1_700_000_000.0

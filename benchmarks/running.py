@@ -16,7 +16,7 @@ from unisono.api import kinds
 from unisono.api.kind import Kind
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
-from unisono.engine.config_reader import default_config
+from unisono.engine.config_file.reader import default_config
 
 
 def running_rows(scale: float) -> Iterator[Row]:

@@ -11,7 +11,7 @@ import yaml
 
 from unisono import __version__
 from unisono.api.crds import crd_manifests
-from unisono.engine.config_reader import DEFAULT_TEXT
+from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.monitoring import alert_groups, monitors
 from unisono.install.options import InstallOptions

@@ -19,8 +19,8 @@ from unisono import engine
 from unisono.api.decode import decode
 from unisono.api.kinds import find
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 
 CYCLES = 6

@@ -20,9 +20,9 @@ from unisono.api.decode import decode
 from unisono.cluster.state import ClusterState
 from unisono.engine.actions import action_names
 from unisono.engine.answers import Refusal, Vote
-from unisono.engine.config import SchedulerConfig, from_flags
-from unisono.engine.config_reader import load_config
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.model import SchedulerConfig, from_flags
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.registry import plugin_names
 from unisono.engine.verdict import Cause
 
@@ -107,11 +107,10 @@ _FEATURES = {
 
 
 def _features(case: dict[str, Any]) -> set[str]:
-    from unisono.engine.plugins import predicates
+    from unisono.engine.plugins.predicates.plugin import FEATURES
 
-    covered: frozenset[str] = getattr(predicates, "FEATURES", frozenset())
     pods = json.dumps([o for o in case["objects"] if o["kind"] == "Pod"])
-    return {word for key, word in _FEATURES.items() if f'"{key}"' in pods and word not in covered}
+    return {word for key, word in _FEATURES.items() if f'"{key}"' in pods and word not in FEATURES}
 
 
 def cluster_of(objects: list[dict[str, Any]]) -> ClusterState:

@@ -20,7 +20,7 @@ from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.http.body import DEEPEST
 from unisono.apiserver.limits import Limits
 from unisono.apiserver.writes import LARGEST_OBJECT
-from unisono.engine.config import DEFAULT_PLUGIN_TIME
+from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 TESTS = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)

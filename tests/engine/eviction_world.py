@@ -14,8 +14,8 @@ from unisono.api.core import Pod
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 
 PLUGINS = """

@@ -12,12 +12,12 @@ from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
-from unisono.engine.job_state import JobState, QueueState
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.registry import create
-from unisono.engine.session import Session
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.session import Session
 
 _KINDS = {
     Node: kinds.NODES,

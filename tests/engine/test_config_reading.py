@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.engine.config import from_flags
-from unisono.engine.config_flags import FLAG_KEYS, Flags
-from unisono.engine.config_reader import DEFAULT_TEXT, default_config, load_config
+from unisono.engine.config.flags import FLAG_KEYS, Flags
+from unisono.engine.config.model import from_flags
+from unisono.engine.config_file.reader import DEFAULT_TEXT, default_config, load_config
 from unisono.errors import ConfigError
 
 GOOD = """\

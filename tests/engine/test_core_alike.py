@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from support.build import GANG, cluster, config, flatten, gang, node, pod, queue, schedule
 from unisono.api.base import Object
 from unisono.cluster.equivalence import Shapes
-from unisono.engine import explain
-from unisono.engine.alike import Alike
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
-from unisono.engine.heap import Heap
-from unisono.engine.job_state import JobState
-from unisono.engine.plugin import Plugin
+from unisono.engine.placement.equivalence_batches import Alike
+from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
+from unisono.engine.verdicts import explain
 
 SHARES = config(
     ("priority", "gang", "conformance"),

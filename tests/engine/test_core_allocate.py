@@ -23,7 +23,7 @@ from support.build import (
     schedule,
 )
 from unisono.api import kinds
-from unisono.engine.config_reader import default_config
+from unisono.engine.config_file.reader import default_config
 from unisono.engine.verdict import Cause
 
 BINPACK = config(("priority", "gang"), ("predicates", "binpack"))

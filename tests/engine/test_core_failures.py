@@ -10,13 +10,14 @@ import pytest
 
 from support.build import bound_per_job, cluster, config, gang, nodes, placed, schedule
 from unisono.cluster.podclass import PodClass
-from unisono.engine import placing, tables
 from unisono.engine.answers import FloatArray, RawScore, Veto, Vote
-from unisono.engine.hooks import Hooks
-from unisono.engine.job_state import JobState
-from unisono.engine.plugin import HOOK_FLAGS, Plugin
+from unisono.engine.candidates import table
+from unisono.engine.contract.plugin import HOOK_FLAGS, Plugin
+from unisono.engine.placement import plain_jobs
+from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
-from unisono.engine.view import NodeView
 
 EVICTION_HOOKS = {"starving", "preemptive", "shuffled", "retained", "protected", "allowance", "spared", "lost_work"} | {
     hook for hook in HOOK_FLAGS if hook.startswith("victim")
@@ -109,8 +110,8 @@ def test_an_action_that_fails_takes_back_what_it_had_not_committed(monkeypatch: 
 
 
 def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables.CandidateTable, "fits", lambda self, view: np.ones(view.size, dtype=np.bool_))
-    monkeypatch.setattr(tables.Single, "of", lambda *_, **__: None)
+    monkeypatch.setattr(table.CandidateTable, "fits", lambda self, view: np.ones(view.size, dtype=np.bool_))
+    monkeypatch.setattr(table.Single, "of", lambda *_, **__: None)
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2)))
     assert not decisions.binds
     assert decisions.verdicts["ns/j"].cause is Cause.INVARIANT
@@ -119,7 +120,7 @@ def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: p
 
 def test_a_partial_gang_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hooks, "ready", lambda self, job: job.ready_count > 0)
-    monkeypatch.setattr(placing, "worth_going_on", lambda cycle, job: False)
+    monkeypatch.setattr(plain_jobs, "worth_going_on", lambda cycle, job: False)
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2), gang("other", 1, cpu=0, created=1)))
     assert "j" not in bound_per_job(decisions)
     assert decisions.violations[0].message.endswith("below minMember 2")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.build import cluster, config, gang, group, node, nodes, pod, queue, schedule
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 
 INT64 = "9223372036854775807"
 TIERS = (("priority", "gang", "conformance", "sla"), ("predicates", "nodeorder", "binpack", "drf"))

@@ -12,8 +12,8 @@ from support.build import GANG, cluster, config, gang, kind_of, node, nodes, pla
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.state import ClusterState
 from unisono.engine.answers import Reason, Veto
-from unisono.engine.plugin import Plugin
-from unisono.engine.view import NodeView
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.session.node_view import NodeView
 from unisono.quiet import collector_paused
 
 

@@ -9,9 +9,9 @@ from eviction_world import BOTH, Plane, running_pods
 from topology_world import TOPOLOGY, racks
 
 from support.build import gang, group, node, priority_class
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.cycle import Cycle
-from unisono.engine.session import Session
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.session import Session
 from unisono.engine.verdicts.trial import Trials
 
 

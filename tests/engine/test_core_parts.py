@@ -13,15 +13,15 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.state import ClusterState
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Normalise, Purpose, RawScore, Reach, Reason, Veto
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.cycle import Cycle
-from unisono.engine.heap import Heap
-from unisono.engine.job_state import JobState
-from unisono.engine.plugin import Plugin
+from unisono.engine.candidates.static_answers import collect
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.plugins.registry import lookup_with
-from unisono.engine.static import collect
-from unisono.engine.task_runs import runs
-from unisono.engine.view import NodeView
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.task_runs import runs
 
 PLAIN = config(("gang",), ("predicates", "nodeorder"))
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.build import GANG, cluster, config, flatten, group, node, pod, queue, schedule
 from unisono.api.base import Object
 from unisono.cluster.state import ClusterState
+from unisono.engine.candidates.table import CandidateTable
 from unisono.engine.decisions import Decisions
-from unisono.engine.tables import CandidateTable
 
 SHARES = config(
     ("priority", "gang", "conformance"),

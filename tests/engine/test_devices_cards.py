@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.engine.devices import mig
-from unisono.engine.devices.model import Card, NodeCards, Order, Part
-from unisono.engine.devices.table import CORES, COUNT, MEMORY, WHOLE, CardTable
+from unisono.engine.plugins.deviceshare import mig
+from unisono.engine.plugins.deviceshare.model import Card, NodeCards, Order, Part
+from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE, CardTable
 
 A100 = mig.geometry_of("NVIDIA-A100-SXM4-40GB")
 

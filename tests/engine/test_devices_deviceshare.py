@@ -15,7 +15,7 @@ from unisono.api import kinds
 from unisono.api.annotations import CARDS
 from unisono.api.core import Container, Node, Pod, ResourceRequirements
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import PluginConfig, SchedulerConfig
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.registry import create
 from unisono.engine.verdict import Cause
@@ -401,7 +401,7 @@ def test_unhealthy_cards_are_left_out() -> None:
 
 
 def test_other_pods_stay_on_the_fast_path() -> None:
-    from unisono.engine.cycle import Cycle
+    from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
 
     state = build.cluster(shared("n1"), single("a", {MEM: 4}), single("b", {"cpu": 1}))

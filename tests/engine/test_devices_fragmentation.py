@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from support import build
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.cycle import Cycle
-from unisono.engine.fragments.formula import NEVER, Workload, fragments, fragments_by_card, points
-from unisono.engine.fragments.gpus import measure
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.fragmentation.formula import NEVER, Workload, fragments, fragments_by_card, points
+from unisono.engine.plugins.fragmentation.gpus import measure
 from unisono.engine.plugins.registry import lookup_with
 
 MILLI, COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"

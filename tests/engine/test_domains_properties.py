@@ -24,10 +24,10 @@ from unisono.api.core import (
 from unisono.api.kinds import NAMESPACES
 from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.registry import create
-from unisono.engine.session import Session
+from unisono.engine.session.session import Session
 
 HOSTNAME = "kubernetes.io/hostname"
 KEYS = st.sampled_from(["zone", "rack", HOSTNAME])

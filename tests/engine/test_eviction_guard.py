@@ -20,9 +20,9 @@ from unisono.cluster.bind_failures import Setback
 from unisono.cluster.evictions import PastEviction
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray
-from unisono.engine.config import PluginConfig, SchedulerConfig
-from unisono.engine.config_reader import load_config
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.registry import create
 from unisono.errors import ConfigError
 

@@ -15,8 +15,8 @@ from unisono.api.meta import LabelSelector
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.verdict import Cause
 
 RANKS = [priority_class("low", 10), priority_class("high", 100)]

@@ -12,9 +12,9 @@ import pytest
 
 from support.build import START, cluster, config, gang, node, nodes, placed, schedule
 from unisono import engine
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
-from unisono.engine.plugin import HOOK_FLAGS, Plugin
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.contract.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.plugins.registry import find
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError

@@ -15,11 +15,11 @@ from unisono.api.core import Toleration
 from unisono.cluster.podclass import PodClass
 from unisono.engine import run
 from unisono.engine.answers import RawScore, Reason, Refusal, Veto, Vote
-from unisono.engine.contract.failures import POLICIES, QUERIES, Fails
+from unisono.engine.contract.plugin import HOOK_FLAGS, Plugin
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugin import HOOK_FLAGS, Plugin
+from unisono.engine.plugin_host.failure_policies import POLICIES, QUERIES, Fails
+from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
-from unisono.engine.view import NodeView
 
 VICTIM, ITS_QUEUE, GPU = "ns/victim", "victims-queue", "example.com/victim"
 PREEMPTABLE = {"volcano.sh/preemptable": "true"}

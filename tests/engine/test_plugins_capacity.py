@@ -9,11 +9,11 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.registry import create
+from unisono.engine.session.victims import VictimJobs
 from unisono.engine.verdict import Cause
-from unisono.engine.victims import VictimJobs
 
 GI = 1 << 30
 

@@ -16,10 +16,10 @@ from unisono.api import kinds
 from unisono.api.core import Device, DeviceClass, PodResourceClaim, ResourceClaim, ResourceSlice
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
-from unisono.engine.claims.inventory import facts_of
-from unisono.engine.claims.selectors import SelectorError, compile_selector
 from unisono.engine.decisions import ClaimAllocation, Decisions
-from unisono.engine.plugins.resource_claims import ClaimFilter
+from unisono.engine.plugins.predicates.device_inventory import facts_of
+from unisono.engine.plugins.predicates.device_selectors import SelectorError, compile_selector
+from unisono.engine.plugins.predicates.resource_claims import ClaimFilter
 from unisono.engine.verdict import Cause
 
 SETTINGS = config(("gang",), ("predicates",))

@@ -9,7 +9,7 @@ import pytest
 from plugins_world import World, a_pod
 
 from unisono import engine
-from unisono.engine.config_reader import default_config, load_config
+from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.decisions import Decisions
 from unisono.engine.verdict import Cause
 

@@ -11,12 +11,12 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 from unisono import engine
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
-from unisono.engine.config_reader import load_config
-from unisono.engine.plugins.extender import extender_with
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.plugins.extender.plugin import extender_with
 from unisono.engine.plugins.registry import create
-from unisono.engine.session import Session
+from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.engine.plugins import formulas
+from unisono.engine.plugins.common import formulas
 
 GI = 1 << 30
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.engine.plugins import formulas, formulas_at
+from unisono.engine.plugins.common import formulas, formulas_at
 
 amount = st.one_of(st.integers(0, 40), st.integers(0, 2**42))
 wholes = st.one_of(st.just(0), st.integers(1, 40), st.integers(1, 2**42))

@@ -14,11 +14,11 @@ from unisono.api.core import Pod, PodDisruptionBudget, ResourceQuota
 from unisono.api.times import duration_or_none, parse_duration
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create
-from unisono.engine.session import Session
+from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
 
 CREATED = 1_767_225_600.0

@@ -11,8 +11,8 @@ from plugins_world import World, a_pod, class_of, job_of, queue_of, task_of
 from unisono import engine
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose, Reach
-from unisono.engine.config_flags import Flags
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.flags import Flags
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.drf.tree import Tree, path_of
 
 ON = Flags(hierarchy=True)
@@ -128,7 +128,7 @@ def test_missing_weights_count_as_one() -> None:
 
 
 def test_without_the_switch_queues_are_not_ordered() -> None:
-    from unisono.engine.plugin import overrides
+    from unisono.engine.contract.plugin import overrides
 
     world = company().job("j", a_pod(), queue="sci")
     assert not overrides(world.open("drf")[1], "queue_key")

@@ -12,11 +12,11 @@ from plugins_world import World, a_pod, class_of, job_of
 from unisono.api import kinds
 from unisono.api.core import Node
 from unisono.cluster.usage import NodeUsage
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create
-from unisono.engine.session import Session
+from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 
 NOW = 1_767_225_600.0

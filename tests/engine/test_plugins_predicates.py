@@ -201,7 +201,7 @@ def test_ports_can_be_switched_off() -> None:
 def test_a_part_of_the_nodes_gives_the_same_answers() -> None:
     import numpy as np
 
-    from unisono.engine.view import NodeView
+    from unisono.engine.session.node_view import NodeView
 
     world = labelled().queue("q").job("j", a_pod(nodeSelector={"zone": "a"}))
     session, plugin = world.open("predicates")

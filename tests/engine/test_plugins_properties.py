@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plugins_world import World, a_pod, class_of, queue_of
 
 from unisono import engine
-from unisono.engine.config_reader import default_config
+from unisono.engine.config_file.reader import default_config
 
 KEYS, VALUES = ["a", "b"], ["1", "2", "30", "x", "-4"]
 LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))

@@ -10,9 +10,9 @@ from plugins_world import World, a_pod
 
 from unisono import engine
 from unisono.engine.answers import FloatArray, RawScore
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_reader import load_config
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.registry import BUILT_IN, arguments_of, create, find, plugin_names
 from unisono.errors import ConfigError
 
@@ -73,7 +73,7 @@ def test_a_class_of_a_module_takes_part_in_a_cycle() -> None:
     [
         ("no_such_module:Class", "cannot be imported: No module named 'no_such_module'"),
         (f"{HERE}:Missing", "cannot be imported"),
-        (f"{HERE}:NotAPlugin", "is not a subclass of unisono.engine.plugin.Plugin"),
+        (f"{HERE}:NotAPlugin", "is not a subclass of unisono.engine.contract.plugin.Plugin"),
     ],
 )
 def test_what_cannot_be_loaded_is_named_with_its_line(name: str, words: str) -> None:

@@ -14,8 +14,8 @@ from support.build import START, cluster, config, flatten, group, node, priority
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.cluster.usage import NodeUsage
-from unisono.engine.config import PluginConfig, SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create
 from unisono.errors import ConfigError
 

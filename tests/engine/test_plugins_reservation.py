@@ -15,7 +15,7 @@ from unisono import engine
 from unisono.api import kinds
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
 from unisono.api.times import rfc3339
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause
 
 STEP = 10.0

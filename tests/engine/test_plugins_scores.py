@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from plugins_world import World, a_pod, class_of, job_of, task_of
 
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.hooks import Hooks
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.cycle.transaction import Transaction
+from unisono.engine.plugin_host.combined_answers import Hooks
 from unisono.engine.plugins.registry import create
-from unisono.engine.transaction import Transaction
-from unisono.engine.view import NodeAt
+from unisono.engine.session.node_view import NodeAt
 
 OFF = {
     f"{name}.weight": 0

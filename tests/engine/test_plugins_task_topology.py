@@ -10,8 +10,8 @@ from plugins_world import World, a_pod, class_of, job_of, task_of
 
 from unisono import engine
 from unisono.cluster.status import TaskStatus
-from unisono.engine.config_reader import load_config
-from unisono.engine.plugins.task_buckets import AFFINITY, ANTI_AFFINITY, ORDER, read_wishes
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.plugins.task_topology.buckets import AFFINITY, ANTI_AFFINITY, ORDER, read_wishes
 
 ROLES = ("ps", "worker", "chief")
 

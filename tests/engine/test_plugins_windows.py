@@ -14,12 +14,12 @@ from unisono.api import kinds
 from unisono.api.core import Pod
 from unisono.api.scheduling import Queue
 from unisono.engine.answers import Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_flags import Flags
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.registry import create
 from unisono.engine.plugins.tdm import read_window
-from unisono.engine.session import Session
+from unisono.engine.session.session import Session
 from unisono.errors import ConfigError
 
 MIDNIGHT = 1_767_225_600.0  # 2026-01-01T00:00:00Z

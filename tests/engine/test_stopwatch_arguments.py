@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from unisono.engine.stopwatch import Stopwatch
+from unisono.engine.plugin_host.stopwatch import Stopwatch
 
 
 class Asked:

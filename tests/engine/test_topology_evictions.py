@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from topology_world import job, racks, spine, wish, world
 
 from support.build import confirm, priority_class, queue, schedule
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 
 
@@ -155,7 +155,7 @@ def test_preempt_and_reclaim_leave_bounded_jobs_alone() -> None:
 
 
 def test_a_placement_outside_of_the_domain_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
+    from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 
     monkeypatch.setattr(NetworkTopologyAwarePlugin, "domain_gradients", lambda self, job, group, top, *, evict: [[top]])
     decisions = schedule(world(FOUR, ranked("j", 3, "high", topology=wish(1))), PREEMPT)

@@ -8,7 +8,7 @@ import pytest
 from topology_world import TOPOLOGY, job, racks, spine, used_racks, wish, world
 
 from support.build import schedule
-from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
+from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 from unisono.engine.verdict import Cause
 
 TWO = [racks({"a": 3, "b": 3}), spine("s", "a", "b")]

@@ -12,12 +12,12 @@ from topology_world import hyper, spine, world
 from support.build import config, gang, node, pod, queue, schedule
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
+from unisono.engine.candidates.table import CandidateTable
 from unisono.engine.changes import AddNodes
-from unisono.engine.plugins.domain_amounts import DomainAmounts
-from unisono.engine.plugins.domain_filling import FillingOfLines
-from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
-from unisono.engine.tables import CandidateTable
-from unisono.engine.view import NodeView
+from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
+from unisono.engine.plugins.network_topology_aware.domain_filling import FillingOfLines
+from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
+from unisono.engine.session.node_view import NodeView
 
 CONFIG = config(
     ("priority", "gang"),

@@ -25,7 +25,7 @@ from unisono.api.core import (
 )
 from unisono.api.meta import LabelSelector
 from unisono.engine.changes import Change, EvictPods, RelaxRule
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 
 TIERS = (("priority", "gang", "conformance"), ("overcommit", "drf", "predicates", "proportion", "nodeorder", "binpack"))
@@ -271,7 +271,7 @@ def test_what_is_suggested_starts_jobs_with_topology(sizes: list[int], jobs: lis
 
 def test_nothing_is_tried_with_a_plugin_that_asks_outside_and_nothing_without_advice() -> None:
     from unisono import engine
-    from unisono.engine.plugin import Plugin
+    from unisono.engine.contract.plugin import Plugin
 
     asking: type[Plugin] = type("Asking", (Plugin,), {"name": "asking", "outside": True})
     things, _ = SCENARIOS[Cause.TOO_LARGE]

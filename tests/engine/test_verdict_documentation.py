@@ -12,7 +12,7 @@ from verdict_scenarios import PLUGINS, SCENARIOS
 from support.build import cluster, schedule
 from unisono.cli.verdicts import verdict_lines
 from unisono.engine import changes
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause
 from unisono.scheduler.explain import on_wire, render
 

@@ -12,7 +12,7 @@ from unisono.api import kinds
 from unisono.api.core import ResourceQuota, ResourceQuotaStatus
 from unisono.cluster.state import ClusterState
 from unisono.engine.changes import CreatePods, LowerMinAvailable, RaiseQuota
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 
 

@@ -12,7 +12,7 @@ from verdict_scenarios import CAPPED, PROMISING
 
 from support.build import config, flatten, gang, group, node, pod, queue, quota, schedule
 from unisono.engine.changes import AddNodes, RaiseCapability, RaiseQuota
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 
 QUOTAS = config(("gang", "resourcequota"), ("predicates",))

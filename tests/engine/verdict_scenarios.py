@@ -8,11 +8,11 @@ from topology_world import TOPOLOGY, job, racks, spine, wish
 
 from support.build import GANG, config, gang, group, node, nodes, pod, priority_class, queue, quota
 from unisono.engine.answers import Refusal
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
-from unisono.engine.job_state import JobState
-from unisono.engine.plugin import Plugin
-from unisono.engine.plugins.extender import extender_with
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.extender.plugin import extender_with
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 
 

@@ -15,7 +15,7 @@ from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
-from unisono.engine.quotas import amount_of
+from unisono.engine.plugins.resourcequota.quotas import amount_of
 
 GROUP = "scheduling.k8s.io/group-name"
 

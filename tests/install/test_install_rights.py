@@ -24,7 +24,7 @@ from unisono.api.machine import MACHINE_DEPLOYMENTS
 from unisono.api.provisioning import PROVISIONING_REQUESTS
 from unisono.api.yaml import load_all
 from unisono.controllers.registry import all_controllers
-from unisono.engine.config_reader import DEFAULT_TEXT, load_config
+from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.install.options import InstallOptions
 from unisono.install.rights import COMPONENTS, NODE_LEASE_RIGHTS, own_rights, rules
 from unisono.kube.controller import Context, Informers

@@ -22,7 +22,7 @@ from unisono.api.core import Container, Namespace, PodSpec, PodTemplateSpec, Pri
 from unisono.api.kinds import JOBS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, QUEUES
 from unisono.api.scheduling import Queue, QueueSpec
 from unisono.controllers.registry import COMPONENT, all_controllers
-from unisono.engine.config_reader import DEFAULT_TEXT, load_config
+from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.errors import ApiError
 from unisono.install.rights import NODE_LEASES
 from unisono.kube.client import Client

@@ -15,7 +15,7 @@ from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec, QueueStatus
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, count
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Bind, Decisions
 from unisono.scheduler.scheduler import Scheduler
 

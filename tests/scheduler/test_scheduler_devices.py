@@ -10,8 +10,8 @@ from unisono import engine
 from unisono.api.core import Pod
 from unisono.api.kinds import NODES, NUMATOPOLOGIES, POD_GROUPS, PODS, QUEUES
 from unisono.api.nodeinfo import Numatopology
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 
 MEM = "aliyun.com/gpu-mem"
 

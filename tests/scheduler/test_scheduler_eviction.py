@@ -19,8 +19,8 @@ from unisono.api.times import parse_time
 from unisono.cluster.state import ClusterState
 from unisono.controllers.registry import all_controllers
 from unisono.engine import run
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import DEFAULT_TEXT, load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 from unisono.errors import ApiError
 from unisono.kube.controller import Manager
 from unisono.scheduler.evictor import GIVE_UP, Evictor

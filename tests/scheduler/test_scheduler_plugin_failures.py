@@ -10,8 +10,8 @@ from support.build import START, cluster, config, gang, nodes, pod, schedule
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import PODS
 from unisono.cluster.state import ClusterState
-from unisono.engine.job_state import JobState
-from unisono.engine.plugin import Plugin
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.scheduler.plugin_failures import PluginFailures
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.errors import ConfigError
 from unisono.scheduler.settings import FileConfig, FixedConfig
 

@@ -17,9 +17,9 @@ from support.virtual_clock import VirtualClock
 from unisono.api.kinds import NODES
 from unisono.cluster.state import ClusterState
 from unisono.cluster.usage import NodeUsage
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_metrics import MetricsSource, metrics_source
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.metrics import MetricsSource, metrics_source
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.errors import ConfigError
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig

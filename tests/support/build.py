@@ -46,10 +46,10 @@ from unisono.api.times import rfc3339
 from unisono.api.topology import HyperNode
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
-from unisono.engine.config import SchedulerConfig, from_flags
-from unisono.engine.config_flags import FLAG_KEYS
+from unisono.engine.config.flags import FLAG_KEYS
+from unisono.engine.config.model import SchedulerConfig, from_flags
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
-from unisono.engine.plugin import Plugin
 
 START = 1_700_000_000.0
 """Creation time 0 of the builders."""

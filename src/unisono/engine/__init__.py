@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unisono.cluster.snapshot import Snapshot
-    from unisono.engine.config import SchedulerConfig
+    from unisono.engine.config.model import SchedulerConfig
+    from unisono.engine.contract.plugin import Plugin
     from unisono.engine.decisions import Decisions
-    from unisono.engine.plugin import Plugin
-    from unisono.engine.stopwatch import Stopwatch
+    from unisono.engine.plugin_host.stopwatch import Stopwatch
 
 __all__ = ["run"]
 
@@ -41,7 +41,7 @@ def run(
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
 
     """
-    from unisono.engine.stopwatch import Stopwatch
+    from unisono.engine.plugin_host.stopwatch import Stopwatch
     from unisono.quiet import collector_paused
 
     with collector_paused():
@@ -60,11 +60,11 @@ def _decide(
     advice: bool,
 ) -> Decisions:
     from unisono.engine.actions import run_action
-    from unisono.engine.close import close
-    from unisono.engine.cycle import Cycle
-    from unisono.engine.explain import explain
-    from unisono.engine.invariants import enforce
+    from unisono.engine.closing.invariants import enforce
+    from unisono.engine.closing.status_updates import close
+    from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
+    from unisono.engine.verdicts.explain import explain
 
     with watch.stage("open"):
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.api.keys import HOSTNAME
-from unisono.engine.config_reader import DEFAULT_TEXT
+from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.options import InstallOptions, labels, selector
 
 CONFIG_KEY = "unisono-scheduler.conf"

@@ -15,8 +15,8 @@ from unisono.api.kinds import QUEUES, find
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.api.verdict import to_json
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import SchedulerConfig, from_flags
-from unisono.engine.config_reader import load_config
+from unisono.engine.config.model import SchedulerConfig, from_flags
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
 from unisono.scheduler.explain import on_wire
 

@@ -27,7 +27,7 @@ from unisono.api.core import Pod
 from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
-from unisono.engine.config import SchedulerConfig
+from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions, Eviction
 from unisono.engine.verdict import Verdict
 from unisono.kube.client import Client
@@ -379,7 +379,7 @@ class Scheduler:
 
 def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.engine import run
-    from unisono.engine.plugins.extender import extender_with
+    from unisono.engine.plugins.extender.plugin import extender_with
     from unisono.scheduler.extender import Extenders, call
 
     plugin = extender_with(call, Extenders(monotonic).begin)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import structlog
 
-from unisono.engine.config import SchedulerConfig
-from unisono.engine.config_reader import default_config, load_config
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import default_config, load_config
 from unisono.errors import ConfigError
 
 _log = structlog.get_logger(__name__)

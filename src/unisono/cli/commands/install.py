@@ -77,7 +77,7 @@ def command(
     --namespace is where they run (default: unisono-system). Everything is applied from the server's side and in order;
     running it again changes only what differs. --uninstall takes away what any installation there has made.
     """
-    from unisono.engine.config_reader import load_config
+    from unisono.engine.config_file.reader import load_config
     from unisono.errors import ConfigError
     from unisono.install.manifests import manifests
     from unisono.install.options import NAMESPACE, InstallOptions

@@ -14,7 +14,7 @@ from unisono.cli.options import file_option, output_option
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
-    from unisono.engine.config import SchedulerConfig
+    from unisono.engine.config.model import SchedulerConfig
     from unisono.scheduler.offline import OfflineCluster
 
 
@@ -64,7 +64,7 @@ def command(
 
 
 def _config(file: Path | None, bare: bool) -> Any:
-    from unisono.engine.config_reader import DEFAULT_TEXT, load_config
+    from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
     from unisono.errors import ConfigError
     from unisono.scheduler.offline import without_defaults
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unisono.engine.cycle import Cycle
+    from unisono.engine.cycle.context import Cycle
 
 Action = Callable[["Cycle"], None]
 

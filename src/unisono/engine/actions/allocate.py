@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from unisono.engine.alike import Alike
-from unisono.engine.cycle import Cycle
-from unisono.engine.heap import Heap
-from unisono.engine.job_state import JobState
-from unisono.engine.promised import promised
-from unisono.engine.queue_limits import closed
-from unisono.engine.sheets import Sheet, place, sheet_of
+from unisono.engine.actions.nominated import promised
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.placement.equivalence_batches import Alike
+from unisono.engine.placement.waiting_tasks import Sheet, place, sheet_of
+from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.queue_limits import closed
 
 
 def run(cycle: Cycle) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from unisono.cluster.records import Task
-from unisono.engine.cycle import Cycle
-from unisono.engine.job_state import JobState
-from unisono.engine.queue_limits import closed
-from unisono.engine.reports import FitErrors
-from unisono.engine.topology.groups import is_grouped
-from unisono.engine.topology.place import place_grouped
-from unisono.engine.topology.solve import GroupSheet
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import FitErrors
+from unisono.engine.placement.grouped_jobs import place_grouped
+from unisono.engine.placement.sub_group_solver import GroupSheet
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.queue_limits import closed
+from unisono.engine.session.sub_groups import is_grouped
 
 
 def run(cycle: Cycle) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from unisono.engine.admission import Admission
-from unisono.engine.cycle import Cycle
-from unisono.engine.heap import Heap
-from unisono.engine.queue_limits import closed
-from unisono.engine.job_state import JobState
+from unisono.engine.actions.admission_gate import Admission
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.queue_limits import closed
 
 
 def run(cycle: Cycle) -> None:

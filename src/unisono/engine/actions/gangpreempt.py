@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from unisono.engine.answers import Purpose
-from unisono.engine.config_arguments import argument_value
-from unisono.engine.config_names import ACTION_ARGUMENTS
-from unisono.engine.cycle import Cycle
-from unisono.engine.starving import starving_jobs
-from unisono.engine.topology.gang_eviction import GangRule, serve
+from unisono.engine.config.arguments import argument_value
+from unisono.engine.config.names import ACTION_ARGUMENTS
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.starving_jobs import starving_jobs
+from unisono.engine.eviction.whole_gangs import GangRule, serve
 
 
 def rule_of(cycle: Cycle, action: str, purpose: Purpose) -> GangRule:

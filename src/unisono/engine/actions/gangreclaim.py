@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from unisono.engine.actions.gangpreempt import rule_of
 from unisono.engine.answers import Purpose
-from unisono.engine.cycle import Cycle
-from unisono.engine.starving import starving_jobs
-from unisono.engine.topology.gang_eviction import serve
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.starving_jobs import starving_jobs
+from unisono.engine.eviction.whole_gangs import serve
 
 
 def run(cycle: Cycle) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from unisono.engine.answers import Purpose
-from unisono.engine.config_arguments import argument_value
-from unisono.engine.config_names import ACTION_ARGUMENTS
-from unisono.engine.cycle import Cycle
-from unisono.engine.eviction import evictions_of
-from unisono.engine.freeable import Among, Rule
-from unisono.engine.job_state import JobState
-from unisono.engine.starving import place_starving, starving_jobs
+from unisono.engine.config.arguments import argument_value
+from unisono.engine.config.names import ACTION_ARGUMENTS
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.evictable_amounts import Among, Rule
+from unisono.engine.eviction.search import evictions_of
+from unisono.engine.eviction.starving_jobs import place_starving, starving_jobs
+from unisono.engine.session.job_state import JobState
 
 _ARGUMENTS = {argument.key: argument for argument in ACTION_ARGUMENTS["preempt"]}
 _CANDIDATES = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute", "maxCandidateNodesAbsolute")

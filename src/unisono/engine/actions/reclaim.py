@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from unisono.engine.answers import Purpose
-from unisono.engine.cycle import Cycle
-from unisono.engine.eviction import evictions_of
-from unisono.engine.freeable import Among, Rule
-from unisono.engine.starving import place_starving, starving_jobs
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.evictable_amounts import Among, Rule
+from unisono.engine.eviction.search import evictions_of
+from unisono.engine.eviction.starving_jobs import place_starving, starving_jobs
 
 RULE = Rule(Purpose.RECLAIM, Among.OTHER_QUEUES, within_quota=False, scored=False)
 

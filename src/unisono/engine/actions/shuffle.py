@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from unisono.engine.answers import Purpose
-from unisono.engine.cycle import Cycle
-from unisono.engine.eviction import evictions_of
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.search import evictions_of
 
 
 def run(cycle: Cycle) -> None:

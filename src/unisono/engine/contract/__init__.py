@@ -1,1 +1,1 @@
-"""The hooks of plug-ins by what they are asked about; `unisono.engine.plugin.Plugin` has them all."""
+"""What plug-ins implement: the hooks, by what they are asked about, and the switches that turn them off."""

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from unisono.engine.answers import FloatArray, Key, Refusal, Vote
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.topology.groups import SubGroup
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.sub_groups import SubGroup
 
 
 class DomainHooks:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from unisono.cluster.records import Task
     from unisono.cluster.status import TaskStatus
     from unisono.engine.decisions import Preparation
-    from unisono.engine.job_state import JobState
+    from unisono.engine.session.job_state import JobState
 
 
 class EventHooks:

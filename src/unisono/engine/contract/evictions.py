@@ -9,8 +9,8 @@ from unisono.engine.answers import BoolArray, Key, Purpose
 
 if TYPE_CHECKING:
     from unisono.cluster.records import Task
-    from unisono.engine.job_state import JobState, QueueState
-    from unisono.engine.victims import VictimJobs
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.victims import VictimJobs
 
 
 class EvictionHooks:

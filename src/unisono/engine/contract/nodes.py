@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
     from unisono.engine.contract.accelerated import LineScore
-    from unisono.engine.view import NodeAt, NodeView
+    from unisono.engine.session.node_view import NodeAt, NodeView
 
 
 class NodeHooks:

@@ -10,7 +10,7 @@ from unisono.engine.answers import Key, Refusal, Vote
 if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
-    from unisono.engine.job_state import JobState, QueueState
+    from unisono.engine.session.job_state import JobState, QueueState
 
 
 class QueueHooks:

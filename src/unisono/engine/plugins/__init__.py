@@ -1,1 +1,1 @@
-"""Plug-ins: one policy per file, registered by Volcano's name."""
+"""Built-in plug-ins: one policy per module or package, registered by Volcano's name."""

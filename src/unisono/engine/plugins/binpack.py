@@ -9,14 +9,14 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import ResourceRegistry
 from unisono.engine.answers import FloatArray
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Plugin
-from unisono.engine.plugins import formulas, formulas_at
-from unisono.engine.view import NodeAt, NodeView, as_slice
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.common import formulas, formulas_at
+from unisono.engine.session.node_view import NodeAt, NodeView, as_slice
 
 if TYPE_CHECKING:
-    from unisono.engine.session import Session
+    from unisono.engine.session.session import Session
 
 _WEIGHT = Argument("binpack.weight", "int", 1, "multiplies the score; 0 switches the plug-in off")
 _CPU = Argument("binpack.cpu", "int", 1, "weight of cpu; negative means 1")

@@ -15,12 +15,12 @@ from unisono.api.times import duration_or_none
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
 
 
 class CdpPlugin(Plugin):

@@ -9,11 +9,11 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Plugin
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
+    from unisono.engine.session.job_state import JobState
 
 _CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
 

@@ -13,16 +13,16 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
 from unisono.engine.changes import counted
-from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Key, Plugin
-from unisono.engine.topology.groups import groups_of, short_policies
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.session.sub_groups import groups_of, short_policies
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
-    from unisono.engine.topology.groups import SubGroup
-    from unisono.engine.victims import VictimJobs
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+    from unisono.engine.session.sub_groups import SubGroup
+    from unisono.engine.session.victims import VictimJobs
 
 _PLACED = (*READY_STATES, TaskStatus.PIPELINED)
 

@@ -21,10 +21,10 @@ import numpy as np
 from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Plugin
-from unisono.engine.view import NodeView
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.session.node_view import NodeView
 
 _MEMORY = Argument("gpuMemoryWeight", "float", 1.0, "prefers cards with much memory")
 _COMPUTE = Argument("gpuComputeWeight", "float", 1.0, "prefers newer compute generations")

@@ -12,17 +12,17 @@ from unisono.api.keys import NVIDIA_GPU
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import CPU, MEMORY
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Plugin
-from unisono.engine.plugins import formulas_at
-from unisono.engine.plugins.formulas import balanced_allocation, least_allocated, most_allocated
-from unisono.engine.plugins.images import image_locality
-from unisono.engine.plugins.interpod import InterPodScore
-from unisono.engine.plugins.node_selectors import match_term
-from unisono.engine.plugins.spread import SpreadScore
-from unisono.engine.plugins.taints import discouraging, per_node
-from unisono.engine.session import Session
-from unisono.engine.view import NodeAt, NodeView
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.common import formulas_at
+from unisono.engine.plugins.common.formulas import balanced_allocation, least_allocated, most_allocated
+from unisono.engine.plugins.common.images import image_locality
+from unisono.engine.plugins.common.node_selectors import match_term
+from unisono.engine.plugins.common.pod_affinity import InterPodScore
+from unisono.engine.plugins.common.taints import discouraging, per_node
+from unisono.engine.plugins.common.topology_spread import SpreadScore
+from unisono.engine.session.node_view import NodeAt, NodeView
+from unisono.engine.session.session import Session
 
 _LEAST = Argument("leastrequested.weight", "int", 1, "prefers nodes with much free cpu and memory")
 _MOST = Argument("mostrequested.weight", "int", 0, "prefers nodes with little free cpu and memory")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.engine.answers import Refusal, Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Plugin
-from unisono.engine.plugins.amounts import UNLIMITED, Amounts, aligned, exceeded, listed, named
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, exceeded, listed, named
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
 
 _FACTOR = Argument("overcommit-factor", "float", 1.2, "cluster size that may be promised, as a multiple; at least 1")
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Key, Plugin
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Key, Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
-    from unisono.engine.topology.groups import SubGroup
-    from unisono.engine.victims import VictimJobs
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+    from unisono.engine.session.sub_groups import SubGroup
+    from unisono.engine.session.victims import VictimJobs
 
 
 class PriorityPlugin(Plugin):

@@ -10,37 +10,37 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Lookup, Plugin
+from unisono.engine.config.arguments import Argument
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Lookup, Plugin
 from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
-from unisono.engine.plugins.deviceshare import DeviceSharePlugin
+from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf.plugin import DrfPlugin
-from unisono.engine.plugins.eviction_guard import EvictionGuardPlugin
-from unisono.engine.plugins.extender import ExtenderPlugin
-from unisono.engine.plugins.fragmentation import FragmentationPlugin
+from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
+from unisono.engine.plugins.extender.plugin import ExtenderPlugin
+from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
-from unisono.engine.plugins.network_topology_aware import NetworkTopologyAwarePlugin
-from unisono.engine.plugins.nodegroup import NodeGroupPlugin
+from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
+from unisono.engine.plugins.nodegroup.plugin import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
-from unisono.engine.plugins.numa_aware import NumaAwarePlugin
+from unisono.engine.plugins.numa_aware.plugin import NumaAwarePlugin
 from unisono.engine.plugins.overcommit import OvercommitPlugin
 from unisono.engine.plugins.pdb import PdbPlugin
-from unisono.engine.plugins.predicates import PredicatesPlugin
+from unisono.engine.plugins.predicates.plugin import PredicatesPlugin
 from unisono.engine.plugins.priority import PriorityPlugin
-from unisono.engine.plugins.proportion import ProportionPlugin
-from unisono.engine.plugins.rescheduling import ReschedulingPlugin
-from unisono.engine.plugins.reservation import ReservationPlugin
-from unisono.engine.plugins.resource_strategy_fit import ResourceStrategyFitPlugin
-from unisono.engine.plugins.resourcequota import ResourceQuotaPlugin
+from unisono.engine.plugins.proportion.plugin import ProportionPlugin
+from unisono.engine.plugins.rescheduling.plugin import ReschedulingPlugin
+from unisono.engine.plugins.reservation.plugin import ReservationPlugin
+from unisono.engine.plugins.resource_strategy_fit.plugin import ResourceStrategyFitPlugin
+from unisono.engine.plugins.resourcequota.plugin import ResourceQuotaPlugin
 from unisono.engine.plugins.sla import SlaPlugin
-from unisono.engine.plugins.task_topology import TaskTopologyPlugin
+from unisono.engine.plugins.task_topology.plugin import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
-from unisono.engine.plugins.usage import UsagePlugin
+from unisono.engine.plugins.usage.plugin import UsagePlugin
 from unisono.errors import ConfigError
 
 GROUP = "unisono.plugins"
@@ -129,5 +129,5 @@ def _checked(name: str, load: Callable[[], object]) -> type[Plugin]:
         hint = ": install its package, or put its folder on PYTHONPATH" if isinstance(error, ImportError) else ""
         raise ConfigError(f"plug-in {name} cannot be imported: {error}{hint}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Plugin)):
-        raise ConfigError(f"plug-in {name} is not a subclass of unisono.engine.plugin.Plugin")
+        raise ConfigError(f"plug-in {name} is not a subclass of unisono.engine.contract.plugin.Plugin")
     return loaded

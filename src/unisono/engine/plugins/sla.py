@@ -14,13 +14,13 @@ from unisono.api.times import duration_or_none
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Key, Plugin
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Key, Plugin
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
 
 _WAITING = Argument("sla-waiting-time", "duration", None, "how long any job may wait")
 _KEYS = (SLA_WAITING_TIME, "sla-waiting-time")

@@ -24,16 +24,16 @@ from unisono.cluster.records import Job, Task
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus, count
 from unisono.engine.answers import BoolArray, Purpose, RawScore, Reason, Refusal, Veto, Vote
 from unisono.engine.changes import counted
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Key, Plugin
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
-from unisono.engine.view import NodeView
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
 
 _ZONE = "tdm.revocable-zone."
 _PERIOD = Argument("tdm.evict.period", "duration", "1m", "least time between two evictions of what stays too long")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from unisono.engine.changes import AddNodes, Change, EvictPods
-from unisono.engine.cycle import Cycle
+from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.candidates import Ladders
 from unisono.engine.verdicts.evictable import Evictable

@@ -15,7 +15,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
-from unisono.engine.capacity import EmptyFit
+from unisono.engine.candidates.empty_cluster import EmptyFit
 from unisono.engine.changes import (
     AddNodes,
     AddToleration,
@@ -34,9 +34,9 @@ from unisono.engine.changes import (
     RequestAtMost,
     Uncordon,
 )
-from unisono.engine.cycle import Cycle
-from unisono.engine.job_state import JobState
-from unisono.engine.plugins.amounts import tasks_fitting
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.labels import enough, labelled
 from unisono.engine.verdicts.rivals import Rivals, whole_need

@@ -29,7 +29,7 @@ class Edit:
     """Changes to one snapshot.
 
     Attributes:
-        moves: pods that came to nodes or left them: what `unisono.engine.domains.Domains` has to follow.
+        moves: pods that came to nodes or left them: what `unisono.engine.session.domains.Domains` has to follow.
 
     """
 

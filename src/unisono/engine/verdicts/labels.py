@@ -12,9 +12,9 @@ from unisono.api.keys import ARCH, HOSTNAME, OS, REGION_BETA, TOPOLOGY_REGION, T
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import AddLabels, Change
-from unisono.engine.plugins.node_selectors import match_pod, match_term, parse_integer, required_of
-from unisono.engine.plugins.taints import per_node, repels
-from unisono.engine.view import NodeView
+from unisono.engine.plugins.common.node_selectors import match_pod, match_term, parse_integer, required_of
+from unisono.engine.plugins.common.taints import per_node, repels
+from unisono.engine.session.node_view import NodeView
 
 _TERMS_TRIED = 3
 _OF_THE_MACHINE = frozenset(

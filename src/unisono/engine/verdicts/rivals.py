@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from unisono.engine.answers import Refusal
-from unisono.engine.cycle import Cycle
-from unisono.engine.job_state import JobState
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 
 Amounts = Mapping[str, int]

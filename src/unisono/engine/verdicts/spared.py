@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unisono.api.times import rfc3339
-from unisono.engine.cycle import Cycle
-from unisono.engine.job_state import JobState
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
 
 _EVICTING = frozenset(("preempt", "reclaim", "gangpreempt", "gangreclaim"))
 

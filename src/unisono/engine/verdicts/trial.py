@@ -15,9 +15,9 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.actions import run_action
 from unisono.engine.changes import AddNodes, Change, CreatePods
-from unisono.engine.close import next_phase
-from unisono.engine.cycle import Cycle
-from unisono.engine.stopwatch import Stopwatch
+from unisono.engine.closing.status_updates import next_phase
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from unisono.cluster.usage import NodeUsage
-from unisono.engine.config_metrics import MetricsSource, metrics_source
-from unisono.engine.plugins.measured import FRESH_SECONDS
+from unisono.engine.config.metrics import MetricsSource, metrics_source
+from unisono.engine.plugins.common.measured_load import FRESH_SECONDS
 from unisono.errors import ConfigError, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client

@@ -18,8 +18,8 @@ from unisono.cluster.status import ALLOCATED_STATES
 from unisono.engine.plugins.capacity.tree import Branch, Branches
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
 
 MARK = "deviceclass/"
 Demand = Counter[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from unisono.engine.config import PluginConfig
+from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.capacity.queue_tree import QueueTreeCapacity
 from unisono.engine.plugins.capacity.queues import QueueCapacity
 

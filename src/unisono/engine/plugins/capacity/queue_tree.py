@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unisono.engine.answers import Reach
-from unisono.engine.plugin import Key
+from unisono.engine.contract.plugin import Key
 from unisono.engine.plugins.capacity.queues import QueueCapacity
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import QueueState
+    from unisono.engine.session.job_state import QueueState
 
 
 class QueueTreeCapacity(QueueCapacity):

@@ -15,20 +15,20 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
-from unisono.engine.config import PluginConfig
-from unisono.engine.config_arguments import Argument, argument_value
-from unisono.engine.plugin import Key, Plugin
-from unisono.engine.plugins.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Key, Plugin
 from unisono.engine.plugins.capacity.devices import DeviceQuotas
 from unisono.engine.plugins.capacity.reclaim import Demand, Reclaim, demand_of, levels
 from unisono.engine.plugins.capacity.tree import Branch, Branches
 from unisono.engine.queue_metrics import ShareMetrics
+from unisono.engine.session.amounts import UNLIMITED, Amounts, exceeded, listed, named, text
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState, QueueState
-    from unisono.engine.session import Session
-    from unisono.engine.victims import VictimJobs
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
+    from unisono.engine.session.victims import VictimJobs
 
 _LEVEL = Argument(
     "ancestorReclaimLevel", "int", 0, "how many ancestors must be over their share, too, before a queue gives back"

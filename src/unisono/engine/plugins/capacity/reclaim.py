@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
-from unisono.engine.plugins.amounts import Amounts
 from unisono.engine.plugins.capacity.tree import ROOT, Branch
+from unisono.engine.session.amounts import Amounts
 
 Demand = list[tuple[int, int]]
 """(row, amount) of what a task asks for, without ``pods``."""

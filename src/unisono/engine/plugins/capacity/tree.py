@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
-from unisono.engine.plugins.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed
+from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, dominant_share, listed
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import QueueState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import QueueState
+    from unisono.engine.session.session import Session
 
 ROOT = "root"
 

@@ -10,14 +10,14 @@ import numpy as np
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, FloatArray, Purpose
-from unisono.engine.config_arguments import Argument
-from unisono.engine.plugin import Key, Plugin
-from unisono.engine.plugins.amounts import aligned, dominant_share, listed
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.session.amounts import aligned, dominant_share, listed
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState
-    from unisono.engine.session import Session
-    from unisono.engine.victims import VictimJobs
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+    from unisono.engine.session.victims import VictimJobs
 
 DELTA = 1e-6
 """Shares closer than this count as equal when victims are chosen."""

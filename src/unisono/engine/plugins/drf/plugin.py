@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from unisono.engine.config import PluginConfig
+from unisono.engine.config.model import PluginConfig
 from unisono.engine.plugins.drf.jobs import JobDrf
 from unisono.engine.plugins.drf.queue_tree import QueueTreeDrf
 

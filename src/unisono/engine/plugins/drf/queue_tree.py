@@ -10,14 +10,14 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Purpose, Reach
-from unisono.engine.plugin import Key
-from unisono.engine.plugins.amounts import aligned
+from unisono.engine.contract.plugin import Key
 from unisono.engine.plugins.drf.jobs import JobDrf
 from unisono.engine.plugins.drf.tree import Amounts, Tree, path_of
+from unisono.engine.session.amounts import aligned
 
 if TYPE_CHECKING:
-    from unisono.engine.job_state import JobState, QueueState
-    from unisono.engine.session import Session
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
 
 
 class QueueTreeDrf(JobDrf):

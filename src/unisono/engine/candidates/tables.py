@@ -1,0 +1,75 @@
+"""The tables of candidates of a session, found again by class, purpose and what plug-ins answer by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import Normalise, Scope
+from unisono.engine.candidates.static_answers import RawPoints, StaticResults
+from unisono.engine.candidates.table import CandidateTable, Demand
+from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.session.session import Session
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+_OUT_OF_REACH: Final = 1e9
+"""More points than all plug-ins together give."""
+
+
+class Tables:
+    """The tables of one session, made when first asked for.
+
+    Attributes:
+        scope: the widest scope of a plug-in.
+
+    """
+
+    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+        self.session = session
+        self.hooks = hooks
+        self.static = static
+        self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
+        self.scope = _widest(hooks)
+        self._pipelining = session.pipelining
+
+    def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
+        """The table of a class: for resources idle now, or also those being released (``future``)."""
+        if self._pipelining != self.session.pipelining:
+            self._tables.clear()
+            self._pipelining = self.session.pipelining
+        refused = self._refused_by() if self.session.snapshot.setbacks else _NOBODY
+        key = (pod_class.id, future, self._scope_key(), refused)
+        table = self._tables.get(key)
+        if table is None:
+            static = self.static.result(pod_class, self.session, self.hooks)
+            if refused:
+                static = replace(static, scores=[*static.scores, self._last(refused)])
+            table = self._tables[key] = CandidateTable(Demand(pod_class, future), self.session, self.hooks, static)
+        return table
+
+    def _refused_by(self) -> frozenset[str]:
+        """Nodes that refused a bind of the job that is being placed."""
+        subject = self.session.subject
+        setback = self.session.snapshot.setbacks.get(subject.key) if subject is not None else None
+        return setback.nodes if setback is not None else _NOBODY
+
+    def _last(self, names: frozenset[str]) -> RawPoints:
+        """Points that leave these nodes for when no other takes the task."""
+        raw = np.zeros(self.session.nodes.size, dtype=np.float64)
+        index = self.session.snapshot.nodes.index
+        raw[[index[name] for name in names if name in index]] = -1.0
+        return RawPoints(raw, _OUT_OF_REACH, Normalise.NONE, constant=False)
+
+    def _scope_key(self) -> str:
+        subject = self.session.subject
+        if self.scope is Scope.CLASS or subject is None:
+            return ""
+        return subject.key if self.scope is Scope.JOB else subject.queue.name
+
+
+def _widest(hooks: Hooks) -> Scope:
+    asked = (plugin for hook in ("static_filter", "static_score", "filter", "score") for plugin, _ in hooks.flat[hook])
+    return max((plugin.scope for plugin in asked), default=Scope.CLASS)

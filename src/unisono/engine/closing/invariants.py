@@ -1,0 +1,160 @@
+"""What must hold of every set of decisions; what breaks a rule is left out and reported.
+
+Everything is recomputed from the snapshot and the requests of the pods, not from the session's own books.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import fitted
+from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
+from unisono.engine.changes import counted
+from unisono.engine.closing.topology_invariant import outside
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.transaction import Placement
+from unisono.engine.decisions import Violation
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.queue_limits import limits_of, lineage
+
+_HELD = (TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED)
+
+_SHUFFLED = "action shuffle"
+"""Stands for the beneficiary of evictions that have none."""
+
+
+def enforce(cycle: Cycle) -> None:
+    """Drop the placements of every job that breaks a rule.
+
+    A pod is bound once and only while pending, to a node that exists; no node gets more than its allocatable; a gang's
+    binds reach its minimum; no queue of the tree goes beyond its capability; a pod is evicted once, only while it holds
+    a place, and for a beneficiary that gets places (but for shuffle) and is not dropped; jobs stay in their domains.
+    """
+    broken: dict[str, str] = {}
+    _check_pods(cycle.bound, broken)
+    _check_nodes(cycle, broken)
+    _check_gangs(cycle, broken)
+    _check_queues(cycle, broken)
+    _check_evictions(cycle, broken)
+    broken |= outside(cycle)
+    if not broken:
+        return
+    cycle.bound = [placement for placement in cycle.bound if placement.job.key not in broken]
+    cycle.evicted = [(placement, key) for placement, key in cycle.evicted if (key or _SHUFFLED) not in broken]
+    for key, text in sorted(broken.items()):
+        cycle.decisions.violations.append(Violation(key if key == _SHUFFLED else f"PodGroup {key}", text))
+        job = cycle.session.job(key)
+        if job is not None:
+            cycle.report(job).dropped = text
+
+
+def _check_pods(bound: list[Placement], broken: dict[str, str]) -> None:
+    seen: set[str] = set()
+    for placement in bound:
+        for task in placement.tasks:
+            if task.key in seen:
+                broken[placement.job.key] = f"pod {task.key} would be bound twice"
+            elif task.status is not TaskStatus.PENDING:
+                broken[placement.job.key] = f"pod {task.key} is not pending and cannot be bound"
+            seen.add(task.key)
+
+
+def _check_nodes(cycle: Cycle, broken: dict[str, str]) -> None:
+    """Sum of what is used and bound per node against allocatable."""
+    table = cycle.session.snapshot.nodes
+    columns: dict[PodClass, list[int]] = defaultdict(list)
+    for placement in cycle.bound:
+        columns[placement.pod_class].extend(placement.columns)
+    if not columns:
+        return
+    used = table.used.copy()
+    taken = np.zeros(len(table), dtype=np.bool_)
+    for pod_class, where in columns.items():
+        number = np.bincount(np.array(where, dtype=np.intp), minlength=len(table))
+        used += pod_class.vector[:, None] * number
+        if not pod_class.best_effort:
+            taken |= number > 0
+    over = (used > np.maximum(table.allocatable, table.used)) & taken
+    _blame(cycle, over, broken)
+
+
+def _blame(cycle: Cycle, over: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], broken: dict[str, str]) -> None:
+    """Everybody who was placed on a node that is over: whose pod was the last one is not known here."""
+    table = cycle.session.snapshot.nodes
+    names = cycle.session.registry.names
+    too_full = {int(c): names[int(np.flatnonzero(over[:, c])[0])] for c in np.flatnonzero(over.any(axis=0))}
+    if not too_full:
+        return
+    for placement in cycle.bound:
+        for column in placement.columns:
+            if column in too_full:
+                name = too_full[column]
+                broken[placement.job.key] = f"node {table.names[column]} would be given more {name} than it has"
+
+
+def _check_gangs(cycle: Cycle, broken: dict[str, str]) -> None:
+    if not cycle.hooks.has("ready"):
+        return
+    numbers: dict[str, int] = defaultdict(int)
+    jobs: dict[str, JobState] = {}
+    whole: set[str] = set()
+    for placement in cycle.bound:
+        job, number = placement.job, len(placement.tasks)
+        if number >= job.record.min_member:
+            whole.add(job.key)
+            continue
+        numbers[job.key] += number
+        jobs[job.key] = job
+    for key, number in numbers.items():
+        record = jobs[key].record
+        if key in whole or number >= record.min_member:
+            continue
+        reached = sum(record.counts[status] for status in _HELD) + number
+        if reached < record.min_member:
+            broken[key] = (
+                f"{counted(number, 'pod')} would be bound, which leaves the gang below minMember {record.min_member}"
+            )
+
+
+def _check_queues(cycle: Cycle, broken: dict[str, str]) -> None:
+    """No queue in the tree is given more than its capability; terminating pods hold theirs until they are gone."""
+    registry = cycle.session.registry
+    limits = limits_of(cycle.session.snapshot, registry)
+    if not limits:
+        return
+    parents = {name: queue.record.parent for name, queue in cycle.session.queues.items()}
+    given = {name: registry.zeros() for name in limits}
+    for placement in cycle.bound:
+        amounts = fitted(placement.pod_class.vector, len(registry)) * len(placement.tasks)
+        for name in lineage(placement.job.queue.name, parents):
+            if name in given:
+                given[name] += amounts
+    over = {
+        name: registry.names[row]
+        for name, limit in limits.items()
+        for row, most in limit.most.items()
+        if given[name][row] and limit.held[row] + limit.leaving[row] + given[name][row] > most
+    }
+    for placement in cycle.bound if over else ():
+        for name in lineage(placement.job.queue.name, parents):
+            if name in over:
+                broken[placement.job.key] = f"queue {name} would go beyond its capability for {over[name]}"
+
+
+def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
+    served = {placement.job.key for placement in (*cycle.bound, *cycle.transaction.log)}
+    seen: set[str] = set()
+    for placement, key in cycle.evicted:
+        for task in placement.tasks:
+            if task.key in seen:
+                broken[key or _SHUFFLED] = f"pod {task.key} would be evicted twice"
+            elif task.status not in PREEMPTABLE_STATES:
+                broken[key or _SHUFFLED] = f"pod {task.key} holds no place and cannot be evicted"
+            seen.add(task.key)
+        if key not in served and (key or placement.reason != "shuffle"):
+            broken[key or _SHUFFLED] = (
+                f"{counted(len(placement.tasks), 'pod')} would be evicted and nobody gets their places"
+            )

@@ -1,0 +1,196 @@
+"""The end of a cycle: phases, conditions, pod conditions, queue status and verdicts become decisions."""
+
+from __future__ import annotations
+
+from unisono.api.resources import to_wire
+from unisono.cluster.phases import phase_of, totals_of
+from unisono.cluster.records import Task
+from unisono.cluster.status import SCHEDULED_STATES, TaskStatus, count
+from unisono.engine.closing import messages
+from unisono.engine.closing.queue_metrics import figures_of
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import JobReport
+from unisono.engine.decisions import Condition, Pipelined, PodCondition, PodGroupUpdate, QueueUpdate
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Cause, Verdict
+
+Status = tuple[str, int, int, int, tuple[Condition, ...], tuple[tuple[str, str, str], ...]] | None
+Held = list[tuple[Task, TaskStatus, int]]
+_WAITING_PHASES = ("Pending", "Inqueue", "Unknown")
+_TOO_FEW = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
+
+
+def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
+    """Fill everything of the decisions that follows from the placements."""
+    held = cycle.held_back()
+    known: dict[tuple[object, ...], Status] = {}
+    for job in cycle.jobs:
+        report = cycle.reports.get(job.key)
+        try:
+            _close_job(cycle, job, report, verdicts.get(job.key), known)
+            if job.counts[TaskStatus.PENDING] or job.key in held:
+                _close_pods(cycle, job, report, held.get(job.key, []))
+        except Exception as error:  # one job's status keeps nobody else's from being written
+            cycle.fail(f"status of PodGroup {job.key}", error)
+    _close_queues(cycle)
+
+
+# ---- PodGroups
+
+
+def _close_job(
+    cycle: Cycle,
+    job: JobState,
+    report: JobReport | None,
+    verdict: Verdict | None,
+    known: dict[tuple[object, ...], Status],
+) -> None:
+    """Write the status of a PodGroup; jobs of one shape that fared well and alike have the same."""
+    if not job.shape or report is not None or verdict is not None:
+        status = _status(cycle, job, report, verdict)
+    else:
+        key = (job.shape, job.phase, *job.counts)
+        if key not in known:
+            known[key] = _status(cycle, job, None, None)
+        status = known[key]
+    if status is not None:
+        cycle.decisions.pod_groups.append(PodGroupUpdate(job.namespace, job.name, job.uid, *status))
+
+
+def _status(cycle: Cycle, job: JobState, report: JobReport | None, verdict: Verdict | None) -> Status:
+    """Phase, totals, conditions and events to write; None when the PodGroup says so already."""
+    record = job.record
+    judged = cycle.hooks.has("ready")
+    phase, unschedulable = next_phase(cycle, job)
+    conditions = _conditions(job, report, verdict, judged=judged, unschedulable=unschedulable)
+    totals = totals_of(job.counts)
+    if (phase, totals, conditions) == (record.reported_phase, record.totals, record.conditions):
+        return None
+    events = (
+        _events(job, phase, report, verdict) if conditions != record.conditions or not record.reported_phase else ()
+    )
+    running, succeeded, failed = totals
+    stated = tuple(Condition(kind, *rest) for kind, rest in conditions.items())
+    return phase, running, succeeded, failed, stated, events
+
+
+def next_phase(cycle: Cycle, job: JobState) -> tuple[str, bool]:
+    """The phase that the PodGroup gets, and whether the gang was found unschedulable in this cycle."""
+    unschedulable = cycle.hooks.has("ready") and job.size > 0 and not job.is_ready and not _only_terminating(job)
+    phase = phase_of(job.counts, job.min_member, job.phase, _releasing(job), unschedulable=unschedulable)
+    return phase, unschedulable
+
+
+def _releasing(job: JobState) -> int:
+    """Tasks that are going and still occupy a node, evictions of this session included."""
+    going = job.counts[TaskStatus.RELEASING]
+    return min(going, job.record.releasing_on_node + max(going - job.record.counts[TaskStatus.RELEASING], 0))
+
+
+def _only_terminating(job: JobState) -> bool:
+    """The gang falls short only because members are terminating: nothing is waiting, so nothing is unschedulable."""
+    releasing = _releasing(job)
+    waiting = job.counts[TaskStatus.PENDING] + job.counts[TaskStatus.PIPELINED]
+    return releasing > 0 and waiting == 0 and count(job.counts, SCHEDULED_STATES) + releasing >= job.min_member
+
+
+def _conditions(
+    job: JobState, report: JobReport | None, verdict: Verdict | None, *, judged: bool, unschedulable: bool
+) -> dict[str, tuple[str, str, str]]:
+    """Conditions that shall stand, by type. Scheduled and Unschedulable replace each other."""
+    kept = dict(job.record.conditions)
+    if unschedulable or (verdict is not None and job.size == 0):
+        kept.pop("Scheduled", None)
+        too_few = verdict is not None and verdict.cause in _TOO_FEW
+        reason = "NotEnoughTasks" if too_few else "NotEnoughResources"
+        kept["Unschedulable"] = (
+            "True",
+            reason,
+            messages.with_verdict(messages.condition_message(job, report), verdict),
+        )
+    elif judged and job.is_ready and job.size > 0:
+        kept.pop("Unschedulable", None)
+        kept["Scheduled"] = ("True", messages.SCHEDULED_REASON, "")
+    return kept
+
+
+def _events(
+    job: JobState, phase: str, report: JobReport | None, verdict: Verdict | None
+) -> tuple[tuple[str, str, str], ...]:
+    events: list[tuple[str, str, str]] = []
+    if report is not None and report.gate is not None and report.gate.event:
+        events.append(("Normal", "Unschedulable", report.gate.message))
+    if phase not in _WAITING_PHASES:
+        events.append(("Normal", "Scheduled", "pod group is ready"))
+    elif verdict is not None:
+        events.append(("Warning", "Unschedulable", messages.event_message(job, report)))
+    return tuple(events)
+
+
+# ---- pods
+
+
+def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Held) -> None:
+    names = cycle.session.snapshot.nodes.names
+    for task, status, column in held:
+        node = names[column]
+        if status is TaskStatus.PIPELINED:
+            cycle.decisions.pipelined.append(Pipelined(task.namespace, task.name, task.uid, node, job.key))
+            text = messages.pod_waits_for_release(task.namespace, task.name, node)
+            _condition(cycle, task, "Unschedulable", text, node if cycle.decisions.evictions else "")
+        elif status is TaskStatus.ALLOCATED:
+            text = messages.pod_waits_for_gang(task.namespace, task.name, node)
+            _condition(cycle, task, "Schedulable", text, "")
+    if not job.counts[TaskStatus.PENDING]:
+        return
+    last = report.last_places() if report is not None else {}
+    fit = report.fit.text if report is not None and report.fit is not None else ""
+    # Node autoscalers act on Unschedulable alone, and try those on the free nodes first. Where a gang lacks nodes, all
+    # of it must take part: else the pods without a place seem to fit where the others are to go, and no node comes.
+    waits = "Unschedulable" if fit else "Schedulable"
+    general = messages.job_fit_text(job, report if fit == "" else None)
+    for _, task in sorted(job.record.pending.items()):
+        if task.gated or not task.owned or task.key in job.places:
+            continue
+        place = last.get(task.key)
+        if place is None:
+            _condition(cycle, task, "Unschedulable", fit or general, "")
+            continue
+        status, column = place
+        if status is TaskStatus.PIPELINED:
+            text = messages.pod_waits_for_release(task.namespace, task.name, names[column])
+            _condition(cycle, task, "Unschedulable", text, "")
+        else:
+            text = messages.pod_waits_for_gang(task.namespace, task.name, names[column])
+            _condition(cycle, task, waits, text, "")
+
+
+def _condition(cycle: Cycle, task: Task, reason: str, message: str, nominated: str) -> None:
+    if task.told == (reason, message) and (not nominated or task.nominated_node == nominated):
+        return
+    cycle.decisions.pod_conditions.append(PodCondition(task.namespace, task.name, task.uid, reason, message, nominated))
+
+
+# ---- queues
+
+
+def _close_queues(cycle: Cycle) -> None:
+    """``status.allocated`` of every queue: its own tasks and those of its children, up to the root."""
+    queues = cycle.session.queues
+    registry = cycle.session.registry
+    totals = {name: queue.allocated.copy() for name, queue in queues.items()}
+    for name, queue in queues.items():
+        seen = {name}
+        parent = queue.record.parent or ("root" if name != "root" else "")
+        while parent in queues and parent not in seen:
+            totals[parent] += queue.allocated
+            seen.add(parent)
+            parent = queues[parent].record.parent or ("root" if parent != "root" else "")
+    cycle.decisions.resources = tuple(registry.names)
+    cycle.decisions.figures = [figures_of(cycle.session, queue, totals[name]) for name, queue in queues.items()]
+    if any(plugin.name == "drf" for plugin in cycle.hooks.plugins()):
+        cycle.decisions.sharable = cycle.session.snapshot.nodes.sums().sharable.tolist()
+    for name in sorted(queues):
+        allocated = to_wire(registry.amounts(totals[name]))
+        if allocated != queues[name].record.reported:
+            cycle.decisions.queues.append(QueueUpdate(name, allocated))

@@ -1,0 +1,96 @@
+"""The scheduler's configuration: which actions run, and which plug-ins vote in which tier.
+
+Plain data; `unisono.engine.config_file.reader` reads it from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.names import PLUGINS_SECTION
+
+DEFAULT_PLUGIN_TIME = 1.0
+"""Seconds per cycle that a plug-in that is not built in may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginConfig:
+    """One configured plug-in.
+
+    Attributes:
+        name: the plug-in's name in the registry.
+        flags: resolved switches; the session consults no hook whose switch is off.
+        arguments: the ``arguments`` map as written (checked for key and type when read from a file).
+
+    """
+
+    name: str
+    flags: Flags = field(default_factory=Flags)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """A complete configuration.
+
+    Attributes:
+        actions: action names in the order in which a cycle runs them.
+        tiers: plug-ins by tier, in order.
+        action_arguments: arguments of actions, by action name, and those of all plug-ins under ``plugins`` (the file's
+            ``configurations``).
+        metrics: where node load comes from (the file's ``metrics``), flat strings.
+
+    """
+
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PluginConfig, ...], ...]
+    action_arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plugins(self) -> tuple[PluginConfig, ...]:
+        """All plug-ins in the order in which they are opened."""
+        return tuple(plugin for tier in self.tiers for plugin in tier)
+
+    @property
+    def plugin_time_limit(self) -> float:
+        """Seconds that a plug-in that is not built in may take per cycle."""
+        from unisono.api.times import parse_duration
+
+        text = self.action_arguments.get(PLUGINS_SECTION, {}).get("timeLimit")
+        return DEFAULT_PLUGIN_TIME if text is None else parse_duration(text)
+
+    def arguments_of(self, action: str) -> Mapping[str, Any]:
+        """Arguments of one action; empty when none are given."""
+        return self.action_arguments.get(action, {})
+
+
+def from_flags(
+    actions: Sequence[str],
+    tiers: Sequence[Sequence[Mapping[str, Any]]],
+    configurations: Sequence[Mapping[str, Any]] = (),
+) -> SchedulerConfig:
+    """A configuration in which an absent flag is off, as programs (and recorded cases) state it.
+
+    Args:
+        actions: action names in order.
+        tiers: per tier its plug-ins, each ``{"name": ..., "<flag key>": bool, ..., "arguments": {...}}``.
+        configurations: ``{"name": action, "arguments": {...}}``; the first entry of a name counts.
+
+    """
+    arguments: dict[str, Mapping[str, Any]] = {}
+    for entry in configurations:
+        arguments.setdefault(entry["name"], entry.get("arguments") or {})
+    return SchedulerConfig(
+        actions=tuple(actions),
+        tiers=tuple(tuple(_plugin_from_flags(plugin) for plugin in tier) for tier in tiers),
+        action_arguments=arguments,
+    )
+
+
+def _plugin_from_flags(plugin: Mapping[str, Any]) -> PluginConfig:
+    switched = {key: bool(value) for key, value in plugin.items() if key not in ("name", "arguments")}
+    return PluginConfig(plugin["name"], Flags.all_off(switched), plugin.get("arguments") or {})

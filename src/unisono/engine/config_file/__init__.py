@@ -1,0 +1,1 @@
+"""Reads the scheduler's configuration file, strictly."""

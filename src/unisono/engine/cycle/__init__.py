@@ -1,0 +1,1 @@
+"""What all actions of one cycle work with: placements that can be undone, and reports on what found no place."""

@@ -1,0 +1,386 @@
+"""Finding a place for a task by evicting others: what preempt and reclaim have in common.
+
+A vector pass over the nodes tells where the tasks that may go would make enough room; the plug-ins are asked about
+those nodes only, best first. Everything happens in the transaction and can be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.resources import PODS, Vector, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.transaction import Placement
+from unisono.engine.eviction.evictable_amounts import Among, Freeable, Pool, Rule
+from unisono.engine.eviction.failed_nodes import DeadEnds
+from unisono.engine.eviction.loss_order import Losses
+from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
+from unisono.engine.eviction.victim_rank import Standing
+from unisono.engine.session import queue_limits
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.victims import Index, VictimIndex
+
+Cost = tuple[float, ...]
+
+_COMPARED = 16
+"""Nodes compared by what work is lost there, where no action says how many."""
+
+_SPARED = 16
+"""Victims of one node that are tried to be spared one by one at most; each costs a trial with all the others."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """Points of all nodes, as found for the last task; ``scale`` is what its table added for static scores."""
+
+    task: PodClass
+    freeable: Freeable
+    rule: Rule
+    scale: FloatArray
+    seen: int
+    points: FloatArray
+
+
+class Evictions:
+    """All evictions of one cycle."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.session = cycle.session
+        self.index = VictimIndex(cycle.session)
+        self.pool = Pool(self.index, cycle.hooks, cycle.session.rows)
+        self._dead = DeadEnds(cycle.session.nodes.size)
+        self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}
+        self._last: _Found | None = None
+        self._rows_of: dict[int, Index] = {}
+        self._rooms: dict[tuple[int, str], RoomTable] = {}
+        self._limited = cycle.hooks.has("allowance")
+        self.losses = Losses(cycle, self.index) if cycle.hooks.weighs_losses() else None
+
+    # ---- jobs of the same shape
+
+    def known_to_fail(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> bool:
+        """A job of the same shape, better placed in the order, has got nothing since the last commit."""
+        shape = self._shape(job, tasks, rule)
+        return shape is not None and self._failed.get(shape) == self._commits()
+
+    def note_failure(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> None:
+        """The job has got nothing, what it took was taken back; the next one of its shape will get nothing either."""
+        self._dead.clear()
+        shape = self._shape(job, tasks, rule)
+        if shape is not None:
+            self._failed[shape] = self._commits()
+
+    def _shape(self, job: JobState, tasks: Sequence[Task], rule: Rule) -> tuple[Any, ...] | None:
+        if not job.shape or job.places or any(task.never_preempts for task in tasks):
+            return None
+        if not self.cycle.hooks.by_shape("job_key", "starving", "pipelined", "victims", "preemptive"):
+            return None
+        return job.shape, rule
+
+    def _commits(self) -> tuple[int, int]:
+        return len(self.cycle.evicted), self.cycle.transaction.checkpoint()
+
+    # ---- searching
+
+    def make_room(self, standing: Standing, task: Task, rule: Rule) -> bool:
+        """Evict what must go and promise the place to ``task``; False, and nothing changed, when no node can be had."""
+        self.session.subject = standing.job
+        if not self.session.nodes.size:
+            return False
+        freeable = self.pool.of(standing.job, task, rule)
+        points = self._points(task, freeable, rule)
+        actor = standing.job
+        key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule)
+        points[self._dead.of(key, actor.waiting_count, self.session.touched)] = NOWHERE
+        compared = rule.compared
+        if self.losses is not None:
+            compared = compared or _COMPARED
+            points = self.losses.cheapest_first(points, self._lacking(task), freeable.mask)
+        elif compared:
+            points = _free_first(points, self._lacking(task))
+        if self._used_up():
+            points[self._lacking(task)] = NOWHERE
+        tried: list[tuple[Cost, int]] = []
+        while True:
+            column = int(points.argmax())
+            if points[column] == NOWHERE or (compared and len(tried) == compared) or self._settled(tried, column):
+                break
+            points[column] = NOWHERE
+            mark = self.cycle.transaction.checkpoint()
+            victims = self._take(standing, task, column, rule, freeable)
+            if victims is None:
+                self._dead.add(actor.waiting_count, column)
+                continue
+            if not compared or not victims:
+                return True
+            self.rollback(mark)
+            tried.append((self._cost(victims), column))
+        return bool(tried) and self._take(standing, task, min(tried)[1], rule, freeable) is not None
+
+    def _settled(self, tried: Sequence[tuple[Cost, int]], following: int) -> bool:
+        """No node from ``following`` on can cost less than the best one that was tried."""
+        return bool(tried) and self.losses is not None and min(tried)[0][0] <= self.losses.bound(following)
+
+    def _points(self, task: Task, freeable: Freeable, rule: Rule) -> FloatArray:
+        """``[N]`` how good each node is, ``-inf`` where not even all that could go would make room; the caller's own.
+
+        What was found for an equal task just before is brought up to date for the nodes that changed since.
+        """
+        table, touched = self._room(task), self.session.touched
+        last = self._last
+        same = last is not None and last.task is task.pod_class and last.freeable is freeable and last.rule == rule
+        if last is None or not same or last.scale is not table.points or not table.by_row:
+            every = self.session.columns
+            last = self._last = _Found(task.pod_class, freeable, rule, table.points, 0, np.empty(len(every)))
+            last.points[:] = self._points_of(task, freeable, rule, every)
+        elif last.seen < len(touched):
+            fresh = np.array(sorted(set(touched[last.seen :])), dtype=np.intp)
+            last.points[fresh] = self._points_of(task, freeable, rule, fresh)
+        last.seen = len(touched)
+        return last.points.copy()
+
+    def _points_of(self, task: Task, freeable: Freeable, rule: Rule, columns: Index) -> FloatArray:
+        pod_class, table = task.pod_class, self._room(task)
+        rows, amounts = pod_class.rows.tolist(), pod_class.amounts[:, None]
+        state = self.session.matrix[:, columns][self._books(pod_class)]
+        free = state[0] - state[1] + state[2] - state[3]
+        taken = np.array([self.pool.row(freeable, row)[columns] for row in rows])
+        total = table.total[columns]
+        possible = (free + taken >= amounts).all(axis=0) & (total > NOWHERE)
+        possible &= (self.pool.row(freeable, PODS)[columns] > 0) | (free >= amounts).all(axis=0)
+        if rule.scored:
+            return np.where(possible, total, NOWHERE)
+        missing = (np.maximum(amounts - free, 0) / amounts).max(axis=0)
+        return np.where(possible, -missing, NOWHERE)
+
+    def _lacking(self, task: Task) -> BoolArray:
+        """``[N]`` nodes on which something would have to go for the task."""
+        amounts = task.pod_class.amounts[:, None]
+        state = self.session.matrix[self._books(task.pod_class)]
+        return np.asarray((state[0] - state[1] + state[2] - state[3] < amounts).any(axis=0), dtype=np.bool_)
+
+    def _books(self, pod_class: PodClass) -> Index:
+        """``[4, k]`` rows of the session's matrix: allocatable, used, releasing, pipelined of what a class requests."""
+        found = self._rows_of.get(pod_class.id)
+        if found is None:
+            found = self._rows_of[pod_class.id] = np.array([pod_class.rows + at * self.session.rows for at in range(4)])
+        return found
+
+    def _room(self, task: Task) -> RoomTable:
+        hooks, subject = self.cycle.hooks, self.session.subject
+        wide = any(p.scope for hook in ("filter", "score", "static_filter") for p, _ in hooks.flat[hook])
+        key = (task.pod_class.id, subject.key if wide and subject is not None else "")
+        table = self._rooms.get(key)
+        if table is None:
+            static = self.cycle.tables.static.result(task.pod_class, self.session, hooks)
+            table = self._rooms[key] = RoomTable(task.pod_class, self.session, hooks, static)
+        table.follow()
+        return table
+
+    # ---- one node
+
+    def _take(self, standing: Standing, task: Task, column: int, rule: Rule, freeable: Freeable) -> list[Task] | None:
+        """Evict on the node until the task fits, and promise it the place.
+
+        Returns:
+            the victims; None, and nothing changed, when the node cannot be had.
+
+        """
+        transaction = self.cycle.transaction
+        mark = transaction.checkpoint()
+        if not self._fits(standing.job, task, column, rule):
+            victims = self._victims(standing.job, task, column, rule, freeable)
+            if not victims or not self._evict_until(standing, task, column, rule, victims):
+                return None
+        gone = [placement.tasks[0] for placement in transaction.log[mark:]]
+        transaction.place_on(standing.job, task, column, pipelined=True)
+        if rule.among is Among.OTHER_QUEUES and not all(
+            standing.holds_against(self.cycle, task, victim, self._job_of(victim)) for victim in gone
+        ):
+            self.rollback(mark)
+            return None
+        return gone
+
+    def _job_of(self, victim: Task) -> JobState:
+        return self.index.jobs.states[int(self.index.job[self.index.at(victim)])]
+
+    def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
+        """The task could start on the node once what is being released there is gone."""
+        hooks = self.cycle.hooks
+        if queue_limits.room(actor.queue, task.pod_class) < 1:
+            return False
+        if rule.within_quota and hooks.headroom(actor.queue, task.pod_class, 1) < 1:
+            return False
+        if (self._missing(task, column) > 0).any():
+            return False
+        table = self.cycle.tables.of(task.pod_class, future=True)
+        table.follow()
+        return bool(table.total[column] > NOWHERE)
+
+    def _victims(self, actor: JobState, task: Task, column: int, rule: Rule, freeable: Freeable) -> list[Task]:
+        """Tasks on the node that the plug-ins give up, first to go first; empty when they would not make room.
+
+        Plug-ins that allow so many tasks of a job or queue are asked in the order in which tasks go.
+        """
+        own = rule.among is Among.JOB
+        index, states = self.index, self.index.jobs.states
+        found = [at for at in index.on(column) if freeable.mask[at] and index.alive[at]]
+        pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
+        candidates = self.cycle.orders.victims(actor, [pair for pair in pairs if (pair[1] is actor) is own])
+        if not candidates:
+            return []
+        chosen = self.cycle.hooks.victims(actor, task, candidates, rule.purpose)
+        victims = [other for other, yes in zip(candidates, chosen.tolist(), strict=True) if yes]
+        enough = (self._held(victims)[task.pod_class.rows] >= self._missing(task, column)).all()
+        return victims if enough else []
+
+    def _missing(self, task: Task, column: int) -> Vector:
+        """What the node lacks of what the task requests, once all that is being released is gone."""
+        has, used, releasing, pipelined = self.session.matrix[self._books(task.pod_class), column]
+        return np.asarray(task.pod_class.amounts - has + used - releasing + pipelined)
+
+    def _held(self, tasks: Sequence[Task]) -> Vector:
+        held = np.zeros(self.session.rows, dtype=np.int64)
+        for task in tasks:
+            held += fitted(task.pod_class.vector, len(held))
+        return held
+
+    def _evict_until(self, standing: Standing, task: Task, column: int, rule: Rule, victims: list[Task]) -> bool:
+        """Evict in order until the task fits, then spare those without whom it fits as well."""
+        mark = self.cycle.transaction.checkpoint()
+        missing = self._missing(task, column)
+        gone: list[Task] = []
+        for victim in victims:
+            if not self._evict_for_good(standing, victim, column, rule):
+                continue
+            gone.append(victim)
+            if self._fits(standing.job, task, column, rule):
+                break
+        else:
+            self.rollback(mark)
+            return False
+        needed = self._needed(gone, missing, task)
+        if len(needed) == len(gone):
+            return True
+        self.rollback(mark)
+        if self._fits_without(standing.job, task, column, rule, needed):
+            return True
+        if len(gone) <= _SPARED:
+            gone = self._in_the_way(standing.job, task, column, rule, gone)
+        return self._fits_without(standing.job, task, column, rule, gone)
+
+    def _in_the_way(self, actor: JobState, task: Task, column: int, rule: Rule, gone: list[Task]) -> list[Task]:
+        """Without those, last to go first, who neither hold what is needed nor break a rule of the task."""
+        mark = self.cycle.transaction.checkpoint()
+        kept = gone
+        for victim in reversed(gone):
+            rest = [other for other in kept if other is not victim]
+            if self._fits_without(actor, task, column, rule, rest):
+                kept = rest
+                self.rollback(mark)
+        return kept
+
+    def _fits_without(self, actor: JobState, task: Task, column: int, rule: Rule, gone: Sequence[Task]) -> bool:
+        """Evict these, unless the task does not fit then either."""
+        mark = self.cycle.transaction.checkpoint()
+        for victim in gone:
+            self.evict(victim, column, rule.purpose.value)
+        if self._fits(actor, task, column, rule):
+            return True
+        self.rollback(mark)
+        return False
+
+    def _evict_for_good(self, standing: Standing, victim: Task, column: int, rule: Rule) -> bool:
+        """Evict a task unless its job would be served before the one that wants its place, or no more may go."""
+        if not self.allowed(victim):
+            return False
+        mark = self.cycle.transaction.checkpoint()
+        self.evict(victim, column, rule.purpose.value)
+        if rule.among is Among.OTHER_QUEUES or standing.served_before(self.cycle, self._job_of(victim)):
+            return True
+        self.rollback(mark)
+        return False
+
+    def _needed(self, gone: list[Task], missing: Vector, task: Task) -> list[Task]:
+        """Without those, last to go first, whose resources are not needed."""
+        rows = task.pod_class.rows
+        kept = list(gone)
+        held = self._held(gone)[rows]
+        for victim in reversed(gone):
+            rest = held - fitted(victim.pod_class.vector, self.session.rows)[rows]
+            if len(kept) > 1 and (rest >= missing).all():
+                kept.remove(victim)
+                held = rest
+        return kept
+
+    # ---- limits, and what is lost
+
+    def allowed(self, victim: Task) -> bool:
+        """One more task of its queue may be evicted in this session."""
+        return not self._limited or self.cycle.hooks.allowance(self._job_of(victim).queue) > 0
+
+    def _used_up(self) -> bool:
+        """Nobody at all may be evicted any more."""
+        return self._limited and all(self.cycle.hooks.allowance(queue) < 1 for queue in self.index.jobs.queues)
+
+    def tasks_of(self, job: JobState) -> list[Task]:
+        """Those of a job that could be evicted and have not been."""
+        number = self.index.jobs.number.get(job.key)
+        found = np.flatnonzero((self.index.job == number) & self.index.alive) if number is not None else ()
+        return [self.index.tasks[int(at)] for at in found]
+
+    def _cost(self, victims: Sequence[Task]) -> Cost:
+        """What kube-scheduler compares: highest priority, sum of priorities, number, and the start of the best victims.
+
+        The node whose most important victims started last loses least; pods are taken to start when they are created.
+        What work is lost, where a plug-in knows, comes before all that. Nobody is evicted at the moment.
+        """
+        highest = max(victim.priority for victim in victims)
+        total = sum(victim.priority + 2**31 for victim in victims)
+        started = min(victim.created for victim in victims if victim.priority == highest)
+        if self.losses is None:
+            return highest, total, len(victims), -started
+        rank = max(self._job_of(victim).priority for victim in victims)
+        return self.losses.cost(rank, victims), highest, total, len(victims), -started
+
+    # ---- the transaction
+
+    def evict(self, victim: Task, column: int, reason: str) -> None:
+        """Evict one task; undone by `rollback`."""
+        self.cycle.transaction.evict(self._job_of(victim), victim, column, reason)
+        self.pool.note(victim, column, alive=False)
+        if self.losses is not None:
+            self.losses.note(victim)
+
+    def rollback(self, mark: int) -> list[Placement]:
+        """Take everything back to a checkpoint of the transaction."""
+        undone = self.cycle.transaction.rollback(mark)
+        for placement in undone:
+            if placement.status is TaskStatus.RELEASING:
+                for victim, column in zip(placement.tasks, placement.columns, strict=True):
+                    self.pool.note(victim, column, alive=True)
+                    if self.losses is not None:
+                        self.losses.note(victim)
+        return undone
+
+
+def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
+    """``[N]`` points that put nodes where nobody has to go before others, and keep the order among each of the two."""
+    possible = points > NOWHERE
+    if not possible.any():
+        return points
+    return points + np.where(lacking, 0.0, float(np.ptp(points[possible])) + 1.0)
+
+
+def evictions_of(cycle: Cycle) -> Evictions:
+    """The evictions of a cycle; the index of running pods is made when it is first asked for."""
+    return cycle.session.shared.of(Evictions, lambda: Evictions(cycle))

@@ -1,0 +1,259 @@
+"""Room for a whole gang in one domain: what gangpreempt and gangreclaim have in common.
+
+Victims are chosen per domain, in bundles; as soon as enough would be free, it is tried out whether the gang's tasks
+find places there. Nothing is evicted unless the gang gets all that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.api.keys import PREEMPTABLE
+from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import Purpose
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.search import Evictions, evictions_of
+from unisono.engine.eviction.victim_rank import Standing
+from unisono.engine.placement.domain_search import search_of
+from unisono.engine.placement.sub_group_solver import GroupSheet, Solver
+from unisono.engine.session.bundles import Bundle, bundles_of, in_order
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.sub_groups import groups_of, is_bounded
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_SPARED = 16
+"""Bundles that are tried to be spared after a plan was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangRule:
+    """What an action is after.
+
+    Attributes:
+        purpose: GANG_PREEMPT (within the queue, from lower priorities) or GANG_RECLAIM (from other queues).
+        most_domains: domains tried per job.
+        whole: a gang may be evicted as a whole.
+
+    """
+
+    purpose: Purpose
+    most_domains: int
+    whole: bool
+
+
+def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
+    """Make room for one job; whether victims were chosen and all its tasks got a place on their resources."""
+    tasks = _wanted(cycle, job)
+    if not tasks or any(task.never_preempts for task in tasks):
+        return False
+    classes = [task.pod_class for task in tasks]
+    if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
+        return False
+    cycle.session.subject = job
+    return any(_Plan(cycle, job, rule, tasks, domain).carry_out() for domain in _domains(cycle, job, rule, tasks))
+
+
+def _wanted(cycle: Cycle, job: JobState) -> list[Task]:
+    """All pending tasks of a gang that is not ready, else those of its first sub-group that has any."""
+    tasks = cycle.pending(job, best_effort=False)
+    if not cycle.hooks.ready(job):
+        return tasks and tasks + cycle.pending(job, best_effort=True)
+    for group in groups_of(cycle.session, job):
+        own = {task.key for task in group.tasks}
+        mine = [task for task in tasks if task.key in own]
+        if mine:
+            return mine
+    return []
+
+
+def _domains(cycle: Cycle, job: JobState, rule: GangRule, tasks: Sequence[Task]) -> list[int]:
+    """Domains to try: gradient by gradient, and of each those first where least is missing."""
+    search = search_of(cycle)
+    gradients = search.gradients(job, None, search.tree.root, evict=True)
+    need = _sum_of(cycle, tasks)
+    flat = [domain for gradient in gradients for domain in _least_missing_first(cycle, need, gradient)]
+    flat = flat[: rule.most_domains]
+    return flat if flat or is_bounded(cycle.session, job) else [search.tree.root]
+
+
+def _sum_of(cycle: Cycle, tasks: Sequence[Task]) -> Vector:
+    need = np.zeros(cycle.session.rows, dtype=np.int64)
+    for task in tasks:
+        need += fitted(task.pod_class.vector, len(need))
+    return need
+
+
+def _least_missing_first(cycle: Cycle, need: Vector, domains: Sequence[int]) -> list[int]:
+    """Where most of what is needed is free, or will be, the fewest have to go; equal ones as they came."""
+    rows, nodes = np.flatnonzero(need), cycle.session.nodes
+    if len(domains) < 2 or not len(rows):
+        return list(domains)
+    later = nodes.allocatable[rows] - nodes.used[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
+    free = search_of(cycle).tree.sums_at(later.clip(min=0), list(domains))
+    missing = (np.maximum(need[rows][:, None] - free, 0) / need[rows][:, None]).max(axis=0)
+    return [domains[at] for at in np.argsort(missing, kind="stable").tolist()]
+
+
+class _Reversed:
+    """A key that sorts the other way round."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        self.key = key
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return other.key < self.key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and other.key == self.key
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Plan:
+    """Victims and places in one domain."""
+
+    def __init__(self, cycle: Cycle, job: JobState, rule: GangRule, tasks: list[Task], domain: int) -> None:
+        self.cycle = cycle
+        self.job = job
+        self.rule = rule
+        self.tasks = tasks
+        self.domain = domain
+        self.session = cycle.session
+        self.evictions: Evictions = evictions_of(cycle)
+        self.standing = Standing.of(cycle, job)
+        self.need = _sum_of(cycle, tasks)
+
+    def carry_out(self) -> bool:
+        """Find a plan and commit it; False, and nothing changed, when there is none."""
+        mark = self.cycle.transaction.checkpoint()
+        chosen = self._choose()
+        if not chosen:
+            return False
+        chosen = self._spare(chosen)
+        if self._try(chosen) and self.cycle.hooks.vote("pipelined", self.job) is None:
+            self.cycle.commit(mark, self.job)
+            return True
+        self.evictions.rollback(mark)
+        return False
+
+    # ---- victims
+
+    def _choose(self) -> list[Bundle]:
+        """The first so many bundles with which it works; after each failure the next trial has a quarter more."""
+        free, chosen, bundles = self._free(), list[Bundle](), self._bundles()
+        next_trial = 0
+        for bundle in bundles:
+            chosen.append(bundle)
+            free += bundle.amounts(len(free))
+            last = len(chosen) == len(bundles)
+            if (free >= self.need).all() and (len(chosen) >= next_trial or last):
+                mark = self.cycle.transaction.checkpoint()
+                works = self._try(chosen)
+                self.evictions.rollback(mark)
+                if works:
+                    return chosen
+                next_trial = len(chosen) + max(len(chosen) // 4, 1)
+        return []
+
+    def _free(self) -> Vector:
+        """What is idle in the domain, or will be."""
+        nodes, columns = self.session.nodes, search_of(self.cycle).tree.columns[self.domain]
+        later = nodes.allocatable[:, columns] - nodes.used[:, columns]
+        later = later + nodes.releasing[:, columns] - nodes.pipelined[:, columns]
+        return np.asarray(later.clip(min=0).sum(axis=1), dtype=np.int64)
+
+    def _bundles(self) -> list[Bundle]:
+        bundles = in_order(bundles_of(self.session, self._candidates()), self._rank(), self.need)
+        flat = [task for bundle in bundles for task, _ in bundle.tasks]
+        if not flat:
+            return []
+        answers = self.cycle.hooks.victims(self.job, None, flat, self.rule.purpose).tolist()
+        allowed = {task.key for task, yes in zip(flat, answers, strict=True) if yes}
+        kept: list[Bundle] = []
+        for bundle in bundles:
+            left = [(task, column) for task, column in bundle.tasks if task.key in allowed]
+            if left and (bundle.safe or (self.rule.whole and len(left) == len(bundle.tasks))):
+                kept.append(Bundle(bundle.job, bundle.safe, left))
+        return in_order(kept, self._rank(), self.need)
+
+    def _candidates(self) -> Iterator[tuple[Task, int, JobState]]:
+        index = self.evictions.index
+        states = index.jobs.states
+        open_to_all = index.alive & self.evictions.pool.unprotected(self.rule.purpose)
+        for column in search_of(self.cycle).tree.columns[self.domain].tolist():
+            for at in index.on(column):
+                job = states[index.job[at]]
+                if open_to_all[at] and job is not self.job and self._concerned(index.tasks[at], job):
+                    yield index.tasks[at], column, job
+
+    def _concerned(self, task: Task, job: JobState) -> bool:
+        wish = job.record.annotations.get(PREEMPTABLE, job.record.labels.get(PREEMPTABLE))
+        if wish is not None and wish not in _TRUE:
+            return False
+        if self.rule.purpose is Purpose.GANG_PREEMPT:
+            return job.queue is self.job.queue and job.priority < self.job.priority
+        return job.queue is not self.job.queue and job.queue.record.reclaimable and task.status is TaskStatus.RUNNING
+
+    def _rank(self) -> Any:
+        """Key of a victim's job: the last in job order loses first, or the queue that is to lose first."""
+        orders, hooks = self.cycle.orders, self.cycle.hooks
+
+        def loss(job: JobState) -> tuple[float, ...]:
+            lost = hooks.lost_work(self.evictions.tasks_of(job))
+            return () if lost is None else (job.priority, lost)
+
+        if self.rule.purpose is Purpose.GANG_PREEMPT:
+            return lambda job: (loss(job), _Reversed(hooks.keys("job_key", job)))
+        asked = hooks.has("victim_queue_key")
+        return lambda job: (
+            hooks.keys("victim_queue_key", job.queue, self.job.queue) if asked else (),
+            _Reversed(orders.queue_key(job.queue)),
+            loss(job),
+        )
+
+    # ---- trials
+
+    def _try(self, bundles: Sequence[Bundle]) -> bool:
+        """Evict and place; undone by the caller."""
+        victims = [(task, column, bundle.job) for bundle in bundles for task, column in bundle.tasks]
+        for task, column, _ in victims:
+            if not self.evictions.allowed(task):
+                return False
+            self.evictions.evict(task, column, self.rule.purpose.value)
+        sheet = GroupSheet.of(self.cycle, self.job, self.tasks)
+        solver = Solver(self.cycle, self.job, sheet, promise=True)
+        places = solver.mark()
+        worked = solver.solve_in(self.domain) and all(self._for_good(task, job) for task, _, job in victims)
+        for group, place in places[1]:
+            group.restore(place)
+        return worked
+
+    def _for_good(self, victim: Task, job: JobState) -> bool:
+        """The victim's job cannot take the place back in the next cycle."""
+        if self.rule.purpose is Purpose.GANG_PREEMPT:
+            return self.standing.served_before(self.cycle, job)
+        return self.standing.holds_against(self.cycle, self.tasks[0], victim, job)
+
+    def _spare(self, chosen: list[Bundle]) -> list[Bundle]:
+        """Without bundles that turn out not to be needed, those that go last first."""
+        kept = list(chosen)
+        for bundle in list(reversed(chosen))[:_SPARED]:
+            rest = [other for other in kept if other is not bundle]
+            free = self._free()
+            for other in rest:
+                free += other.amounts(len(free))
+            if not rest or not (free >= self.need).all():
+                continue
+            mark = self.cycle.transaction.checkpoint()
+            if self._try(rest):
+                kept = rest
+            self.evictions.rollback(mark)
+        return kept

@@ -1,0 +1,142 @@
+"""Why no allowed domain took a job, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.cluster.records import Task
+from unisono.engine.changes import counted
+from unisono.engine.placement.domain_search import Search
+from unisono.engine.placement.sub_group_solver import Solver
+from unisono.engine.session.sub_groups import limit_of
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the verdict says.
+
+    Attributes:
+        message: which domain comes closest, and how close.
+        suggestion: which nodes would have to be free, ``""`` where that would not help either. Whether a higher tier
+            would help is tried out with everything else that might.
+        holds, needed: tasks that the closest domain could hold, and that have to be placed.
+        task: one of these tasks.
+
+    """
+
+    message: str
+    suggestion: str
+    holds: int
+    needed: int
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is bound to a domain: the whole job, or the sub-groups of one policy."""
+
+    name: str
+    limit: int
+    tasks: list[Task]
+    needed: int
+    inside: int
+
+
+def advise(solver: Solver, missing: int) -> Advice | None:
+    """Asked right after the solver found nothing; None where the cluster as a whole could not hold the tasks either."""
+    search, tasks = solver.search, [task for key in solver.groups for task in solver.given.tasks(key)]
+    if not tasks or int(search.rooms.held(tasks, [search.tree.root])[0]) < missing:
+        return None
+    for subject in _subjects(solver, tasks, missing):
+        domain, holds = _closest(search, subject)
+        if holds < subject.needed:
+            return _too_small(search, subject, domain, holds)
+    bounded = list(_subjects(solver, tasks, missing))
+    if not bounded:
+        return None
+    subject = bounded[0]
+    holds = _closest(search, subject)[1]
+    text = "no domain of an allowed tier takes the sub-groups together" if solver.many else _nothing(subject)
+    return Advice(text, "", min(holds, subject.needed), subject.needed, tasks[0])
+
+
+def _nothing(subject: _Subject) -> str:
+    return f"no HyperNode of tier {subject.limit} or lower takes the tasks"
+
+
+def _subjects(solver: Solver, tasks: list[Task], missing: int) -> Iterator[_Subject]:
+    tree, job = solver.search.tree, solver.job
+    limit = limit_of(job, tree)
+    if limit is not None and limit < tree.top_tier:
+        at = solver.all_groups.at
+        allowed = tree.highest(at, limit) if at >= 0 else tree.root
+        yield _Subject("", limit, tasks, missing, allowed if allowed >= 0 else at)
+    seen: set[int] = set()
+    for group in solver.groups.values():
+        if group.policy < 0 or group.policy in seen or group.limit is None or group.limit >= tree.top_tier:
+            continue
+        needed, own = group.minimum - group.ready_count, solver.given.tasks(group.key)
+        if needed > 0 and own:
+            seen.add(group.policy)
+            allowed = tree.highest(group.at, group.limit) if group.at >= 0 else tree.root
+            yield _Subject(group.key, group.limit, own, needed, allowed if allowed >= 0 else group.at)
+
+
+def _closest(search: Search, subject: _Subject) -> tuple[int, int]:
+    """The allowed domain that could hold most of the tasks (-1: no domain is allowed), and how many."""
+    tree = search.tree
+    domains = [at for at in tree.below(subject.inside) if tree.tiers[at] <= subject.limit]
+    if not domains:
+        return -1, 0
+    held = search.rooms.held(subject.tasks, domains)
+    best = int(held.argmax())
+    return domains[best], int(held[best])
+
+
+def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Advice:
+    tree = search.tree
+    who = f" of sub-group {subject.name}" if subject.name else ""
+    if domain < 0:
+        text = f"there is no HyperNode of tier {subject.limit} or lower"
+    else:
+        fit = "fits" if holds == 1 else "fit"
+        text = (
+            f"{holds} of {counted(subject.needed, 'task')}{who} {fit} into the largest allowed domain: "
+            f"HyperNode {tree.names[domain]} (tier {int(tree.tiers[domain])})"
+        )
+    if tree.problems:
+        name, problem = min(tree.problems.items())
+        text += f"; HyperNode {name} is left out: {problem}"
+    return Advice(text, _free_nodes(search, subject), holds, subject.needed, subject.tasks[0])
+
+
+def _free_nodes(search: Search, subject: _Subject) -> str:
+    """The fewest nodes of one allowed domain that would have to be empty; for equal tasks only."""
+    classes = {task.pod_class.id: task.pod_class for task in subject.tasks}
+    if len(classes) != 1:
+        return ""
+    (pod_class,) = classes.values()
+    tree = search.tree
+    now, empty = search.rooms.slots(pod_class), search.rooms.slots(pod_class, empty=True)
+    best: tuple[int, int, list[int]] | None = None
+    for at in tree.below(subject.inside):
+        columns = tree.columns[at]
+        short = subject.needed - int(now[columns].sum())
+        if tree.tiers[at] > subject.limit or int(empty[columns].sum()) < subject.needed or short <= 0:
+            continue
+        gain = empty[columns] - now[columns]
+        order = np.argsort(-gain, kind="stable")
+        number = int(np.searchsorted(np.cumsum(gain[order]), short)) + 1
+        if best is None or number < best[0]:
+            best = number, at, columns[order[:number]].tolist()
+    if best is None:
+        return ""
+    number, at, chosen = best
+    table = search.session.nodes.table
+    names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
+    return f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"

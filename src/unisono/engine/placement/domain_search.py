@@ -1,0 +1,94 @@
+"""Domains to try for a job or a sub-group, and what is needed to place tasks in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import FloatArray
+from unisono.engine.candidates.tables import Tables
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.placement.domain_slots import Rooms
+from unisono.engine.placement.domain_taker import DomainTaker
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.sub_groups import SubGroup, groups_of, wants_topology
+
+
+class Search:
+    """What one cycle knows of domains.
+
+    Attributes:
+        tree: HyperNodes.
+        rooms: bounds of what domains hold.
+        tables: candidates for tasks of jobs that ask for a topology; other jobs have their own, because plug-ins
+            score their nodes differently.
+
+    """
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.hooks = cycle.hooks
+        self.session = cycle.session
+        self.tree = cycle.session.snapshot.hyper_nodes
+        static = cycle.tables.static
+        self.rooms = Rooms(cycle.session, cycle.hooks, static)
+        self.tables = Tables(cycle.session, cycle.hooks, static)
+
+    def gradients(self, job: JobState, group: SubGroup | None, top: int, *, evict: bool = False) -> list[Sequence[int]]:
+        """Domains of a job or sub-group below ``top``; the first list is tried first."""
+        for _, method in self.hooks.flat["domain_gradients"]:
+            answer = method(job, group, top, evict=evict)
+            if answer is not None:
+                return [list(gradient) for gradient in answer if len(gradient)]
+        return [[top]]
+
+    def points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
+        """``[len(domains)]`` points of all plug-ins."""
+        total: FloatArray = np.zeros(len(domains), dtype=np.float64)
+        for _, method in self.hooks.flat["domain_points"]:
+            total = total + method(group, domains)
+        return total
+
+    def ranked(self, group: SubGroup, domains: Sequence[int]) -> list[tuple[int, float]]:
+        """Domains with their points, best first; among equals that with most of the group's tasks, then by name."""
+        points = self.points(group, domains).tolist()
+
+        def key(item: tuple[int, float]) -> tuple[float, int, int]:
+            at, value = item
+            own = sum(number for leaf, number in group.on.items() if self.tree.is_above(at, leaf))
+            return -value, -own, at
+
+        return sorted(zip(domains, points, strict=True), key=key)
+
+    def taker(self, group: SubGroup, domain: int, pod_class: PodClass, *, future: bool) -> DomainTaker:
+        """The best nodes of a domain for tasks of a class."""
+        tables = self.tables if wants_topology(self.session, group.job) else self.cycle.tables
+        table = tables.of(pod_class, future=future)
+        return DomainTaker(table, self.tree.columns[domain], group, self.hooks)
+
+    def job_key(self, group: SubGroup, first: bool) -> tuple[Any, ...]:
+        """Order of sub-groups: those that the gang needs first."""
+        return (not first, *self.hooks.keys("group_key", group), group.number)
+
+    def needed(self, job: JobState) -> set[str]:
+        """Keys of the smallest set of sub-groups with which each policy reaches its minimum."""
+        policies = job.record.sub_groups
+        groups = groups_of(self.session, job)
+        needed: set[str] = set()
+        for at, policy in enumerate(policies):
+            if not policy.minimum:
+                continue
+            own = [group for group in groups if group.policy == at]
+            open_ones = [group for group in own if group.ready_count < group.minimum]
+            missing = policy.minimum - (len(own) - len(open_ones))
+            open_ones.sort(key=lambda group: self.job_key(group, first=False))
+            needed.update(group.key for group in open_ones[: max(missing, 0)])
+        return needed
+
+
+def search_of(cycle: Cycle) -> Search:
+    """The search of a cycle; made when it is first asked for."""
+    return cycle.session.shared.of(Search, lambda: Search(cycle))

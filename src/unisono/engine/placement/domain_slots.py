@@ -1,0 +1,72 @@
+"""How many more tasks of a class nodes and domains could hold: bounds that spare hopeless trials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.hypertree import HyperNodeTree
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.engine.candidates.static_answers import StaticResults
+from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.session.session import Session
+
+Counts = npt.NDArray[np.int64]
+
+
+class Rooms:
+    """Bounds from resources and static filters alone: what they refuse cannot be placed, what they allow perhaps."""
+
+    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+        self.session = session
+        self.hooks = hooks
+        self.static = static
+        self.tree: HyperNodeTree = session.snapshot.hyper_nodes
+        self._at = -1
+        self._known: dict[tuple[int, bool], Counts] = {}
+
+    def slots(self, pod_class: PodClass, *, empty: bool = False) -> Counts:
+        """``[N]`` how many more tasks each node could take, now or once what is released is gone.
+
+        With ``empty`` as if nothing ran there.
+        """
+        position = len(self.session.touched)
+        if position != self._at:
+            self._known.clear()
+            self._at = position
+        key = (pod_class.id, empty)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._count(pod_class, empty=empty)
+        return found
+
+    def _count(self, pod_class: PodClass, *, empty: bool) -> Counts:
+        nodes, rows = self.session.nodes, pod_class.rows
+        free = nodes.allocatable[rows]
+        if not empty:
+            free = free - nodes.used[rows]
+            free = np.maximum(free, free + nodes.releasing[rows] - nodes.pipelined[rows])
+        amounts = pod_class.amounts[:, None]
+        count = (free // np.maximum(amounts, 1)).min(axis=0, initial=np.iinfo(np.int32).max).clip(min=0)
+        allowed = self.static.result(pod_class, self.session, self.hooks).bits == 0
+        return np.asarray(np.where(allowed, count, 0), dtype=np.int64)
+
+    def held(self, tasks: Iterable[Task], domains: Sequence[int], *, empty: bool = False) -> Counts:
+        """``[len(domains)]`` how many of ``tasks`` each domain could hold at most (classes counted one by one)."""
+        total: Counts = np.zeros(len(domains), dtype=np.int64)
+        for pod_class, number in _by_class(tasks):
+            total += np.minimum(self.tree.sums_at(self.slots(pod_class, empty=empty), domains), number)
+        return total
+
+
+def _by_class(tasks: Iterable[Task]) -> list[tuple[PodClass, int]]:
+    classes: dict[int, PodClass] = {}
+    numbers: Counter[int] = Counter()
+    for task in tasks:
+        classes[task.pod_class.id] = task.pod_class
+        numbers[task.pod_class.id] += 1
+    return [(classes[number], count) for number, count in numbers.items()]

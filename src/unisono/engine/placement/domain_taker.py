@@ -1,0 +1,109 @@
+"""Placing a run of equal tasks of a sub-group on the best nodes of one domain."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unisono.cluster.hypertree import Index
+from unisono.engine.answers import BoolArray, FloatArray, Normalise
+from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand
+from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.session.sub_groups import SubGroup
+
+
+class DomainTaker:
+    """A table of candidates seen through a domain.
+
+    Static scores that are normalised over candidates are normalised over those of the domain; points of the topology
+    follow the places that the sub-group has, task by task.
+    """
+
+    def __init__(self, table: CandidateTable, where: Index, group: SubGroup, hooks: Hooks) -> None:
+        self.table = table
+        self.where = where
+        self.group = group
+        self.hooks = hooks
+        self.guided = group.wants_topology and hooks.has("group_score")
+        self.all_nodes = len(where) == len(table.total)
+
+    @property
+    def demand(self) -> Demand:
+        """What the table answers for."""
+        return self.table.demand
+
+    @property
+    def counts_domains(self) -> bool:
+        """As the table does, where it is asked for a whole run."""
+        return self.all_nodes and not self.guided and self.table.counts_domains
+
+    def admits(self, column: int) -> bool:
+        """Whether a node is a candidate now."""
+        self.table.follow()
+        return bool(self.table.total[column] > NOWHERE)
+
+    def take(self, wanted: int) -> list[int]:
+        """Place up to ``wanted`` tasks one after the other; returns their columns.
+
+        Changes the session's matrix, the log of touched columns and the group's places, as `CandidateTable.take` does.
+        """
+        columns = self.table.take(wanted) if self.all_nodes and not self.guided else self._take_each(wanted)
+        if not self.guided:
+            for column in columns:
+                self.group.took(column)
+        return columns
+
+    def _take_each(self, wanted: int) -> list[int]:
+        table, session = self.table, self.table.session
+        columns: list[int] = []
+        table.follow()
+        points = self._points()
+        alone = not table.batchable or table.layer is not None
+        for _ in range(wanted if not alone else min(wanted, 1)):
+            at = int(points.argmax()) if len(points) else 0
+            if not len(points) or points[at] == NOWHERE:
+                break
+            column = int(self.where[at])
+            session.matrix[:, column] += table.change
+            session.touched.append(column)
+            columns.append(column)
+            if alone:  # the session's domains and ports learn of it only now, and the table looks again after that
+                if self.guided:
+                    self.group.took(column)
+                break
+            table.follow()
+            if self.guided:
+                self.group.took(column)
+                points = self._points()
+            elif table.tracked and table.total[column] == NOWHERE:
+                points = self._points()
+            else:
+                points[at] = NOWHERE if table.total[column] == NOWHERE else table.dynamic[column] + self._static[at]
+        return columns
+
+    def _points(self) -> FloatArray:
+        table, where = self.table, self.where
+        total = table.total[where]
+        self._static = table.points[where]
+        if table.tracked and not self.all_nodes:
+            candidates = total > NOWHERE
+            self._static = self._static - table.static_points[where] + self._normalised(candidates)
+            total = np.where(candidates, table.dynamic[where] + self._static, NOWHERE)
+        if self.guided:
+            for _, method in self.hooks.flat["group_score"]:
+                part = method(self.group, where)
+                if part is not None:
+                    total = total + part
+        return np.asarray(total, dtype=np.float64)
+
+    def _normalised(self, candidates: BoolArray) -> FloatArray:
+        """Static points of the domain's nodes, over those of them that are candidates."""
+        points: FloatArray = np.zeros(len(self.where), dtype=np.float64)
+        for score in self.table.static.scores:
+            raw = score.raw[self.where]
+            if score.normalise is Normalise.NONE:
+                points += score.weight * raw
+                continue
+            top = float(raw.max(where=candidates, initial=0.0))
+            share = np.trunc(raw * 100.0 / top) if top > 0 else np.zeros_like(points)
+            points += score.weight * (share if score.normalise is Normalise.MAX else 100.0 - share)
+        return points

@@ -1,0 +1,146 @@
+"""Jobs of the same shape are served together where that gives what serving them one by one gives.
+
+Whole gangs of equal tasks that follow each other in the order are placed with one request to the table of candidates,
+and their places are dealt out. When a gang finds no place and takes nothing, the next one of its shape meets the same
+cluster, so it fails for the same reasons, at the places where the first one failed.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.engine.answers import Scope
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import JobReport
+from unisono.engine.cycle.transaction import Placement
+from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.session import queue_limits
+from unisono.engine.session.job_state import JobState, QueueState
+
+_State = tuple[int, ...]
+_MOST = 4096
+"""Jobs served with one request, so that what was placed in vain and is taken back stays small."""
+
+
+class Alike:
+    """Serves jobs by shape in one run of allocate."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self._failed: dict[int, tuple[_State, JobReport]] = {}
+
+    def _shared(self) -> bool:
+        """Whether plug-ins answer by shape all that the placing of a job depends on."""
+        hooks = self.cycle.hooks
+        if not hooks.by_shape("ready", "missing", "pipelined") or hooks.has("moved") or hooks.hosted("placed"):
+            return False
+        return self.cycle.tables.scope is not Scope.JOB
+
+    def _fresh(self, job: JobState) -> bool:
+        """It has a shape, and nothing has happened to it in this session."""
+        return bool(job.shape) and not job.places and job.key not in self.cycle.reports
+
+    def state(self) -> _State:
+        """What moves whenever places are taken for good."""
+        cycle = self.cycle
+        return len(cycle.bound), len(cycle.evicted), cycle.transaction.checkpoint()
+
+    # ---- gangs that fit
+
+    def place(self, queue: QueueState, jobs: Heap[JobState]) -> bool:
+        """Place the next jobs of ``queue`` together; False when they must be served one by one."""
+        cycle, hooks = self.cycle, self.cycle.hooks
+        first = next(iter(jobs.ahead(self._fresh, 1)), None)
+        if first is None or not self._shared() or self._known(first.shape) is not None:
+            return False
+        if len(jobs.ahead(lambda job: job.shape == first.shape, 2)) < 2:
+            return False
+        size, sample = first.size, next(iter(first.record.pending.values()))
+        if max(hooks.missing(first), 1) < size:  # it would start with a part, and come back for the rest
+            return False
+        most = self._most(queue, sample.pod_class, size)
+        if most < 2:
+            return False
+        gangs = self._gangs(jobs, first, most)
+        if len(gangs) < 2:
+            return False
+        cycle.session.subject = first
+        table = cycle.tables.of(sample.pod_class)
+        if not table.batchable or (table.layer is not None and not table.by_lines):
+            return False
+        columns = table.take(size * len(gangs))
+        whole = len(columns) // size
+        cycle.transaction.give_back(sample.pod_class, columns[whole * size :])
+        del columns[whole * size :]
+        if not whole or not cycle.bind_whole(gangs[:whole], columns):
+            return False
+        jobs.drop(whole)
+        return True
+
+    def _most(self, queue: QueueState, pod_class: PodClass, size: int) -> int:
+        """How many gangs of ``size`` the quotas let pass without a question in between."""
+        hooks = self.cycle.hooks
+        before_overused = hooks.underused(queue, pod_class)
+        if before_overused < 0:
+            return 0
+        room = min(hooks.headroom(queue, pod_class, _MOST * size), queue_limits.room(queue, pod_class, now=True))
+        return min(room // size, before_overused // size + 1)
+
+    def _gangs(self, jobs: Heap[JobState], first: JobState, most: int) -> list[tuple[JobState, list[Task]]]:
+        """The next jobs of the same shape with their tasks in order, up to one that must be looked at by itself."""
+        cycle, asks = self.cycle, self.cycle.hooks.has("prefilter")
+        gangs: list[tuple[JobState, list[Task]]] = []
+        for job in jobs.ahead(lambda job: job.shape == first.shape and self._fresh(job), most):
+            tasks = cycle.orders.tasks(list(job.record.pending.values()))
+            if asks and cycle.hooks.prefilter(tasks[0]) is not None:
+                break
+            gangs.append((job, tasks))
+        return gangs
+
+    # ---- gangs that do not
+
+    def note_failure(self, job: JobState, before: _State) -> None:
+        """``job`` was served, from state ``before``, and holds nothing."""
+        report = self.cycle.reports.get(job.key)
+        if job.shape and not job.places and report is not None and self.state() == before and self._shared():
+            if self.cycle.hooks.failure_of(job) is not None:
+                return
+            self._failed[job.shape] = (before, report)
+
+    def fail(self, job: JobState) -> bool:
+        """Report what became of a job of the same shape, when nothing has been placed since then."""
+        report = self._known(job.shape)
+        if report is None or not self._fresh(job):
+            return False
+        tasks = self.cycle.orders.tasks(list(job.record.pending.values()))
+        if self.cycle.hooks.has("prefilter") and self.cycle.hooks.prefilter(tasks[0]) is not None:
+            return False
+        self.cycle.reports[job.key] = _copied(report, job, tasks)
+        return True
+
+    def _known(self, shape: int) -> JobReport | None:
+        """What became of the last job of a shape, if the next one would fare the same."""
+        state, report = self._failed.get(shape, (None, None))
+        return report if state == self.state() else None
+
+
+def _copied(report: JobReport, job: JobState, tasks: list[Task]) -> JobReport:
+    """A report for ``job`` as of an equal one; the n-th of its tasks stands for the n-th of the other's."""
+    fresh = copy(report)
+    fresh.failed_roles = set(report.failed_roles)
+    fresh.discarded = []
+    at = 0
+    for placement in report.discarded:
+        part = tasks[at : at + len(placement.tasks)]
+        at += len(part)
+        fresh.discarded.append(
+            Placement(
+                job, placement.pod_class, placement.role, part, placement.columns, placement.before, placement.status
+            )
+        )
+    failed = tasks[min(at, len(tasks) - 1)]
+    fresh.task = failed if report.task is not None else None
+    fresh.refused = failed if report.refused is not None else None
+    return fresh

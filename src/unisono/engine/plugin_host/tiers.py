@@ -1,0 +1,234 @@
+"""Who is asked which hook, in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import Refusal, Vote
+from unisono.engine.config.flags import Flags
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.engine.contract.plugin import HOOK_FLAGS, Lookup, Plugin, hooks_of
+from unisono.engine.decisions import Violation
+from unisono.engine.failure import Failure
+from unisono.engine.plugin_host.guarded_calls import Guard
+from unisono.engine.plugin_host.stopwatch import Stopwatch, TooSlow, is_hosted
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.session import Session
+
+Asked = list[tuple[Plugin, Callable[..., Any]]]
+_Role = tuple[type[Plugin], Flags]
+"""What decides which hooks of a plug-in are asked."""
+
+
+def _role(plugin: Plugin) -> _Role:
+    return type(plugin), plugin.config.flags
+
+
+@lru_cache(maxsize=64)
+def _asked(tiers: tuple[tuple[_Role, ...], ...]) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    """Hooks that are implemented and switched on: the hook, a tier that answers it, and who of the tier does.
+
+    The same for every session of a configuration, so it is found out once.
+    """
+    found: dict[tuple[str, int], list[int]] = {}
+    for at, tier in enumerate(tiers):
+        for place, (plugin, flags) in enumerate(tier):
+            for hook in hooks_of(plugin):
+                if not HOOK_FLAGS[hook] or getattr(flags, HOOK_FLAGS[hook]):
+                    found.setdefault((hook, at), []).append(place)
+    return tuple((hook, at, tuple(places)) for (hook, at), places in found.items())
+
+
+class Broken(Plugin):
+    """Stands for a plug-in that cannot be imported: nothing is known of it but that it may be one that refuses."""
+
+    by_shape = True
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """Refused, because the plug-in cannot be asked."""
+        return Vote.ABSTAIN
+
+    def valid(self, job: JobState) -> Refusal | None:
+        """Refused, because the plug-in cannot be asked."""
+        return None
+
+
+class PluginTiers:
+    """Plug-ins by tier, and their hooks, each behind the guarded call.
+
+    Attributes:
+        tiers: plug-ins in configured order.
+        guard: makes the calls.
+        missing_plugins: names that no plug-in has.
+        failed: names of the plug-ins that are asked nothing in this cycle.
+        incomplete: one of them exists, so that the next cycle may ask it again.
+        stopwatch: measures the calls.
+        by_tier, flat: who implements a hook that is switched on, with the guarded method to call.
+        heard_singly: who wants to hear of each job that became Inqueue by itself.
+        uncounted: who answers ``allocatable`` and not ``headroom``.
+
+    """
+
+    def __init__(self, config: SchedulerConfig, lookup: Lookup, stopwatch: Stopwatch | None = None) -> None:
+        self.stopwatch = stopwatch or Stopwatch()
+        self.guard = Guard(self.stopwatch)
+        self.missing_plugins: list[str] = []
+        self.tiers: list[list[Plugin]] = []
+        for tier in config.tiers:
+            plugins = [self._built(option, lookup) for option in tier]
+            self.tiers.append([plugin for plugin in plugins if plugin is not None])
+        self._queries: dict[tuple[Plugin, str], Callable[..., Any]] = {}
+        self._resolve()
+
+    def _built(self, option: PluginConfig, lookup: Lookup) -> Plugin | None:
+        """A plug-in; one that fails in that is asked nothing, and what it would refuse is refused."""
+        try:
+            found = lookup(option.name)
+        except BaseException as error:
+            broken = Broken(option)
+            self.guard.kill(broken, "import", error)
+            return broken
+        if found is None:
+            self.missing_plugins.append(option.name)
+            return None
+        try:
+            return found(option)
+        except BaseException as error:
+            unbuilt: Plugin = object.__new__(found)
+            Plugin.__init__(unbuilt, option)
+            self.guard.kill(unbuilt, "construction", error)
+            return unbuilt
+
+    def _resolve(self) -> None:
+        """Sort the hooks that are implemented and switched on."""
+        call = self.guard.call
+        self.by_tier: dict[str, list[Asked]] = {hook: [] for hook in HOOK_FLAGS}
+        self.flat: dict[str, Asked] = {hook: [] for hook in HOOK_FLAGS}
+        for hook, at, places in _asked(tuple(tuple(map(_role, tier)) for tier in self.tiers)):
+            asked = [(plugin, call(plugin, hook)) for plugin in map(self.tiers[at].__getitem__, places)]
+            self.by_tier[hook].append(asked)
+            self.flat[hook] += asked
+        together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
+        self.heard_singly: Asked = [asked for asked in self.flat["enqueued"] if asked[0] not in together]
+        self._shared: dict[tuple[str, ...], bool] = {}
+        self.incomplete = any(self.guard.dead(plugin) for plugin in self.plugins())
+        self.failed = {plugin.config.name for plugin in self.plugins() if self.guard.dead(plugin)}
+        self.failed.update(self.missing_plugins)
+        counted = {plugin for plugin, _ in self.flat["headroom"]}
+        self.uncounted: Asked = [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
+
+    def plugins(self) -> list[Plugin]:
+        """All plug-ins."""
+        return [plugin for tier in self.tiers for plugin in tier]
+
+    def has(self, hook: str) -> bool:
+        """Whether anybody answers ``hook``."""
+        return bool(self.flat[hook])
+
+    def hosted(self, hook: str) -> bool:
+        """Whether a plug-in that is not built in answers ``hook``."""
+        return any(is_hosted(plugin) for plugin, _ in self.flat[hook])
+
+    def refusing(self) -> list[Plugin]:
+        """Plug-ins with filters that placements change, in order."""
+        asked = {plugin for hook in ("filter", "domain_filter") for plugin, _ in self.flat[hook]}
+        return [plugin for plugin in self.plugins() if plugin in asked]
+
+    def by_shape(self, *hooks: str) -> bool:
+        """Whether everybody who answers one of ``hooks`` answers the same for jobs of the same shape."""
+        known = self._shared.get(hooks)
+        if known is None:
+            known = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
+        return known
+
+    # ---- failures
+
+    def failure_of(self, job: JobState) -> Failure | None:
+        """The failure for which something that a job needs was refused."""
+        return self.guard.failure_of(job)
+
+    def violations(self) -> list[Violation]:
+        """What failed, in words: each hook of a plug-in once."""
+        found = [
+            Violation(f"plug-in {name}", f"plug-in {name} does not exist and is left out", plugin=name)
+            for name in self.missing_plugins
+        ]
+        first: dict[tuple[str, str], Failure] = {}
+        number: Counter[tuple[str, str]] = Counter()
+        for failure in self.guard.failures:
+            first.setdefault((failure.plugin, failure.hook), failure)
+            number[failure.plugin, failure.hook] += 1
+        for key, failure in first.items():
+            more = f" (and {number[key] - 1} more)" if number[key] > 1 else ""
+            found.append(Violation(f"plug-in {failure.plugin}", f"{failure.message()}{more}", plugin=failure.plugin))
+        return found
+
+    # ---- lifecycle
+
+    def open(self, session: Session) -> None:
+        """Open every plug-in; one that fails is asked nothing, and what it would refuse is refused."""
+        self.guard.session = session
+        if self._lifecycle("open", session):
+            self._resolve()
+
+    def close(self, session: Session) -> None:
+        """Close every plug-in."""
+        self._lifecycle("close", session)
+
+    def _lifecycle(self, hook: str, session: Session) -> bool:
+        """Whether a plug-in failed."""
+        failed = False
+        clock, limit = self.stopwatch.monotonic, self.stopwatch.limit
+        for plugin in self.plugins():
+            if self.guard.dead(plugin):
+                continue
+            started = clock() if clock is not None else 0.0
+            try:
+                self.stopwatch.watched(plugin, hook)(session)
+                taken = clock() - started if clock is not None else 0.0
+                if taken > limit and is_hosted(plugin):
+                    raise TooSlow(taken, limit)
+            except BaseException as error:
+                self.guard.kill(plugin, hook, error)
+                failed = True
+        return failed
+
+    # ---- single questions
+
+    def query(self, plugin: Plugin, what: str, pod_class: PodClass) -> Any:
+        """What a plug-in says of itself and a class: ``concerns``, ``is_pure``, ``stamp``, ..."""
+        method = self._queries.get((plugin, what))
+        if method is None:
+            method = self._queries[plugin, what] = self.guard.call(plugin, what)
+        return method(pod_class)
+
+    def silent(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> set[Plugin]:
+        """Those of ``plugins`` whose filter and score have nothing to say about a class in this session."""
+        return {plugin for plugin in plugins if not self.query(plugin, "concerns", pod_class)}
+
+    # ---- combinations
+
+    def each(self, hook: str, *arguments: Any) -> None:
+        """Notify everybody."""
+        for _, method in self.flat[hook]:
+            method(*arguments)
+
+    def first(self, hook: str, *arguments: Any) -> Any:
+        """First answer that is not None; None when all are."""
+        for _, method in self.flat[hook]:
+            answer = method(*arguments)
+            if answer is not None:
+                return answer
+        return None
+
+    def keys(self, hook: str, *item: Any) -> tuple[Any, ...]:
+        """Keys of all plug-ins, in order."""
+        return tuple([method(*item) for _, method in self.flat[hook]])
+
+    def columns(self, hook: str, items: Sequence[Any]) -> list[list[Any]]:
+        """Keys of all plug-ins, in order: for each plug-in those of all items."""
+        return [self.guard.each(plugin, hook, method, items) for plugin, method in self.flat[hook]]

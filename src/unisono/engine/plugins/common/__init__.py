@@ -1,0 +1,1 @@
+"""What several plug-ins know: selectors, taints, affinity, spread, formulas of scores, measured load."""

@@ -1,0 +1,104 @@
+"""Node selectors over whole columns of nodes (semantics of kube-scheduler 1.36)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from unisono.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from unisono.cluster.podclass import PodClass
+from unisono.engine.answers import BoolArray
+from unisono.engine.session.node_view import NodeView
+
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_INT64 = range(-(2**63), 2**63)
+
+
+def match_labels(labels: Mapping[str, str], nodes: NodeView) -> BoolArray:
+    """``[M]`` nodes that carry every label of ``spec.nodeSelector``."""
+    mask = np.ones(nodes.size, dtype=np.bool_)
+    for key, value in labels.items():
+        mask &= nodes.label_codes(key) == nodes.table.label_code(key, value)
+    return mask
+
+
+def match_selector(selector: NodeSelector, nodes: NodeView) -> BoolArray:
+    """``[M]`` nodes that match one of the selector's terms; no term matches no node."""
+    mask = np.zeros(nodes.size, dtype=np.bool_)
+    for term in selector.node_selector_terms or ():
+        mask |= match_term(term, nodes)
+    return mask
+
+
+def required_of(pod_class: PodClass) -> NodeSelector | None:
+    """Required node affinity of a class."""
+    affinity = pod_class.affinity.node_affinity if pod_class.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def match_pod(pod_class: PodClass, nodes: NodeView) -> BoolArray:
+    """``[M]`` nodes that match node selector and required node affinity."""
+    mask = match_labels(pod_class.node_selector, nodes)
+    required = required_of(pod_class)
+    return mask if required is None else mask & match_selector(required, nodes)
+
+
+def match_term(term: NodeSelectorTerm, nodes: NodeView) -> BoolArray:
+    """``[M]`` nodes that meet every requirement of the term; an empty term matches no node."""
+    if not term.match_expressions and not term.match_fields:
+        return np.zeros(nodes.size, dtype=np.bool_)
+    mask = np.ones(nodes.size, dtype=np.bool_)
+    for requirement in term.match_expressions or ():
+        mask &= _match_label(requirement, nodes)
+    for requirement in term.match_fields or ():
+        mask &= _match_field(requirement, nodes)
+    return mask
+
+
+def _match_label(requirement: NodeSelectorRequirement, nodes: NodeView) -> BoolArray:
+    key, values = requirement.key, requirement.values or []
+    codes = nodes.label_codes(key)
+    match requirement.operator:
+        case "In":
+            return np.isin(codes, _codes(key, values, nodes))
+        case "NotIn":  # a node without the key counts as "not in"
+            return ~np.isin(codes, _codes(key, values, nodes))
+        case "Exists":
+            return np.asarray(codes >= 0)
+        case "DoesNotExist":
+            return np.asarray(codes < 0)
+        case "Gt" | "Lt":
+            return _compare(requirement.operator, key, values, nodes)
+    return np.zeros(nodes.size, dtype=np.bool_)
+
+
+def _codes(key: str, values: Iterable[str], nodes: NodeView) -> list[int]:
+    return [nodes.table.label_code(key, value) for value in values]
+
+
+def _compare(operator: str, key: str, values: Sequence[str], nodes: NodeView) -> BoolArray:
+    """Integer comparison; a bound or a label that is no integer matches nothing."""
+    bound = parse_integer(values[0]) if len(values) == 1 else None
+    codes = nodes.label_codes(key)
+    known = [parse_integer(value) for value in nodes.table.label_values(key)]
+    if bound is None or not known:
+        return np.zeros(nodes.size, dtype=np.bool_)
+    holds = np.array([v is not None and (v > bound if operator == "Gt" else v < bound) for v in known], dtype=np.bool_)
+    return np.asarray(holds[np.maximum(codes, 0)] & (codes >= 0))
+
+
+def parse_integer(text: str) -> int | None:
+    """A 64-bit integer as Go's ``ParseInt`` reads it, else None."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and number in _INT64 else None
+
+
+def _match_field(requirement: NodeSelectorRequirement, nodes: NodeView) -> BoolArray:
+    """Only ``metadata.name`` with In or NotIn and one value is a field that Kubernetes knows."""
+    values = requirement.values or []
+    if requirement.key != "metadata.name" or requirement.operator not in ("In", "NotIn") or len(values) != 1:
+        return np.zeros(nodes.size, dtype=np.bool_)
+    named = nodes.columns == nodes.table.index.get(values[0], -1)
+    return np.asarray(named if requirement.operator == "In" else ~named)

@@ -1,0 +1,163 @@
+"""Inter-pod affinity and anti-affinity over topology domains (semantics of kube-scheduler 1.36).
+
+Three things refuse a node: the pod's own required affinity finds nobody in the node's domains, its own anti-affinity
+finds somebody, or a pod that stands there has an anti-affinity to it. Preferences count in both directions too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono.cluster.nodes import Codes, NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.terms import Held, Term
+from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
+from unisono.engine.session.domains import Domains, Source, Tally
+
+NOT_NEAR = Reason("node(s) didn't match pod affinity rules", unresolvable=True)
+TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules")
+UNWANTED = Reason("node(s) didn't satisfy existing pods anti-affinity rules")
+
+
+def felt_by(pod_class: PodClass, domains: Domains) -> list[Held]:
+    """Terms of others that look at pods of the class."""
+    held_by = domains.neighbours.held_by
+    return sorted(held for selector in pod_class.matched for held in held_by.get(selector, ()))
+
+
+class InterPodFilter:
+    """Required terms of one class, and of others towards it.
+
+    Attributes:
+        sources: what the answer depends on.
+        self_affecting: a pod of the class, once placed, matters to the next one.
+
+    """
+
+    def __init__(self, pod_class: PodClass, domains: Domains, table: NodeTable) -> None:
+        terms = pod_class.terms
+        self.sources: list[Source] = []
+        self._table = table
+        self._domains = domains
+        self._near = self._tallies([Term(terms.near_all, term.key) for term in terms.near], domains)
+        self._away = self._tallies(terms.away, domains)
+        self._keys: list[Codes] = [table.label_column(term.key) for term in terms.near]
+        self._own_first = terms.near_all in pod_class.matched
+        against = [held for held in felt_by(pod_class, domains) if not held.weight]
+        self._against: list[Tally] = []
+        for held in against:
+            source = domains.holding(held)
+            self.sources.append(source)
+            self._against.append(source.tally(held.term.key))
+        self._pledged = self._sums_of(domains.pledged, [(terms.near_all, term.key) for term in terms.near])
+        self._evicted = self._sums_of(domains.evicted, [(term.selector, term.key) for term in terms.away])
+        self._evicted += self._sums_of(domains.evicted_holding, [(held, held.term.key) for held in against])
+        looked_at = {*(term.selector for term in terms.away), terms.near_all}
+        own = any(Held(term, 0) in against for term in terms.away)
+        self.self_affecting = own or not looked_at.isdisjoint(pod_class.matched)
+
+    def _tallies(self, terms: Sequence[Term], domains: Domains) -> list[Tally]:
+        tallies = []
+        for term in terms:
+            source = domains.selected(term.selector)
+            self.sources.append(source)
+            tallies.append(source.tally(term.key))
+        return tallies
+
+    def _sums_of(self, sources: Callable[[Any], Source], wanted: Sequence[tuple[Any, str]]) -> list[Tally]:
+        found = [(sources(name), key) for name, key in wanted]
+        self.sources += [source for source, _ in found]
+        return [source.tally(key) for source, key in found]
+
+    @classmethod
+    def of(cls, pod_class: PodClass, domains: Domains, table: NodeTable) -> InterPodFilter | None:
+        """None where nobody requires anything."""
+        found = cls(pod_class, domains, table)
+        return found if found.sources else None
+
+    def vetoes(self) -> list[Veto]:
+        """Over all nodes; a node is refused for the first reason only."""
+        size = len(self._table)
+        far = self._far(size)
+        close, unwanted = _any_positive(self._away, size), _any_positive(self._against, size)
+        found = []
+        if self._near:
+            found.append(Veto(far, NOT_NEAR))
+        if self._away:
+            found.append(Veto(close & ~far, TOO_NEAR))
+        if self._against:
+            found.append(Veto(unwanted & ~far & ~close, UNWANTED))
+        if self._domains.unsettled:
+            refused = far | close | unwanted
+            found.append(Veto(self._far(size, now=True) & ~refused, NOT_NEAR, now=True))
+            found.append(Veto(_any_positive(self._evicted, size) & ~refused, TOO_NEAR, now=True))
+        return found
+
+    def _far(self, size: int, *, now: bool = False) -> BoolArray:
+        """Nodes without a label, or without company; the first pod of a group that wants its own kind needs none.
+
+        ``now`` without company that was only promised a place.
+        """
+        far = np.zeros(size, dtype=np.bool_)
+        for codes in self._keys:
+            far |= codes < 0
+        pairs = zip(self._near, self._pledged, strict=True)
+        company = [near.sums - pledged.sums if now else near.sums for near, pledged in pairs]
+        alone = not any(sums.any() for sums in company)
+        if not (alone and self._own_first):
+            for tally, sums in zip(self._near, company, strict=True):
+                far |= sums[tally.codes] <= 0
+        return far
+
+
+def _any_positive(tallies: Sequence[Tally], size: int) -> BoolArray:
+    found = np.zeros(size, dtype=np.bool_)
+    for tally in tallies:
+        positive = tally.sums > 0
+        if positive.any():
+            found |= positive[tally.codes]
+    return found
+
+
+class InterPodScore:
+    """Preferred terms of one class, and of others towards it."""
+
+    def __init__(self, pod_class: PodClass, domains: Domains) -> None:
+        own = [
+            (held.weight, domains.selected(held.term.selector).tally(held.term.key)) for held in _preferred(pod_class)
+        ]
+        others = [
+            (held.weight, domains.holding(held).tally(held.term.key))
+            for held in felt_by(pod_class, domains)
+            if held.weight
+        ]
+        self._parts = [*own, *others]
+
+    @classmethod
+    def of(cls, pod_class: PodClass, domains: Domains) -> InterPodScore | None:
+        """None where nobody prefers anything."""
+        found = cls(pod_class, domains)
+        return found if found._parts else None
+
+    def points(self, candidates: BoolArray) -> FloatArray:
+        """``[N]`` 0 to 100 between the least and the most liked candidate."""
+        raw = np.zeros(len(candidates), dtype=np.int64)
+        for weight, tally in self._parts:
+            raw += weight * tally.on_nodes()
+        return min_max(raw, candidates)
+
+
+def _preferred(pod_class: PodClass) -> Sequence[Held]:
+    return pod_class.terms.preferred
+
+
+def min_max(raw: np.ndarray[tuple[int, ...], np.dtype[np.int64]], candidates: BoolArray) -> FloatArray:
+    """``trunc(100 (raw - min) / (max - min))`` over the candidates; 0 everywhere when they are all equal."""
+    chosen = raw[candidates]
+    if not len(chosen) or chosen.min() == chosen.max():
+        return np.zeros(len(raw), dtype=np.float64)
+    least, most = float(chosen.min()), float(chosen.max())
+    return np.asarray(np.trunc(100.0 * ((raw - least) / (most - least))), dtype=np.float64)

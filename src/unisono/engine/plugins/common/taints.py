@@ -1,0 +1,53 @@
+"""Taints and tolerations over whole columns of nodes (semantics of kube-scheduler 1.36)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.api.core import Taint, Toleration
+from unisono.api.keys import NODE_NOT_READY, NODE_UNSCHEDULABLE
+from unisono.engine.session.node_view import NodeView
+
+UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
+NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration covers one taint; an empty key with Exists covers all, with Equal it compares values."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    operator = toleration.operator or "Equal"
+    if operator == "Exists":
+        return True
+    return operator == "Equal" and (toleration.value or "") == (taint.value or "")
+
+
+def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+    """Whether any toleration covers the taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def repels(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    """Whether a NoSchedule or NoExecute taint stays untolerated."""
+    return any(taint.effect in _REPELLING and not tolerated(taint, tolerations) for taint in taints)
+
+
+def discouraging(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> int:
+    """Number of PreferNoSchedule taints that no toleration with that effect, or with none, covers."""
+    fitting = [t for t in tolerations if not t.effect or t.effect == "PreferNoSchedule"]
+    return sum(taint.effect == "PreferNoSchedule" and not tolerated(taint, fitting) for taint in taints)
+
+
+def per_node(nodes: NodeView, ask: Callable[[Sequence[Taint]], int]) -> npt.NDArray[np.int64]:
+    """``[M]`` answers of ``ask`` for each node's taints; each distinct set of taints is asked about once."""
+    codes = nodes.taint_codes
+    answers = np.zeros(len(nodes.table.taint_sets), dtype=np.int64)
+    for code in np.flatnonzero(np.bincount(codes, minlength=len(answers))) if len(codes) else ():
+        answers[code] = ask(nodes.table.taint_sets[code])
+    return answers[codes]

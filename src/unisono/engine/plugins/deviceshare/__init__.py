@@ -1,0 +1,1 @@
+"""deviceshare: which card of a node holds which share of which pod, as arrays over nodes and cards."""

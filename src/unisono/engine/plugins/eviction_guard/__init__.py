@@ -1,0 +1,1 @@
+"""eviction-guard: bounds how often and at what loss pods are evicted."""

@@ -1,0 +1,229 @@
+"""eviction-guard: pods run for a while before they are evicted, few are evicted at a time, those with least to lose.
+
+Off unless configured, because Volcano knows none of it. Three things that each can be had alone: a minimum run time,
+limits on how many evictions there are per cycle and within a window, and victims by the work that is lost with them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.api.annotations import MAX_EVICTIONS, MIN_RUN_TIME
+from unisono.api.times import duration_or_none, parse_duration, rfc3339
+from unisono.cluster.evictions import KEPT_SECONDS
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.changes import counted
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.eviction_guard.lost_work import LostWork
+from unisono.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
+
+_NAME = "eviction-guard"
+_RUN = Argument(f"{_NAME}.minRunTime", "duration", "0s", "how long a pod must have run before it may be evicted")
+_RUN_QUEUES = Argument(f"{_NAME}.minRunTime.queues", "map", None, "the same by queue of the pod: name to duration")
+_RUN_CLASSES = Argument(
+    f"{_NAME}.minRunTime.priorityClasses", "map", None, "the same by PriorityClass of its job: name to duration"
+)
+_PER_CYCLE = Argument(f"{_NAME}.maxPerCycle", "int", 0, "evictions in one cycle at most; 0: any number")
+_PER_WINDOW = Argument(f"{_NAME}.maxPerWindow", "int", 0, "evictions within a window at most; 0: any number")
+_PER_QUEUE = Argument(f"{_NAME}.maxPerWindowAndQueue", "int", 0, "the same for the pods of each queue")
+_WINDOW = Argument(f"{_NAME}.window", "duration", "1h", "length of the window that ends now, 24h at most")
+_LEAST = Argument(f"{_NAME}.leastLostWork", "bool", True, "evict those first with whom the least work is lost")
+
+
+class EvictionGuardPlugin(Plugin):
+    """Minimum run time, eviction rate and least lost work."""
+
+    name = _NAME
+    known_arguments = (_RUN, _RUN_QUEUES, _RUN_CLASSES, _PER_CYCLE, _PER_WINDOW, _PER_QUEUE, _WINDOW, _LEAST)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.run_time = parse_duration(str(argument_value(_RUN, self.arguments)))
+        self.by_queue = self._durations(_RUN_QUEUES)
+        self.by_class = self._durations(_RUN_CLASSES)
+        self.per_cycle, self.per_window, self.per_queue = (
+            self._number(argument) for argument in (_PER_CYCLE, _PER_WINDOW, _PER_QUEUE)
+        )
+        self.window = parse_duration(str(argument_value(_WINDOW, self.arguments)))
+        if not 0 < self.window <= KEPT_SECONDS:
+            raise ConfigError(f"{_WINDOW.key} must be above 0s and at most 24h")
+        self.by_loss = bool(argument_value(_LEAST, self.arguments))
+
+    def _durations(self, argument: Argument) -> dict[str, float]:
+        given: Mapping[str, object] = argument_value(argument, self.arguments) or {}
+        found: dict[str, float] = {}
+        for name, text in given.items():
+            seconds = duration_or_none(text if isinstance(text, str) else None)
+            if seconds is None:
+                raise ConfigError(f"{argument.key}: {name} must be a duration such as 10m, not {text!r}")
+            found[name] = seconds
+        return found
+
+    def _number(self, argument: Argument) -> int:
+        value = int(argument_value(argument, self.arguments))
+        if value < 0:
+            raise ConfigError(f"{argument.key} must not be negative; 0 means any number")
+        return value
+
+    def open(self, session: Session) -> None:
+        """Nothing has been evicted yet in this session."""
+        self.session = session
+        self._gone: Counter[str] = Counter()
+
+    # ---- minimum run time
+
+    def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
+        """Pods that have not run for long enough."""
+        now = self.session.now
+        return np.array([now < self._free_from(task) for task in candidates], dtype=np.bool_)
+
+    def _free_from(self, task: Task) -> float:
+        """When the pod may be evicted, seconds since the epoch."""
+        seconds = self._min_run_time(task)
+        return (task.since or task.created) + seconds if seconds > 0 else 0.0
+
+    def _min_run_time(self, task: Task) -> float:
+        """What the pod, its PodGroup, its queue (annotation, argument), its priority class or the argument says.
+
+        The first of them that says anything counts; a text that is no duration says nothing.
+        """
+        own = duration_or_none(task.annotations.get(MIN_RUN_TIME)) if MIN_RUN_TIME in task.annotations else None
+        if own is not None:
+            return own
+        job = self.session.job(task.job)
+        if job is None:
+            return self.run_time
+        key = job.key
+        known = self._by_job.get(key)
+        if known is None:
+            known = self._by_job[key] = self._of_job(job)
+        return known
+
+    @cached_property
+    def _by_job(self) -> dict[str, float]:
+        return {}
+
+    def _of_job(self, job: JobState) -> float:
+        said = (
+            duration_or_none(job.record.annotations.get(MIN_RUN_TIME)),
+            duration_or_none(job.queue.record.annotations.get(MIN_RUN_TIME)),
+            self.by_queue.get(job.queue.name),
+            self.by_class.get(job.record.priority_class),
+        )
+        return next((seconds for seconds in said if seconds is not None), self.run_time)
+
+    # ---- rate
+
+    @cached_property
+    def _lately(self) -> Counter[str]:
+        """Evictions within the window before this session, by queue; ``""`` counts all of them."""
+        counts: Counter[str] = Counter()
+        for eviction in self.session.snapshot.evictions.since(self.session.now - self.window):
+            counts[eviction.queue] += 1
+            counts[""] += 1
+        return counts
+
+    def allowance(self, queue: QueueState) -> int | None:
+        """What is left of the limits per cycle, per window, and per window and queue."""
+        left: list[int] = []
+        if self.per_cycle:
+            left.append(self.per_cycle - self._gone[""])
+        if self.per_window:
+            left.append(self.per_window - self._lately[""] - self._gone[""])
+        most = self._most_of(queue)
+        if most is not None:
+            left.append(most - self._lately[queue.name] - self._gone[queue.name])
+        return max(min(left), 0) if left else None
+
+    def _most_of(self, queue: QueueState) -> int | None:
+        text = queue.record.annotations.get(MAX_EVICTIONS, "")
+        if text.isascii() and text.isdigit():
+            return int(text)
+        return self.per_queue or None
+
+    def moved(
+        self, job: JobState, tasks: Sequence[Task], nodes: Sequence[int], before: TaskStatus, after: TaskStatus
+    ) -> None:
+        """Evictions count, and count no more when they are undone."""
+        if TaskStatus.RELEASING not in (before, after):
+            return
+        number = len(tasks) if after is TaskStatus.RELEASING else -len(tasks)
+        self._gone[""] += number
+        self._gone[job.queue.name] += number
+
+    # ---- verdicts
+
+    def spared(self, victims: Sequence[Task]) -> str | None:
+        """What of this keeps the pods from going together, and until when."""
+        young = [task for task in victims if self._free_from(task) > self.session.now]
+        if young:
+            last = max(young, key=self._free_from)
+            ran, least = self.session.now - (last.since or last.created), self._min_run_time(last)
+            return (
+                f"{len(young)} of {counted(len(victims), 'pod')} that would have to go "
+                f"{'has' if len(young) == 1 else 'have'} run for less than their minimum "
+                f"({last.key} for {ran:.0f} s of {least:.0f} s); they may go from {rfc3339(self._free_from(last))} on"
+            )
+        number = len(victims)
+        if self.per_cycle and number > self.per_cycle - self._gone[""]:
+            if number > self.per_cycle:
+                return (
+                    f"{counted(number, 'pod')} would have to go at once, and {_PER_CYCLE.key} lets {self.per_cycle} go"
+                )
+            return f"all {self.per_cycle} evictions of this cycle ({_PER_CYCLE.key}) are used up"
+        by_queue: dict[str, list[Task]] = {}
+        queues: dict[str, QueueState] = {}
+        for task in victims:
+            job = self.session.job(task.job)
+            if job is not None:
+                by_queue.setdefault(job.queue.name, []).append(task)
+                queues[job.queue.name] = job.queue
+        limits = [("", self.per_window or None, number, _PER_WINDOW.key)]
+        limits += [
+            (name, self._most_of(queues[name]), len(tasks), f"the limit of queue {name}")
+            for name, tasks in sorted(by_queue.items())
+        ]
+        said = (self._used_up(queue, most, wanted, what) for queue, most, wanted, what in limits if most is not None)
+        return next((text for text in said if text), None)
+
+    def _used_up(self, queue: str, most: int, wanted: int, what: str) -> str:
+        """Whether so many more evictions within the window are too many, in words; ``""`` where they are not."""
+        window = f"{self.window:.0f} s"
+        if wanted > most:
+            return f"{counted(wanted, 'pod')} would have to go, and {what} lets {most} go within {window}"
+        times = self._times(queue)
+        excess = len(times) + self._gone[queue] + wanted - most
+        if excess <= 0:
+            return ""
+        text = f"{len(times) + self._gone[queue]} of {most} evictions within {window} ({what}) are used up"
+        frees = times[excess - 1] if excess <= len(times) else self.session.now
+        more = f"{wanted} more {'is' if wanted == 1 else 'are'}"
+        return f"{text}, and {more} needed; they may go from {rfc3339(frees + self.window)} on"
+
+    def _times(self, queue: str) -> list[float]:
+        """When pods of the queue (``""``: of any) were evicted within the window, the oldest first."""
+        lately = self.session.snapshot.evictions.since(self.session.now - self.window)
+        return sorted(eviction.time for eviction in lately if not queue or eviction.queue == queue)
+
+    # ---- lost work
+
+    @cached_property
+    def _losses(self) -> LostWork:
+        return LostWork(self.session)
+
+    def lost_work(self, leaving: Sequence[Task]) -> float | None:
+        """Time since the last checkpoint, by the dominant share of the cluster that is held; whole gangs that break."""
+        return self._losses.of(leaving) if self.by_loss else None

@@ -1,0 +1,1 @@
+"""extender: asks a service over HTTP."""

@@ -1,0 +1,193 @@
+"""The idle GPUs of a session, whole and shared, and how fragmented they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from unisono.api.keys import NVIDIA_GPU
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import CPU
+from unisono.cluster.snapshot import Snapshot
+from unisono.engine.answers import BoolArray
+from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
+from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE
+from unisono.engine.plugins.deviceshare.uniform import AliyunGpuMemory, GpuMilli, QGpu
+from unisono.engine.plugins.deviceshare.vgpu import VirtualGpus
+from unisono.engine.plugins.fragmentation.formula import Index, Ints, Workload, fragments, fragments_by_card, points
+from unisono.engine.plugins.fragmentation.workload import part_needs, workload
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.session import Session
+
+COVERAGE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """How much of a cluster's idle GPUs its usual pods cannot use, in cards.
+
+    Attributes:
+        gpus: cards in all.
+        idle: idle parts of cards, summed.
+        fragments: the part of ``idle`` that a pod of the target workload is expected not to be able to use.
+        by_node: ``fragments`` by node name, nodes with GPUs only.
+
+    """
+
+    gpus: float
+    idle: float
+    fragments: float
+    by_node: dict[str, float]
+
+    @property
+    def ratio(self) -> float:
+        """Share of what is idle; 0 when nothing is."""
+        return self.fragments / self.idle if self.idle else 0.0
+
+
+class Gpus:
+    """GPUs of all nodes as parts of cards, and what a placement does to their fragmentation.
+
+    A node that shares its cards has those of its family; other nodes have whole ones, of which only the number counts.
+
+    Attributes:
+        whole: ``[N]`` nodes with whole GPUs.
+        present: ``[N]`` nodes with any.
+
+    """
+
+    def __init__(
+        self, session: Session, devices: DeviceBook, resource: str = NVIDIA_GPU, coverage: float = COVERAGE
+    ) -> None:
+        self.session = session
+        self.resource = resource
+        self.coverage = coverage
+        self.books = [book for book in devices.every() if book.columns]
+        self.row = session.registry.find(resource)
+        shared = np.zeros(session.nodes.size, dtype=np.bool_)
+        for book in self.books:
+            shared |= book.row_of >= 0
+        counts = session.nodes.allocatable[self.row] // 1000 if self.row is not None else np.zeros_like(shared)
+        self.whole: BoolArray = ~shared & (counts > 0)
+        self.present: BoolArray = shared | self.whole
+        largest = int(counts[self.whole].max(initial=0))
+        self.width = max([largest, *(book.table.memory.shape[1] for book in self.books)], default=0)
+
+    @cached_property
+    def work(self) -> Workload:
+        """The target workload as the cycle began."""
+        return workload(self.session, self.resource, self.books, self.whole, self.coverage)
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether nodes with the same amounts are the same: no shared cards, nobody who asks for certain nodes."""
+        if self.books:
+            return False
+        need = self.work.need[:, self.whole]
+        return bool((need == need[:, :1]).all()) if need.size else True
+
+    # ---- what is idle
+
+    def free(self, view: NodeView, *, taken: int = 0) -> Ints:
+        """``[M, C]`` idle part of each card, with ``taken`` more whole GPUs in use."""
+        free = np.zeros((view.size, self.width), dtype=np.int64)
+        if self.row is not None:
+            idle = (view.allocatable[self.row] - view.used[self.row]) // 1000 - taken
+            idle = np.where(self.whole[view.columns], idle, 0)
+            free += 1000 * (np.arange(self.width) < idle[:, None])
+        for book in self.books:
+            rows = book.row_of[view.columns]
+            held = rows >= 0
+            if held.any():
+                loads = book.table.loads(rows[held], future=view.future)
+                free[held, : loads.shape[2]] = self._idle(book, rows[held], loads)
+        return free
+
+    @staticmethod
+    def _idle(book: FamilyBook, rows: Index, loads: Ints) -> Ints:
+        """``[M, C]`` idle part of shared cards: what is left of memory and of cores; nothing of closed cards."""
+        table = book.table
+        memory = table.memory[rows]
+        left = np.minimum((memory - loads[MEMORY]) * 1000 // np.maximum(memory, 1), 1000 - 10 * loads[CORES])
+        closed = ~table.usable[rows] | (loads[WHOLE] > 0) | (loads[COUNT] >= table.slots[rows])
+        return np.asarray(np.where(closed, 0, np.maximum(left, 0)))
+
+    # ---- scores
+
+    def points(self, pod_class: PodClass, view: NodeView) -> Ints:
+        """``[M]`` 0..100: above 50 where a pod of the class leaves less fragmented, 50 on nodes without GPUs."""
+        cpu = view.allocatable[CPU] - view.used[CPU]
+        free = self.free(view)
+        before = fragments(self.work, view.columns, cpu, free)
+        book = self._book(pod_class)
+        cpu_after = cpu - pod_class.requests.get("cpu", 0)
+        whole = -(-pod_class.requests.get(self.resource, 0) // 1000)
+        if book is None:
+            idle = self.free(view, taken=whole) if whole else free
+            after = fragments(self.work, view.columns, cpu_after, idle)
+        else:
+            after = self._after_sharing(book, pod_class, view, cpu_after, free)
+        return points(before, after, self.work.total)
+
+    def _book(self, pod_class: PodClass) -> FamilyBook | None:
+        return next((book for book in self.books if book.parts(pod_class)), None)
+
+    def _after_sharing(self, book: FamilyBook, pod_class: PodClass, view: NodeView, cpu: Ints, free: Ints) -> Ints:
+        """``[M]`` fragments with the cards that the pod would take."""
+        rows = book.row_of[view.columns]
+        held = rows >= 0
+        idle = free.copy()
+        if held.any():
+            plan = book.plan(pod_class, rows[held], future=view.future)
+            idle[held, : plan.after.shape[2]] = self._idle(book, rows[held], plan.after)
+        return fragments(self.work, view.columns, cpu, idle)
+
+    def prefer(self, book: FamilyBook, pod_class: PodClass, rows: Index, placed: bool) -> Ints:
+        """``[M, C]`` points of taking each single card, for the choice of cards; see `devices.book.Preference`."""
+        columns = np.array(book.columns, dtype=np.intp)[rows]
+        view = self.session.part(columns)
+        cpu = view.allocatable[CPU] - view.used[CPU]
+        request = pod_class.requests.get("cpu", 0)
+        before_cpu, after_cpu = (cpu + request, cpu) if placed else (cpu, cpu - request)
+        free = self.free(view)[:, : book.table.memory.shape[1]]
+        taken = part_needs(book.parts(pod_class), book.table.memory[rows].max(axis=1))
+        before = fragments(self.work, columns, before_cpu, free)
+        after = fragments_by_card(self.work, columns, after_cpu, free, taken)
+        return points(before[:, None], after, self.work.total)
+
+    # ---- report
+
+    def report(self) -> Fragmentation:
+        """Fragmentation as it is now."""
+        view = self.session.nodes
+        free = self.free(view)
+        cpu = view.allocatable[CPU] - view.used[CPU]
+        each = fragments(self.work, view.columns, cpu, free) / max(self.work.total, 1) / 1000.0
+        names = view.names
+        cards = sum(int(book.table.usable.sum()) for book in self.books)
+        if self.row is not None:
+            cards += int((view.allocatable[self.row] // 1000)[self.whole].sum())
+        return Fragmentation(
+            gpus=float(cards),
+            idle=float(free.sum()) / 1000.0,
+            fragments=float(each.sum()),
+            by_node={names[column]: float(each[column]) for column in np.flatnonzero(self.present).tolist()},
+        )
+
+
+def measure(snapshot: Snapshot, *, resource: str = NVIDIA_GPU, coverage: float = COVERAGE) -> Fragmentation:
+    """Fragmentation of a cluster as it is, shared cards of every kind included.
+
+    Args:
+        snapshot: the cluster.
+        resource: name of whole GPUs.
+        coverage: the target workload is the most frequent pods that make up this share of all.
+
+    """
+    session = Session(snapshot, now=0.0)
+    devices = DeviceBook(session)
+    for family in (VirtualGpus(), AliyunGpuMemory(), QGpu(), GpuMilli()):
+        devices.use(family)
+    return Gpus(session, devices, resource, coverage).report()

@@ -1,0 +1,245 @@
+"""network-topology-aware: places jobs close together in the tree of HyperNodes, and others where they disturb least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.hypertree import NOWHERE, Index
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
+from unisono.engine.plugins.network_topology_aware.domain_filling import Filling, FillingOfLines
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.sub_groups import groups_of, wants_topology
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+    from unisono.engine.session.sub_groups import SubGroup
+
+_WEIGHT = Argument("weight", "int", 1, "multiplies all scores; negative means 1")
+_CPU = Argument("hypernode.binpack.cpu", "int", 1, "weight of cpu; negative means 1")
+_MEMORY = Argument("hypernode.binpack.memory", "int", 1, "weight of memory; negative means 1")
+_RESOURCES = Argument("hypernode.binpack.resources", "text", "", "further resource names, separated by commas")
+_RESOURCE = "hypernode.binpack.resources."
+_NORMAL = Argument("hypernode.binpack.normal-pod.enable", "bool", True, "score nodes for pods without topology as well")
+_FADING = Argument("hypernode.binpack.normal-pod.fading", "float", 0.8, "weight of a tier against the one below it")
+_EVICT = Argument("hypernode.gradient.evict.max-hypernodes", "int", 8, "HyperNodes in which evictions are tried")
+
+
+class NetworkTopologyAwarePlugin(Plugin):
+    """Gradients of HyperNodes, and scores of HyperNodes and nodes."""
+
+    name = "network-topology-aware"
+    known_arguments = (
+        _WEIGHT,
+        _CPU,
+        _MEMORY,
+        _RESOURCES,
+        Argument(_RESOURCE + "*", "int", 1, "weight of one of those; negative means 1"),
+        _NORMAL,
+        _FADING,
+        _EVICT,
+    )
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.weight = self._natural(_WEIGHT)
+        self.weights = {"cpu": self._natural(_CPU), "memory": self._natural(_MEMORY)}
+        for name in str(argument_value(_RESOURCES, self.arguments)).split(","):
+            if name.strip():
+                self.weights[name.strip()] = self._natural(Argument(_RESOURCE + name.strip(), "int", 1, ""))
+        self.normal = bool(argument_value(_NORMAL, self.arguments))
+        fading = float(argument_value(_FADING, self.arguments))
+        self.fading = _FADING.default if fading < 0 else fading
+        most = int(argument_value(_EVICT, self.arguments))
+        self.most_evict = _EVICT.default if most <= 0 else most
+
+    def _natural(self, argument: Argument) -> int:
+        value = int(argument_value(argument, self.arguments))
+        return 1 if value < 0 else value
+
+    def open(self, session: Session) -> None:
+        """Keep the session and its tree."""
+        self.session = session
+        self.tree = session.snapshot.hyper_nodes
+        registry = session.registry
+        known = {name: row for name in self.weights if (row := registry.find(name)) is not None}
+        self.rows: Index = np.array(list(known.values()), dtype=np.intp)
+        self.row_weights = np.array([self.weights[name] for name in known], dtype=np.float64)
+        self.amounts = DomainAmounts(session, self.rows)
+        self._weighed: dict[int, bool] = {}
+        self._by_lines: dict[bytes, FillingOfLines] = {}
+        self._present: dict[int, tuple[list[int], Index]] = {}
+        self._near: dict[tuple[int, int], list[float]] = {}
+
+    # ---- domains
+
+    def domain_gradients(
+        self, job: JobState, group: SubGroup | None, top: int, *, evict: bool
+    ) -> Sequence[Sequence[int]] | None:
+        """HyperNodes below ``top`` and within the limit that may hold what is needed, tier by tier from below.
+
+        A job needs its minResources. A sub-group had better have all its pending tasks in one domain; where none is
+        large enough, its minimum will do. With evictions from above, and only so many domains as configured.
+        """
+        groups = groups_of(self.session, job)
+        limit = groups.limit if group is None else group.limit
+        if limit is None:
+            return [[top]]
+        at = groups.at if group is None else group.at
+        root = top
+        if at != NOWHERE:
+            allowed = self.tree.highest(at, limit)
+            if allowed == NOWHERE:
+                return []
+            if self.tree.is_above(allowed, top):
+                root = top
+            elif self.tree.is_above(top, allowed):
+                root = allowed
+            else:
+                return []
+        domains = [each for each in self.tree.below(root) if self.tree.tiers[each] <= limit]
+        if at == NOWHERE:
+            able = self._large_enough(domains, self._minimum(job, group), evict=evict)
+            domains = able if able or group is None else domains
+        by_tier: dict[int, list[int]] = {}
+        for each in domains:
+            by_tier.setdefault(int(self.tree.tiers[each]), []).append(each)
+        gradients = [by_tier[tier] for tier in sorted(by_tier)]
+        return self._widest(gradients) if evict else gradients
+
+    def _minimum(self, job: JobState, group: SubGroup | None) -> Vector | None:
+        if group is None:
+            minimum = job.min_resources
+            return None if minimum is None else fitted(minimum, self.session.rows)
+        pending = [
+            task for task in group.tasks if task.key in job.record.pending and job.status(task) is TaskStatus.PENDING
+        ]
+        total = np.zeros(self.session.rows, dtype=np.int64)
+        for task in pending:
+            total += fitted(task.pod_class.vector, len(total))
+        return total
+
+    def _large_enough(self, domains: list[int], minimum: Vector | None, *, evict: bool) -> list[int]:
+        if minimum is None:
+            return domains
+        rows = np.flatnonzero(minimum)
+        nodes = self.session.nodes
+        need = minimum[rows][:, None]
+        if evict:
+            fits = (self.tree.sums_at(nodes.allocatable[rows], domains) >= need).all(axis=0)
+        else:
+            idle = nodes.allocatable[rows] - nodes.used[rows]
+            later = idle + nodes.releasing[rows] - nodes.pipelined[rows]
+            fits = (self.tree.sums_at(idle, domains) >= need).all(axis=0)
+            fits |= (self.tree.sums_at(later, domains) >= need).all(axis=0)
+        return [each for each, yes in zip(domains, np.asarray(fits).tolist(), strict=True) if yes]
+
+    def _widest(self, gradients: list[list[int]]) -> list[list[int]]:
+        chosen, left = [], self.most_evict
+        for gradient in reversed(gradients):
+            if left > 0:
+                chosen.append(gradient[:left])
+                left -= len(gradient)
+        return chosen
+
+    def domain_points(self, group: SubGroup, domains: Sequence[int]) -> FloatArray:
+        """100 times the weight where the sub-group would fill a HyperNode up, 0 where it would overflow.
+
+        The weighted mean over resources of (used + request) / allocatable; the request is that of all tasks of the
+        sub-group (Volcano's formula). Equally good HyperNodes with some of its tasks get up to as much again.
+        """
+        request = np.zeros(self.session.rows, dtype=np.int64)
+        for task in group.tasks:
+            request += fitted(task.pod_class.vector, len(request))
+        share = self._share(request[self.rows])[list(domains)]
+        best = np.equal(share, share.max(initial=0.0))
+        if best.sum() > 1 and group.tasks:
+            own = np.array([self._own(group, at) for at in domains], dtype=np.float64) / len(group.tasks)
+            share = np.where(best, share + own, share)
+        return share * 100.0 * self.weight
+
+    def _own(self, group: SubGroup, at: int) -> int:
+        return sum(number for leaf, number in group.on.items() if self.tree.is_above(at, leaf))
+
+    def _share(self, request: Vector) -> FloatArray:
+        """``[H]`` weighted mean of the used share with the request; 0 where a resource would overflow."""
+        return Filling(self.amounts, request, self.row_weights).share()
+
+    # ---- nodes
+
+    def group_score(self, group: SubGroup, columns: Index) -> FloatArray | None:
+        """100 times the weight in the sub-group's own HyperNode, less the higher the tier that joins the node to it."""
+        if not group.wants_topology or group.at == NOWHERE:
+            return None
+        leaves, codes = self._leaves(columns)
+        if len(leaves) < 2:
+            return None
+        nearness = self._nearness(group.at, leaves, id(columns))
+        top = max(nearness, default=0.0)
+        share = 1.0 / max(len(group.tasks), 1)
+        points = [
+            value + group.on.get(leaf, 0) * share if value == top else value
+            for leaf, value in zip(leaves, nearness, strict=True)
+        ]
+        return (np.array(points, dtype=np.float64) * (100.0 * self.weight))[codes]
+
+    def _leaves(self, columns: Index) -> tuple[list[int], Index]:
+        """Lowest HyperNodes of the nodes, each once, and which of them is each node's; the tree owns ``columns``."""
+        found = self._present.get(id(columns))
+        if found is None:
+            leaves, codes = np.unique(self.tree.leaf[columns], return_inverse=True)
+            found = self._present[id(columns)] = (leaves.tolist(), codes.reshape(-1).astype(np.intp))
+        return found
+
+    def _nearness(self, at: int, leaves: list[int], domain: int) -> list[float]:
+        """1 for the sub-group's own HyperNode, down to 0 where only the root joins a leaf to it."""
+        found = self._near.get((at, domain))
+        if found is None:
+            tree, low, high = self.tree, self.tree.levels[0], self.tree.levels[-1]
+            tiers = [int(tree.tiers[tree.common(at, leaf)]) for leaf in leaves]
+            found = self._near[at, domain] = [
+                1.0 if leaf == at or high == low else (high - tier) / (high - low)
+                for leaf, tier in zip(leaves, tiers, strict=True)
+            ]
+        return found
+
+    def stamp(self, pod_class: PodClass) -> int | None:
+        """Only pods of jobs that ask for no topology, where there are HyperNodes."""
+        subject = self.session.subject
+        if not self.normal or len(self.tree) == 1 or (subject is not None and wants_topology(self.session, subject)):
+            return None
+        asked = self._weighed.get(pod_class.id)
+        if asked is None:
+            asked = self._weighed[pod_class.id] = bool(fitted(pod_class.vector, self.session.rows)[self.rows].any())
+        return -1 if asked else None
+
+    def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
+        """How full the HyperNodes above a node would be, lower tiers counting more.
+
+        A node outside of the HyperNodes of a tier counts as if that were full: pods without topology go there first.
+        """
+        lines = self.line_score(pod_class)
+        return None if lines is None else lines.points()[lines.codes]
+
+    def line_score(self, pod_class: PodClass) -> FillingOfLines | None:
+        """The same by lines of nodes that the same HyperNodes hold."""
+        request = fitted(pod_class.vector, self.session.rows)[self.rows]
+        found = self._by_lines.get(request.tobytes())
+        if found is None:
+            weights = [self.fading ** max(tier - 1, 0) for tier in self.tree.levels]
+            if sum(weights) <= 0:
+                return None
+            filling = Filling(self.amounts, request, self.row_weights)
+            found = FillingOfLines(filling, self.tree, weights, 100.0 * self.weight)
+            self._by_lines[request.tobytes()] = found
+        return found

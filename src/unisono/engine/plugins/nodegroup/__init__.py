@@ -1,0 +1,1 @@
+"""nodegroup: which groups of nodes a queue may use."""

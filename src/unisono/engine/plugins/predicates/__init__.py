@@ -1,0 +1,1 @@
+"""predicates: the filters of kube-scheduler, with volumes and device claims."""

@@ -1,0 +1,1 @@
+"""proportion: divides the cluster among queues by weight."""

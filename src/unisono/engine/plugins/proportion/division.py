@@ -1,0 +1,111 @@
+"""What each queue deserves of the cluster, by weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unisono.cluster.resources import PODS
+from unisono.cluster.status import TaskStatus
+from unisono.engine.plugins.proportion.waterfill import Share, fill
+from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, exceeded, listed
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
+
+_LEAVING_SECONDS = 3600.0
+"""Evictions that are looked back at; a pod that takes longer to leave counts as gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Amounts by queue name, for queues that have jobs.
+
+    Attributes:
+        real_capability: what is left of the cluster beside the guarantees of others, at most the queue's capability.
+        deserved: its share by water filling: at most what it asks for and its real capability, at least its guarantee.
+
+    """
+
+    real_capability: dict[str, Amounts]
+    deserved: dict[str, Amounts]
+
+
+def divide(session: Session) -> Division:
+    """Divide the usable cluster among the session's queues."""
+    registry = session.registry
+    total = listed(session.sharable_total, registry)
+    guarantees = {name: by_row(queue.record.guarantee, registry) for name, queue in session.queues.items()}
+    promised = [sum(row) for row in zip(*guarantees.values(), strict=True)] or [0] * len(total)
+    queues = [queue for queue in session.queues.values() if queue.job_count]
+    capability: dict[str, Amounts] = {}
+    for queue in queues:
+        limits = by_row(queue.record.capability, registry, UNLIMITED)
+        rows = zip(total, promised, guarantees[queue.name], limits, strict=True)
+        capability[queue.name] = [min(max(whole - others, 0) + own, limit) for whole, others, own, limit in rows]
+    requests = {queue.name: listed(queue.record.request, registry) for queue in queues}
+    for job in session.active:
+        if _is_unborn(job):
+            _add_unborn(job, requests[job.queue.name], [total, capability[job.queue.name]])
+    _add_returning(session, requests)
+    return Division(capability, _water_fill(total, queues, requests, capability, guarantees))
+
+
+def _water_fill(
+    total: Amounts,
+    queues: list[QueueState],
+    requests: dict[str, Amounts],
+    capability: dict[str, Amounts],
+    guarantees: dict[str, Amounts],
+) -> dict[str, Amounts]:
+    deserved: dict[str, Amounts] = {queue.name: [] for queue in queues}
+    for row, amount in enumerate(total):
+        shares = [
+            Share(queue.record.weight, requests[name][row], capability[name][row], guarantees[name][row])
+            for queue in queues
+            for name in (queue.name,)
+        ]
+        for queue, part in zip(queues, fill(amount, shares), strict=True):
+            deserved[queue.name].append(part)
+    return deserved
+
+
+def _add_returning(session: Session, requests: dict[str, Amounts]) -> None:
+    """Add what evicted pods hold that are still leaving: their jobs make them again, and ask for as much.
+
+    Without it the share of the victim's queue is smaller while its pods leave than when they are back, and what others
+    were promised meanwhile is refused to them then: the eviction would be for nothing.
+    """
+    tasks = session.snapshot.tasks
+    for eviction in session.snapshot.evictions.since(session.now - _LEAVING_SECONDS):
+        task, job = tasks.get(eviction.pod), session.job(eviction.job)
+        if task is None or job is None or task.uid != eviction.uid or task.status is not TaskStatus.RELEASING:
+            continue
+        request = requests.get(job.queue.name)
+        if request is not None:
+            for row, amount in enumerate(task.pod_class.vector.tolist()):
+                request[row] += amount
+
+
+def _is_unborn(job: JobState) -> bool:
+    """Whether pods of a waiting PodGroup are still to be created."""
+    if len(job.record.tasks) >= job.min_member or job.min_resources is None:
+        return False
+    return job.queue.open and job.phase in ("Pending", "Inqueue")
+
+
+def _add_unborn(job: JobState, request: Amounts, limits: list[Amounts]) -> None:
+    """Add to its queue's ``request`` what a PodGroup will ask for whose pods are created only after its admission.
+
+    Without it a queue of waiting jobs seems to want nothing, and the others take its share. A job that could not be
+    admitted even into an empty cluster asks for nothing.
+    """
+    wanted = job.min_resources.tolist() if job.min_resources is not None else []
+    present = job.record.request.tolist()
+    wanted += [0] * (len(request) - len(wanted))
+    present += [0] * (len(request) - len(present))
+    if any(exceeded([0] * len(request), wanted, limit) for limit in limits):
+        return
+    for row, (amount, held) in enumerate(zip(wanted, present, strict=True)):
+        request[row] += job.min_member - len(job.record.tasks) if row == PODS else max(amount - held, 0)

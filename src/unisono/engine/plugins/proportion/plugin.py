@@ -1,0 +1,245 @@
+"""proportion: the cluster is divided among queues by weight. No arguments.
+
+Every queue with jobs deserves a share of each resource by water filling (`waterfill`): at most what it asks for and
+what its capability allows, at least its guarantee. A queue never allocates beyond that share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.resources import PODS, Vector
+from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.plugins.proportion.division import divide
+from unisono.engine.queue_metrics import ShareMetrics
+from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, dominant_share, exceeded, listed, named, text
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
+    from unisono.engine.session.victims import VictimJobs
+
+
+class ProportionPlugin(Plugin):
+    """Weighted fair sharing among queues with hard shares."""
+
+    name = "proportion"
+    protects = True
+    by_shape = True
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Compute what each queue that has jobs deserves."""
+        self.session = session
+        self.registry = session.registry
+        queues = [queue for queue in session.queues.values() if queue.job_count]
+        shares = divide(session)
+        self.real_capability, self.deserved = shares.real_capability, shares.deserved
+        self.inqueue = {queue.name: listed(queue.record.inqueue, self.registry) for queue in queues}
+        self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
+        self._demands: dict[int, list[tuple[int, int]]] = {}
+        told = session.queue_shares
+        told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
+
+    def _figures(self, queue: QueueState) -> ShareMetrics | None:
+        """For metrics; only queues with jobs have a share."""
+        name = queue.name
+        if name not in self.deserved:
+            return None
+        share = dominant_share(listed(queue.claimed, self.registry), self.deserved[name])
+        overused = self.overused(queue) is not None
+        return ShareMetrics(self.deserved[name], self.real_capability[name], self.inqueue[name], share, overused)
+
+    def _room(self, queue: QueueState) -> Vector | None:
+        """What the queue may still place."""
+        deserved = self.deserved.get(queue.name)
+        return None if deserved is None else np.maximum(np.array(deserved) - aligned(queue.claimed, self.registry), 0)
+
+    # ---- orders and admission
+
+    def queue_key(self, queue: QueueState) -> Key:
+        """Higher ``spec.priority`` first, then the smaller share of what is deserved."""
+        deserved = self.deserved.get(queue.name)
+        share = 0.0 if deserved is None else dominant_share(listed(queue.claimed, self.registry), deserved)
+        return -queue.record.priority, share
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """Permit while minResources fit into the queue's real capability, beside what it holds and has promised."""
+        queue = job.queue
+        if not queue.open:
+            return _closed(queue)
+        if job.min_resources is None or queue.name not in self.deserved:
+            return Vote.PERMIT
+        request = listed(job.min_resources, self.registry)
+        parts = zip(
+            listed(queue.claimed, self.registry), self.inqueue[queue.name], self.elastic[queue.name], strict=True
+        )
+        taken = [held + promised - elastic for held, promised, elastic in parts]
+        limit = self.real_capability[queue.name]
+        short = exceeded(taken, request, limit)
+        if not short:
+            return Vote.PERMIT
+        names = ", ".join(f"insufficient {self.registry.names[row]}" for row in short)
+        return Refusal(
+            f"queue resource quota insufficient: {names}",
+            Cause.OVER_CAPABILITY,
+            need=named(self.registry, request, short),
+            have=named(self.registry, taken, short),
+            limit=named(self.registry, limit, short),
+            event=True,
+        )
+
+    def admissible(self, job: JobState) -> int:
+        """As often as minResources fit into what is left of the real capability."""
+        queue = job.queue
+        if not queue.open or job.min_resources is None or queue.name not in self.deserved:
+            return 0
+        parts = zip(
+            listed(job.min_resources, self.registry),
+            listed(queue.claimed, self.registry),
+            self.inqueue[queue.name],
+            self.elastic[queue.name],
+            self.real_capability[queue.name],
+            strict=True,
+        )
+        room = [
+            (limit - held - promised + elastic) // amount if row != PODS else UNLIMITED
+            for row, (amount, held, promised, elastic, limit) in enumerate(parts)
+            if amount > 0
+        ]
+        return max(min(room, default=UNLIMITED), 0)
+
+    def enqueued_alike(self, job: JobState, number: int) -> None:
+        """Reserve minResources that often; no pod of a job with a shape is gated."""
+        promised = self.inqueue.get(job.queue.name)
+        if number == 1 or job.min_resources is None or promised is None:
+            self.enqueued(job)
+            return
+        for row, amount in enumerate(job.min_resources.tolist()):
+            promised[row] += amount * number
+
+    def enqueued(self, job: JobState) -> None:
+        """Reserve minResources, less what pods behind foreign gates would use."""
+        promised = self.inqueue.get(job.queue.name)
+        if job.min_resources is None or promised is None:
+            return
+        gated = listed(job.record.gated_request, self.registry)
+        for row, amount in enumerate(job.min_resources.tolist()):
+            promised[row] += max(amount - gated[row], 0)
+
+    # ---- quota
+
+    def overused(self, queue: QueueState) -> Refusal | None:
+        """Refused once the queue holds its share of every resource, ``pods`` included."""
+        deserved = self.deserved.get(queue.name)
+        if deserved is None:
+            return None
+        held = listed(queue.claimed, self.registry)
+        if any(mine < share for mine, share in zip(held, deserved, strict=True)):
+            return None
+        rows = [row for row, share in enumerate(deserved) if share > 0]
+        return Refusal(
+            f"queue {queue.name} holds all of its share ({text(self.registry, deserved, rows) or 'nothing'})",
+            Cause.OVER_SHARE,
+            have=named(self.registry, held, rows),
+            limit=named(self.registry, deserved, rows),
+        )
+
+    def underused(self, queue: QueueState, pod_class: PodClass) -> int:
+        """Until the last resource of which some is left has none left."""
+        deserved = self.deserved.get(queue.name)
+        if deserved is None:
+            return UNLIMITED
+        parts = zip(
+            deserved, listed(queue.claimed, self.registry), listed(pod_class.vector, self.registry), strict=True
+        )
+        left = [(share - held - 1) // need if need > 0 else UNLIMITED for share, held, need in parts if held < share]
+        return max(left, default=-1)
+
+    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
+        """Refused when the task would take its queue over the share in a resource that the task asks for."""
+        return self._over_share(queue, listed(pod_class.vector, self.registry))
+
+    def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
+        """Tasks of the class that still fit into the share."""
+        deserved = self.deserved.get(queue.name)
+        if not queue.open or deserved is None:
+            return 0
+        demand = self._demands.get(pod_class.id)
+        if demand is None:
+            pairs = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
+            demand = self._demands[pod_class.id] = [pair for pair in pairs if pair[0] != PODS]
+        held = queue.claimed.item
+        return max(min(((deserved[row] - held(row)) // need for row, need in demand), default=UNLIMITED), 0)
+
+    def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
+        """Resources may be taken from others only as far as the own share reaches."""
+        request = sum((aligned(c.vector, self.registry) for c in classes), self.registry.zeros())
+        return self._over_share(queue, request.tolist())
+
+    def _over_share(self, queue: QueueState, request: Amounts) -> Refusal | None:
+        if not queue.open:
+            return _closed(queue)
+        deserved = self.deserved.get(queue.name)
+        if deserved is None:
+            return None
+        held = listed(queue.claimed, self.registry)
+        short = exceeded(held, request, deserved)
+        if not short:
+            return None
+        capped = self.real_capability[queue.name]
+        limited = all(deserved[row] >= capped[row] for row in short)
+        return Refusal(
+            f"queue {queue.name} may hold {text(self.registry, deserved, short)} and holds "
+            f"{text(self.registry, held, short)}; {text(self.registry, request, short)} more is asked for",
+            Cause.OVER_CAPABILITY if limited else Cause.OVER_SHARE,
+            need=named(self.registry, request, short),
+            have=named(self.registry, held, short),
+            limit=named(self.registry, deserved, short),
+        )
+
+    # ---- victims
+
+    def victims(
+        self, actor: JobState, task: Task | None, candidates: Sequence[Task], purpose: Purpose
+    ) -> BoolArray | None:
+        """Tasks of queues that hold more than their share in any resource, until they do not."""
+        if purpose is not Purpose.RECLAIM:
+            return None
+        held: dict[str, Vector] = {}
+        chosen = np.zeros(len(candidates), dtype=np.bool_)
+        for index, other in enumerate(candidates):
+            job = self.session.job(other.job)
+            deserved = self.deserved.get(job.queue.name) if job is not None else None
+            if job is None or deserved is None:
+                continue
+            amounts = held.setdefault(job.queue.name, aligned(job.queue.claimed, self.registry))
+            if bool((amounts > np.array(deserved)).any()):
+                held[job.queue.name] = amounts - aligned(other.pod_class.vector, self.registry)
+                chosen[index] = True
+        return chosen
+
+    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
+        """Jobs of queues that hold more than their share of something."""
+        if purpose is not Purpose.RECLAIM:
+            return None
+        above = np.array([self._above(queue) for queue in jobs.queues], dtype=np.bool_)
+        return np.asarray(above[jobs.queue])
+
+    def _above(self, queue: QueueState) -> bool:
+        deserved = self.deserved.get(queue.name)
+        held = listed(queue.claimed, self.registry)
+        return deserved is not None and any(mine > share for mine, share in zip(held, deserved, strict=True))
+
+
+def _closed(queue: QueueState) -> Refusal:
+    state = queue.record.state or "not yet open"
+    return Refusal(f"queue {queue.name} is {state}; only an open queue admits and places", Cause.QUEUE_CLOSED)

@@ -1,0 +1,1 @@
+"""rescheduling: moves pods away from busy nodes."""

@@ -1,0 +1,1 @@
+"""reservation: keeps nodes for a gang that waits, and lets others run there meanwhile."""

@@ -1,0 +1,176 @@
+"""Which nodes are kept for a waiting gang, and from when on it could start there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.resources import Matrix, Vector, fitted
+from unisono.cluster.status import ON_NODE_STATES, TaskStatus
+from unisono.engine.answers import BoolArray
+from unisono.engine.plugins.common.node_selectors import match_pod
+from unisono.engine.plugins.common.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
+from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.session.amounts import tasks_fitting
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.session import Session
+
+NEVER = float("inf")
+Columns = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is kept for one gang.
+
+    Attributes:
+        job: the gang.
+        start: when it can start there, seconds since the epoch, ``inf`` where nobody knows how long the pods run that
+            are in its way.
+        nodes: ``[N]`` where something is kept.
+        kept: ``[R, N]`` what is kept there.
+        base: ``[R, N]`` what is free there at ``start`` (at present, where that is not known).
+        used: ``[R, N]`` what was used or promised when the plan was made.
+
+    """
+
+    job: JobState
+    start: float
+    nodes: BoolArray
+    kept: Matrix
+    base: Matrix
+    used: Matrix
+
+    def leaves(self, pod_class: PodClass, columns: Columns, used: Matrix) -> BoolArray:
+        """``[M]`` where a pod that runs on beyond ``start`` leaves enough, ``used`` being used or promised."""
+        rows = pod_class.rows
+        added = used[rows] - self.used[np.ix_(rows, columns)]
+        left = self.base[np.ix_(rows, columns)] - added - pod_class.amounts[:, None]
+        enough = (left >= self.kept[np.ix_(rows, columns)]).all(axis=0)
+        return np.asarray(enough | ~self.nodes[columns], dtype=np.bool_)
+
+
+def plan_for(
+    session: Session, job: JobState, tasks: Sequence[Task], others: Sequence[Plan], estimates: RunEstimates
+) -> Plan | None:
+    """The earliest start for ``tasks``, and the nodes for it; None when even empty nodes would not hold them.
+
+    Pods end when ``estimates`` say so. Where that is not enough, those nodes are kept on which most of the
+    tasks find room already: as nobody else gets what is freed there, their room only grows.
+    """
+    needs = _by_class(tasks)
+    nodes = session.nodes
+    taken = sum((plan.kept for plan in others), np.zeros_like(nodes.used))
+    masks = {pod_class.id: open_nodes(pod_class, nodes) for pod_class, _ in needs}
+    idle = np.maximum(nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined, 0) - taken
+    endings = sorted(_endings(session, estimates), key=lambda ending: ending[0])
+    at, start, kept = _earliest(idle, endings, needs, masks)
+    if kept is not None:
+        base = _freed(idle, endings[:at])
+        return _plan(session, job, max(start, session.now), kept, base)
+    empty = nodes.allocatable - _staying(session) - taken
+    kept = _dealt(empty, needs, masks, by=idle)
+    return None if kept is None else _plan(session, job, NEVER, kept, idle)
+
+
+def _plan(session: Session, job: JobState, start: float, kept: Matrix, base: Matrix) -> Plan:
+    where = np.asarray(kept.any(axis=0), dtype=np.bool_)
+    return Plan(job, start, where, kept, base, session.nodes.used + session.nodes.pipelined)
+
+
+def open_nodes(pod_class: PodClass, nodes: NodeView) -> BoolArray:
+    """``[N]`` nodes that selectors, affinity, taints, cordons and readiness let the class use."""
+    mask = match_pod(pod_class, nodes) & (per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0)
+    if not tolerated(UNSCHEDULABLE, pod_class.tolerations):
+        mask = mask & ~nodes.unschedulable
+    if not tolerated(NOT_READY, pod_class.tolerations):
+        mask = mask & nodes.table.ready
+    return np.asarray(mask, dtype=np.bool_)
+
+
+def _by_class(tasks: Sequence[Task]) -> list[tuple[PodClass, int]]:
+    numbers: dict[int, int] = {}
+    classes: dict[int, PodClass] = {}
+    for task in tasks:
+        classes[task.pod_class.id] = task.pod_class
+        numbers[task.pod_class.id] = numbers.get(task.pod_class.id, 0) + 1
+    return [(classes[number], numbers[number]) for number in sorted(classes)]
+
+
+Ending = tuple[float, int, Vector]
+"""When, on which node, what becomes free."""
+
+
+def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
+    """Pods of which it is known how long they run."""
+    index, rows = session.nodes.table.index, session.rows
+    for name, held in session.snapshot.tasks_on.items():
+        column = index.get(name)
+        for task in held.values() if column is not None else ():
+            end = 0.0 if column is None or task.status is TaskStatus.RELEASING else estimates.end(task)
+            if column is not None and end:
+                yield end, column, fitted(task.pod_class.vector, rows)
+
+
+def _staying(session: Session) -> Matrix:
+    """``[R, N]`` what pods of others hold, who end when they like."""
+    staying = np.zeros_like(session.nodes.used)
+    index = session.nodes.table.index
+    for name, held in session.snapshot.tasks_on.items():
+        column = index.get(name)
+        for task in held.values() if column is not None else ():
+            if (not task.owned or not task.job) and task.status in ON_NODE_STATES:
+                staying[:, column] += fitted(task.pod_class.vector, len(staying))
+    return staying
+
+
+def _freed(idle: Matrix, endings: Sequence[Ending]) -> Matrix:
+    free = idle.copy()
+    for _, column, vector in endings:
+        free[:, column] += vector
+    return free
+
+
+def _earliest(
+    idle: Matrix, endings: Sequence[Ending], needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray]
+) -> tuple[int, float, Matrix | None]:
+    """How many of ``endings`` must have passed, when that is, and what is taken then; None when all are too few."""
+    last = _dealt(_freed(idle, endings), needs, masks)
+    if last is None:
+        return len(endings), NEVER, None
+    low, high = 0, len(endings)
+    while low < high:
+        middle = (low + high) // 2
+        if _dealt(_freed(idle, endings[:middle]), needs, masks) is None:
+            low = middle + 1
+        else:
+            high = middle
+    start = endings[low - 1][0] if low else 0.0
+    return low, start, _dealt(_freed(idle, endings[:low]), needs, masks)
+
+
+def _dealt(
+    free: Matrix, needs: Sequence[tuple[PodClass, int]], masks: dict[int, BoolArray], by: Matrix | None = None
+) -> Matrix | None:
+    """``[R, N]`` what the tasks take of ``free``, on the roomiest nodes first (by ``by``, if given); None: no room."""
+    taken = np.zeros_like(free)
+    for pod_class, wanted in needs:
+        left = wanted
+        room = np.where(masks[pod_class.id], tasks_fitting(free - taken, pod_class), 0)
+        ranked = room if by is None else np.where(room > 0, tasks_fitting(np.maximum(by - taken, 0), pod_class), -1)
+        for column in np.lexsort((-room, -ranked)).tolist():
+            here = min(int(room[column]), left)
+            if here > 0:
+                taken[: len(pod_class.vector), column] += here * pod_class.vector
+                left -= here
+            if not left:
+                break
+        if left:
+            return None
+    return taken

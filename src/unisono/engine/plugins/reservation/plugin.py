@@ -1,0 +1,183 @@
+"""reservation: the gang that has waited longest is kept room for, and others may use it only without delaying it.
+
+Off unless configured, because Volcano would give the room away. A gang that needs more than is ever free at one moment
+starves while small jobs keep coming: each takes what the one before it has freed. Once such a gang has waited long
+enough, nodes are chosen for it, and jobs that come after it may start there only when they end before it could start
+(run times as pods state them, or as earlier runs show), or when they use what it does not need. This is EASY backfill,
+see A. Mu'alem and D. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling the
+IBM SP2 with backfilling", IEEE TPDS 12 (2001).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.api.times import duration_or_none
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS, fitted
+from unisono.cluster.status import TaskStatus
+from unisono.engine.answers import Reason, Scope, Veto, Vote
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.reservation.plan import Plan, plan_for
+from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.task_runs import runs
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.cluster.records import Task
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+
+_AFTER = Argument("reservation.after", "duration", "5m", "how long a gang must have waited before room is kept for it")
+_GANGS = Argument("reservation.gangs", "int", 1, "gangs for which room is kept at a time, the longest waiting first")
+_LEARN = Argument(
+    "reservation.learnRunTimes", "bool", False, "expect jobs to run as long as the last two of their kind have"
+)
+
+_MOST_TRIED = 16
+"""Starved gangs looked at in one cycle."""
+
+
+class ReservationPlugin(Plugin):
+    """Keeps room for starved gangs."""
+
+    name = "reservation"
+    known_arguments = (_AFTER, _GANGS, _LEARN)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        after = duration_or_none(argument_value(_AFTER, self.arguments))
+        self.after = max(after if after is not None else 300.0, 0.0)
+        self.gangs = max(int(argument_value(_GANGS, self.arguments)), 0)
+        self.learn = bool(argument_value(_LEARN, self.arguments))
+
+    def open(self, session: Session) -> None:
+        """Find the gangs that have waited too long; without any the plug-in says nothing in this session."""
+        self.session = session
+        self.estimates = RunEstimates(session, learned=self.learn)
+        self.starved = _starved(session, self.after) if self.gangs else []
+        if self.starved:
+            self.scope = Scope.JOB  # type: ignore[misc]  # wide only where it matters: it costs the sharing of answers
+
+    # ---- admission
+
+    def enqueueable(self, job: JobState) -> Vote:
+        """Permit a gang that has waited too long, unless it could never start: room is kept for it once it has pods."""
+        session = self.session
+        if job.min_resources is None or job.min_member < 1 or session.now - job.created < self.after:
+            return Vote.ABSTAIN
+        limits = job.queue.record.capability or {}
+        registry = session.registry
+        allowed = all(
+            registry.row(name) == PODS or _asked(job, registry.row(name)) <= most for name, most in limits.items()
+        )
+        fits = bool((job.min_resources <= fitted(session.usable_total, len(job.min_resources))).all())
+        return Vote.PERMIT if allowed and fits else Vote.ABSTAIN
+
+    # ---- nodes
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """What is kept, for one gang after the other; made when every plug-in is open."""
+        plans: list[Plan] = []
+        for job, tasks in self.starved[:_MOST_TRIED]:
+            if len(plans) == self.gangs:
+                break
+            if any(plan.job.queue is job.queue for plan in plans) or not _queue_lets(self.session, job, tasks):
+                continue
+            plan = plan_for(self.session, job, tasks, plans, self.estimates)
+            if plan is not None:
+                plans.append(plan)
+        return plans
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Only while room is kept."""
+        return bool(self.starved) and bool(self.plans)
+
+    def is_pure(self, pod_class: PodClass) -> bool:
+        """Which node it is matters while room is kept."""
+        return not self.concerns(pod_class)
+
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Refuse room that is kept for others."""
+        job = self.session.subject
+        vetoes: list[Veto] = []
+        for plan in self.plans if job is not None else ():
+            if job is None or job is plan.job:
+                break  # those behind it in line may not keep anything from it
+            ahead = job.priority > plan.job.priority or job.broken
+            if ahead or plan.job.is_ready or self._ends_in_time(job, pod_class, plan):
+                continue
+            refused = ~plan.leaves(pod_class, nodes.columns, nodes.used + nodes.pipelined)
+            vetoes.append(Veto(refused, Reason(f"node(s) were kept for PodGroup {plan.job.key}", cause=Cause.RESERVED)))
+        return vetoes
+
+    def _ends_in_time(self, job: JobState, pod_class: PodClass, plan: Plan) -> bool:
+        """Whether pods of the class that start now are known to have ended when the gang could start."""
+        known = [self.estimates.seconds(task) for task in job.record.pending.values() if task.pod_class is pod_class]
+        return bool(known) and all(known) and self.session.now + max(known) <= plan.start < float("inf")
+
+
+def _asked(job: JobState, row: int) -> int:
+    return int(job.min_resources[row]) if job.min_resources is not None and row < len(job.min_resources) else 0
+
+
+def _starved(session: Session, after: float) -> list[tuple[JobState, list[Task]]]:
+    """Gangs that cannot start and have waited so long, with their missing tasks.
+
+    Those of the highest priority come first, then those that have waited longest, counted from their newest pod.
+    """
+    found: list[tuple[tuple[int, float, str], JobState, list[Task]]] = []
+    for job in session.active:
+        if job.key in session.snapshot.setbacks:  # it may never start
+            continue
+        if job.phase == "Pending" or not job.queue.open or job.is_ready or job.valid_count < job.min_member:
+            continue
+        tasks = _missing(job)
+        since = max((task.created for task in tasks), default=session.now) if tasks else session.now
+        if tasks and session.now - since >= after:
+            found.append(((-job.priority, since, job.key), job, tasks))
+    found.sort(key=lambda entry: entry[0])
+    return [(job, tasks) for _, job, tasks in found]
+
+
+def _missing(job: JobState) -> list[Task] | None:
+    """The tasks that the gang needs to start; None where more than resources, labels and taints decides where."""
+    tasks = [task for task in job.record.pending.values() if not task.gated and task.owned and not task.best_effort]
+    number = job.min_member - job.ready_count - job.pending_best_effort
+    if number < 1 or len(tasks) < number or job.record.topology is not None or job.record.sub_groups:
+        return None
+    for task in tasks:
+        pod_class = task.pod_class
+        if pod_class.base is not pod_class or pod_class.host_ports or pod_class.notes:
+            return None
+    tasks.sort(key=lambda task: (-task.priority, task.ordinal, task.created, task.key))
+    by_role = [task for role, need in sorted(job.min_task_member.items()) for task in _of_role(job, tasks, role, need)]
+    chosen = {task.key: task for task in (*by_role, *tasks)}
+    return list(chosen.values())[: max(number, len(by_role))]
+
+
+def _of_role(job: JobState, tasks: list[Task], role: str, need: int) -> list[Task]:
+    counts = job.role_counts(role)
+    pending = counts[TaskStatus.PENDING]
+    held = sum(counts) - pending
+    return [task for task in tasks if task.role == role][: max(need - held, 0)]
+
+
+def _queue_lets(session: Session, job: JobState, tasks: list[Task]) -> bool:
+    """Whether the queue may hold so much more: where the queue is the limit, keeping nodes would help nobody."""
+    room = session.queue_shares.room(job.queue)
+    if room is None:
+        return True
+    need = np.zeros(session.rows, dtype=np.int64)
+    for run in runs(tasks):
+        need += fitted(run[0].pod_class.vector, session.rows) * len(run)
+    need[PODS] = 0
+    return bool((fitted(room, session.rows)[need > 0] >= need[need > 0]).all())

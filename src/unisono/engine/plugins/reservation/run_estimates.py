@@ -1,0 +1,64 @@
+"""How long pods run, as far as somebody says so or earlier runs show."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from unisono.api.annotations import RUN_SECONDS
+from unisono.cluster.records import Task
+
+if TYPE_CHECKING:
+    from unisono.engine.session.session import Session
+
+_STEPS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 18000.0, 36000.0, 72000.0, 180000.0, 360000.0)
+"""By how much a prediction grows that has turned out too short: Tsafrir, Etsion and Feitelson (2007)."""
+
+
+class RunEstimates:
+    """Estimates of one session; with ``learned`` also from earlier runs."""
+
+    def __init__(self, session: Session, *, learned: bool) -> None:
+        self.session = session
+        self.learned = learned
+
+    def stated(self, task: Task) -> float:
+        """Seconds that the pod, or its PodGroup, says it runs at most; 0.0 when neither does."""
+        if task.run_seconds:
+            return task.run_seconds
+        job = self.session.snapshot.jobs.get(task.job)
+        try:
+            seconds = float(job.annotations.get(RUN_SECONDS, "")) if job is not None else 0.0
+        except ValueError:
+            return 0.0
+        return seconds if 0.0 < seconds < inf else 0.0
+
+    def seconds(self, task: Task) -> float:
+        """Seconds that the pod will have run when it ends; 0.0 when nobody knows.
+
+        An earlier run counts even where more is stated, because what is stated is mostly a limit far above it.
+        """
+        stated = self.stated(task)
+        shown = self.session.snapshot.run_times.estimate(task) if self.learned else 0.0
+        return min(stated, shown) if stated and shown else stated or shown
+
+    def end(self, task: Task) -> float:
+        """When a running pod is expected to end, seconds since the epoch; 0.0 when nobody knows.
+
+        One that is beyond what is stated is expected to end at once; one that is beyond what earlier runs show, a step
+        later than it has been so far.
+        """
+        now, began = self.session.now, task.since or task.created
+        seconds = self.seconds(task)
+        if not seconds:
+            return 0.0
+        if began + seconds > now:
+            return began + seconds
+        stated = self.stated(task)
+        if stated and began + stated <= now:
+            return now
+        if not self.learned:
+            return now
+        over = now - began - seconds
+        later = began + seconds + next((step for step in _STEPS if step > over), over + _STEPS[-1])
+        return min(later, began + stated) if stated else later

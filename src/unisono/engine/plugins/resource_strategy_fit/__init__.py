@@ -1,0 +1,1 @@
+"""resource-strategy-fit: packs or spreads pods by resource."""

@@ -1,0 +1,160 @@
+"""resource-strategy-fit: each resource is packed or spread by its own rule, and scarce ones are kept free.
+
+A pod may bring its own rule in annotations. Arguments are nested YAML, as in Volcano.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from unisono.api.keys import SCORING_TYPE, SCORING_WEIGHT
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import CPU, MEMORY
+from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.common.json_text import decoded
+from unisono.engine.plugins.resource_strategy_fit.strategy import (
+    MOST,
+    Choices,
+    Strategies,
+    Strategy,
+    names_in,
+    number,
+    section,
+)
+from unisono.engine.session.node_view import NodeView
+
+_WEIGHT = Argument("resourceStrategyFitWeight", "int", 10, "multiplies the score; negative means 10, 0 switches it off")
+_RESOURCES = Argument(
+    "resources", "map", None, "name to `{type: MostAllocated|LeastAllocated, weight}`; a name may end in `*`"
+)
+_SRA = Argument(
+    "sra", "map", None, "`{enable, resources, weight, resourceWeight}`: keeps off nodes with scarce resources"
+)
+_PROPORTIONAL = Argument(
+    "proportional", "map", None, "`{enable, resources, resourceProportion}`: keeps cpu and memory for idle devices"
+)
+_GIGA = 10**6
+"""Bytes per milli-device that a proportion of 1 keeps: one decimal gigabyte per device."""
+
+
+class ResourceStrategyFitPlugin(Plugin):
+    """Scores by allocation per resource; optionally avoids scarce resources and keeps proportions."""
+
+    name = "resource-strategy-fit"
+    known_arguments = (_WEIGHT, _RESOURCES, _SRA, _PROPORTIONAL)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        weight = int(argument_value(_WEIGHT, self.arguments))
+        self.weight = weight if weight >= 0 else int(_WEIGHT.default)
+        self.strategies = Strategies(argument_value(_RESOURCES, self.arguments))
+        sra = section(argument_value(_SRA, self.arguments))
+        self.sra_weight = max(int(number(sra.get("weight"), 0)), 0) if sra else 0
+        given = sra.get("resourceWeight")
+        weights = given if isinstance(given, dict) else {}
+        self.scarce = {name: _at_least_0(weights.get(name)) for name in names_in(sra.get("resources"))}
+        self.kept = _proportions(section(argument_value(_PROPORTIONAL, self.arguments)))
+
+    # ---- filter
+
+    def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Nodes where a pod without devices would take the cpu or memory that idle devices will need."""
+        if not self.kept or any(name in self.kept for name in pod_class.requests):
+            return ()
+        idle = nodes.idle
+        vetoes = []
+        for name, (cpu, memory) in self.kept.items():
+            row = nodes.row(name)
+            if row is None:
+                continue
+            left_cpu = idle[CPU] - pod_class.vector[CPU]
+            left_memory = idle[MEMORY] - pod_class.vector[MEMORY]
+            short = (left_cpu < idle[row] * cpu) | (left_memory < idle[row] * memory * _GIGA)
+            has = nodes.allocatable[row] > 0
+            reason = Reason(f"proportional of resource {name} check failed", unresolvable=True)
+            vetoes.append(Veto(np.asarray(has & short, dtype=np.bool_), reason))
+        return vetoes
+
+    # ---- scores
+
+    def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
+        """Allocation score plus the score for keeping off scarce resources."""
+        points = np.zeros(nodes.size, dtype=np.float64)
+        if self.weight:
+            points += self._allocation(pod_class, nodes)
+        if self.sra_weight and sum(self.scarce.values()):
+            points += self._scarcity(pod_class, nodes)
+        return points if self.weight or self.sra_weight else None
+
+    def _allocation(self, pod_class: PodClass, nodes: NodeView) -> FloatArray:
+        """Weighted mean over the requested resources, times 100; 0 where one would overflow."""
+        choices = self._choices(pod_class)
+        total = sum(choice.weight for choice in choices.values())
+        points = np.zeros(nodes.size, dtype=np.float64)
+        over = np.zeros(nodes.size, dtype=np.bool_)
+        for name, choice in choices.items():
+            row = nodes.row(name)
+            if row is None or not total:
+                continue
+            allocatable, after = nodes.allocatable[row], nodes.used[row] + pod_class.vector[row]
+            over |= (after > allocatable) & (allocatable > 0)
+            share = np.where(allocatable > 0, after / np.maximum(allocatable, 1), 0.0)
+            if choice.type != MOST:
+                share = np.where(allocatable > 0, 1.0 - share, 0.0)
+            points += choice.weight * share if choice.type else 0.0
+        return np.where(over, 0.0, points / max(total, 1) * 100.0 * self.weight)
+
+    def _choices(self, pod_class: PodClass) -> Choices:
+        """Strategy of each requested resource (``pods`` too) that has one; the pod's own where it brings some."""
+        requested = (*pod_class.requests, "pods")
+        own = pod_class.notes.get(SCORING_TYPE)
+        if own is None:
+            return self.strategies.of(requested)
+        kind = own if own in (MOST, "LeastAllocated") else ""
+        weights = _weights(pod_class.notes)
+        return {name: Strategy(kind, weights[name]) for name in requested if name in weights}
+
+    def _scarcity(self, pod_class: PodClass, nodes: NodeView) -> FloatArray:
+        """100 where a node has none of the scarce resources, 0 where it has all, or lacks what the pod requests."""
+        whole = sum(self.scarce.values())
+        raw = np.zeros(nodes.size, dtype=np.float64)
+        for name, weight in self.scarce.items():
+            row = nodes.row(name)
+            if row is not None:
+                raw += np.where(nodes.allocatable[row] > 0, weight, 0)
+        fits: BoolArray = np.ones(nodes.size, dtype=np.bool_)
+        for name in pod_class.requests:
+            row = nodes.row(name)
+            fits &= (nodes.allocatable[row] > 0) if row is not None else False
+        return np.where(fits, (1.0 - raw / whole) * 100.0 * self.sra_weight, 0.0)
+
+
+def _weights(notes: Mapping[str, str]) -> dict[str, int]:
+    """Weights that a pod brings; none when they cannot be read."""
+    try:
+        given = decoded(notes.get(SCORING_WEIGHT, ""))
+        return {str(name): int(weight) for name, weight in given.items() if int(weight) > 0}
+    except (ValueError, OverflowError, AttributeError, TypeError):
+        return {}
+
+
+def _at_least_0(weight: object) -> int:
+    value = int(number(weight, 1))
+    return value if value >= 0 else 1
+
+
+def _proportions(given: Mapping[str, object]) -> dict[str, tuple[float, float]]:
+    """Cores, and decimal gigabytes, to keep per idle device."""
+    factors = given.get("resourceProportion")
+    factors = factors if isinstance(factors, dict) else {}
+
+    def factor(key: str) -> float:
+        value = number(factors.get(key), 1.0)
+        return value if value >= 0 else 1.0
+
+    return {name: (factor(f"{name}.cpu"), factor(f"{name}.memory")) for name in names_in(given.get("resources"))}

@@ -1,0 +1,1 @@
+"""resourcequota: admits jobs as far as ResourceQuotas let them."""

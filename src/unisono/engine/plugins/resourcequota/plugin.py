@@ -1,0 +1,99 @@
+"""resourcequota: a PodGroup is admitted only when its pods fit into the ResourceQuotas of its namespace. No arguments.
+
+Without it a gang would be admitted and then stay half made, because the API server refuses the pods that are too many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from unisono.api.resources import to_wire
+from unisono.cluster.limits import Quota
+from unisono.engine.answers import Refusal, Vote
+from unisono.engine.config.arguments import Argument
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.resourcequota.quotas import amount_of, asked, concerns, counted, plain, present
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+
+
+class ResourceQuotaPlugin(Plugin):
+    """Keeps promises of admission within the quotas of namespaces."""
+
+    name = "resourcequota"
+    known_arguments: tuple[Argument, ...] = ()
+
+    def open(self, session: Session) -> None:
+        """Take together what jobs admitted earlier have been promised and have no pods for yet."""
+        self.session = session
+        self.quotas = session.snapshot.quotas
+        self._promised: dict[str, Counter[str]] = {}
+        self._used: dict[str, Counter[str]] | None = None
+        for job in session.active if self.quotas else ():
+            if job.phase == "Inqueue" and job.namespace in self.quotas:
+                self._promise(job, present(job, session.registry))
+
+    # ---- admission
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """Permit while used, promised and new amounts stay within every quota that counts the job's pods."""
+        for _, quota in sorted(self.quotas.get(job.namespace, {}).items()):
+            if concerns(quota, job):
+                refusal = self._over(quota, job)
+                if refusal is not None:
+                    return refusal
+        return Vote.PERMIT
+
+    def enqueued(self, job: JobState) -> None:
+        """The job's minResources are promised now."""
+        if job.namespace in self.quotas:
+            self._promise(job, present(job, self.session.registry))
+
+    def _over(self, quota: Quota, job: JobState) -> Refusal | None:
+        if not quota.readable:
+            return Refusal(
+                f"resource quota {quota.name} cannot be read, so nothing is admitted to namespace {quota.namespace}: "
+                "correct its amounts, or delete it",
+                Cause.QUOTA,
+                event=True,
+                owner=quota.name,
+            )
+        used = quota.used
+        if used is None:
+            self._used = counted(self.session) if self._used is None else self._used
+            used = self._used[job.namespace]
+        promised = self._promised.get(job.namespace, Counter())
+        there = present(job, self.session.registry)
+        wanted = {name: max(asked(job, name) - amount_of(there, name), 0) for name in quota.hard}
+        taken = {name: amount_of(used, name) + promised[plain(name)] for name in quota.hard}
+        over = [name for name, limit in quota.hard.items() if wanted[name] and taken[name] + wanted[name] > limit]
+        if not over:
+            return None
+        need, have = {name: wanted[name] for name in over}, {name: taken[name] for name in over}
+        limits = {name: quota.hard[name] for name in over}
+        return Refusal(
+            f"resource quota insufficient, requested: {_text(need)}, used: {_text(have)}, limited: {_text(limits)} "
+            f"(quota {quota.name})",
+            Cause.QUOTA,
+            need=need,
+            have=have,
+            limit=limits,
+            event=True,
+            owner=quota.name,
+        )
+
+    # ---- what is taken
+
+    def _promise(self, job: JobState, there: Mapping[str, int]) -> None:
+        promised = self._promised.setdefault(job.namespace, Counter())
+        for name in {*(plain(key) for key in job.record.min_quoted or ()), "pods"}:
+            promised[name] += max(asked(job, name) - amount_of(there, name), 0)
+
+
+def _text(amounts: Mapping[str, int]) -> str:
+    return "{" + ", ".join(f"{name}: {amount}" for name, amount in sorted(to_wire(amounts).items())) + "}"

@@ -1,0 +1,1 @@
+"""task-topology: tasks of one job that belong together, or apart."""

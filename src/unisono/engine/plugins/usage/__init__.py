@@ -1,0 +1,1 @@
+"""usage: keeps pods off nodes with a high measured load."""

@@ -1,0 +1,178 @@
+"""usage: prefers nodes that are idle in fact, and keeps off those that are too busy, by measured load.
+
+Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
+whose load nobody has measured lately takes pods as if it had none, and gets no points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.api.quantity import QuantityError, to_int, to_milli
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import CPU, MEMORY
+from unisono.cluster.status import TaskStatus
+from unisono.cluster.usage import NodeUsage
+from unisono.engine.answers import FloatArray, Reason, Veto
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.common.measured_load import measured
+from unisono.engine.plugins.usage.estimate import Estimator
+from unisono.engine.session.node_view import NodeView
+from unisono.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+
+CPU_HIGH = Reason("the CPU load of the node exceeds the upper limit.", unresolvable=True)
+MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unresolvable=True)
+
+_WEIGHT = Argument("usage.weight", "int", 5, "multiplies the score; negative means 5")
+_CPU = Argument("cpu.weight", "int", 1, "weight of cpu; negative means 1")
+_MEMORY = Argument("memory.weight", "int", 1, "weight of memory; negative means 1")
+_LIMITS = Argument("thresholds", "map", None, "`cpu` and `mem`: percent of load above which a node takes nobody")
+_CPU_LIMIT = Argument("thresholds.cpu", "int", 80, "percent of cpu load above which a node takes nobody, 0 to 100")
+_MEMORY_LIMIT = Argument("thresholds.mem", "int", 80, "the same for memory")
+_REQUEST = Argument("estimator.request_ratio", "float", 0.7, "part of its request that a new pod uses, 0 to 1")
+_BURST = Argument("estimator.burst_ratio", "float", 0.0, "part of what is between request and limit, 0 to 1")
+_RISK = Argument("estimator.risk_threshold", "float", 0.6, "load from which estimates are raised, 0 to 1")
+_FACTOR = Argument("estimator.risk_factor", "float", 1.2, "by how much; at least 1")
+_BE_CPU = Argument(
+    "estimator.be_cpu", "quantity", "250m", "estimate of a pod that requests nothing; a number is milli-cores"
+)
+_BE_MEMORY = Argument("estimator.be_mem", "quantity", "200Mi", "the same for memory; a number is MiB")
+
+
+class UsagePlugin(Plugin):
+    """Load-aware filter and score."""
+
+    name = "usage"
+    momentary = True
+    pure = False
+    known_arguments = (
+        _WEIGHT,
+        _CPU,
+        _MEMORY,
+        _CPU_LIMIT,
+        _MEMORY_LIMIT,
+        _LIMITS,
+        _REQUEST,
+        _BURST,
+        _RISK,
+        _FACTOR,
+        _BE_CPU,
+        _BE_MEMORY,
+    )
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.weight = self._within(_WEIGHT, 0, float("inf"))
+        self.cpu, self.memory = self._within(_CPU, 0, float("inf")), self._within(_MEMORY, 0, float("inf"))
+        self.limits = self._limit(_CPU_LIMIT, "cpu"), self._limit(_MEMORY_LIMIT, "mem")
+        self.estimator = Estimator(
+            self._within(_REQUEST, 0, 1),
+            self._within(_BURST, 0, 1),
+            self._within(_RISK, 0, 1),
+            self._within(_FACTOR, 1, float("inf")),
+            (self._amount(_BE_CPU), self._amount(_BE_MEMORY)),
+        )
+
+    def _within(self, argument: Argument, low: float, high: float) -> float:
+        value = float(argument_value(argument, self.arguments))
+        return value if low <= value <= high else float(argument.default)
+
+    def _limit(self, argument: Argument, key: str) -> float:
+        """From ``thresholds.cpu: 80`` or, as Volcano's guide writes it, ``thresholds: {cpu: 80}``."""
+        nested: Mapping[str, object] = argument_value(_LIMITS, self.arguments) or {}
+        value = nested.get(key, argument_value(argument, self.arguments))
+        return float(value) if isinstance(value, int) and 0 <= value <= 100 else float(argument.default)
+
+    def _amount(self, argument: Argument) -> int:
+        value = argument_value(argument, self.arguments)
+        if isinstance(value, int):
+            return value if argument is _BE_CPU else value << 20
+        try:
+            return to_milli(value) if argument is _BE_CPU else to_int(value)
+        except QuantityError as error:
+            raise ConfigError(f"{argument.key} must be a quantity such as {argument.default}: {error}") from error
+
+    def open(self, session: Session) -> None:
+        """Gather what was measured, and estimate the pods that are too new for it."""
+        self.session = session
+        nodes = session.nodes
+        loads = [measured(session, column) for column in range(nodes.size)]
+        self.known = np.array([usage is not None for usage in loads], dtype=np.bool_)
+        load = [(usage.cpu, usage.memory) if usage is not None else (0.0, 0.0) for usage in loads]
+        self.load = np.array(load, dtype=np.float64).reshape(nodes.size, 2).T
+        capacity = np.array(nodes.allocatable[[CPU, MEMORY]], dtype=np.float64)
+        self.capacity = np.maximum(capacity, 1.0)
+        self.shadow = np.zeros((2, nodes.size), dtype=np.float64)
+        self._taken: dict[tuple[int, int], list[FloatArray]] = {}
+        for column, usage in enumerate(loads):
+            for task in self._unseen(column, usage):
+                self._cast(column, task)
+
+    def _unseen(self, column: int, usage: NodeUsage | None) -> Sequence[PodClass]:
+        if usage is None:
+            return ()
+        held = self.session.snapshot.tasks_on.get(self.session.nodes.table.names[column], {})
+        new = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND)
+        return [
+            task.pod_class
+            for _, task in sorted(held.items())
+            if task.status in new or (task.status is TaskStatus.RUNNING and task.since > usage.time)
+        ]
+
+    def _used(self, columns: np.ndarray[tuple[int, ...], np.dtype[np.intp]]) -> FloatArray:
+        """``[2, M]`` fractions of cpu and memory in use, estimates included."""
+        fraction = self.load[:, columns] / 100.0 + self.shadow[:, columns] / self.capacity[:, columns]
+        return np.asarray(np.clip(fraction, 0.0, 1.0), dtype=np.float64)
+
+    def _composite(self, used: FloatArray) -> FloatArray:
+        """Weighted mean over cpu and memory; 0 where both weights are."""
+        total = self.cpu + self.memory
+        return np.asarray((used[0] * self.cpu + used[1] * self.memory) / total if total else used[0] * 0.0)
+
+    # ---- nodes
+
+    def static_filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
+        """Nodes whose measured load is above a threshold."""
+        known, load = self.known[nodes.columns], self.load[:, nodes.columns]
+        return (
+            Veto(known & (load[0] > self.limits[0]), CPU_HIGH),
+            Veto(known & (load[1] > self.limits[1]), MEMORY_HIGH),
+        )
+
+    def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
+        """100 times the weight on a node without load, whatever the pod asks for; 0 where nobody has measured."""
+        if not self.weight or not self.cpu + self.memory:
+            return None
+        free = 1.0 - self._composite(self._used(nodes.columns))
+        return np.where(self.known[nodes.columns], free * 100.0 * self.weight, 0.0)
+
+    # ---- estimates
+
+    def _cast(self, column: int, pod_class: PodClass) -> None:
+        where = np.array([column], dtype=np.intp)
+        risky = float(self._composite(self._used(where))[0])
+        amounts = self.estimator.estimate(pod_class, risky)
+        self.shadow[:, column] += amounts
+        self._taken.setdefault((column, pod_class.id), []).append(amounts)
+
+    def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """The pods will use something although nobody has measured it yet."""
+        for column in nodes:
+            if self.known[column]:
+                self._cast(column, pod_class)
+
+    def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """Take the same amounts back; a pod that was measured leaves its load behind for now."""
+        for column in nodes:
+            amounts = self._taken.get((column, pod_class.id))
+            if amounts:
+                self.shadow[:, column] -= amounts.pop()

@@ -1,0 +1,1 @@
+"""One cycle's working state: jobs, queues, nodes and what placements change on them."""

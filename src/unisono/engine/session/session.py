@@ -1,0 +1,219 @@
+"""One cycle's working state: copies of the arrays that change, jobs and queues, and the plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.nodes import NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
+from unisono.cluster.snapshot import Snapshot
+from unisono.engine.answers import BoolArray
+from unisono.engine.session.domains import Domains
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.parts import Parts
+from unisono.engine.session.queue_limits import set_limits
+from unisono.engine.session.queue_shares import QueueShares
+
+_BUFFER = "engine.session.matrix"
+
+
+def stack(table: NodeTable, memo: dict[Hashable, Any]) -> Matrix:
+    """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column.
+
+    The memory of the last session is used again: to fill it costs a fraction of getting it anew. Where pods are being
+    deleted, what they hold is there a second time and stays as it is: equal columns then mean equal nodes to all.
+    """
+    rows = len(table.allocatable)
+    leaving = table.releasing if table.sums().releasing else table.releasing[:0]
+    shape = (4 * rows + 2 + len(leaving), len(table))
+    matrix: Matrix | None = memo.pop(_BUFFER, None)
+    if matrix is None or matrix.shape != shape:
+        matrix = np.empty(shape, dtype=np.int64)
+    matrix[3 * rows : 4 * rows] = 0
+    matrix[:rows] = table.allocatable
+    matrix[rows : 2 * rows] = table.used
+    matrix[2 * rows : 3 * rows] = table.releasing
+    matrix[4 * rows : 4 * rows + 2] = table.nonzero
+    matrix[4 * rows + 2 :] = leaving
+    return matrix
+
+
+class Session:
+    """What plug-ins see as ``session``.
+
+    Attributes:
+        snapshot: the cluster as it was; never changed.
+        now: seconds since the epoch.
+        seed: for plug-ins that want randomness.
+        registry: resource names and their rows.
+        nodes: all nodes, live: its arrays follow what the session decides.
+        queues: known queues by name.
+        total: ``[R]`` sum of allocatable over all nodes.
+        usable_total: the same over nodes that are ready and not cordoned.
+        subject: the job that is being placed, for plug-ins whose scope is QUEUE or JOB.
+        domains: pods per topology domain, live.
+        matrix: ``[4 R + 2, N]`` one column per node: allocatable, used, releasing, pipelined, nonzero. Where pods were
+            being deleted when the session began, R rows more say what these hold. The arrays of ``nodes`` are parts of
+            it.
+        touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
+        shared: objects that several plug-ins or actions use together in this session, one of each class.
+        queue_shares: what the plug-in that divides the cluster tells others about queues.
+        pipelining, releasing: whether anything is pipelined, or was releasing, so far.
+
+    """
+
+    def __init__(self, snapshot: Snapshot, now: float, seed: int = 0) -> None:
+        self.snapshot = snapshot
+        self.now = now
+        self.seed = seed
+        self.registry: ResourceRegistry = snapshot.registry
+        self.rows = len(snapshot.registry)
+        self.ports: dict[int, list[PodClass]] = {}
+        self.domains = Domains(snapshot)
+        self.touched: list[int] = []
+        self.shared = Parts()
+        self.queue_shares = QueueShares()
+        self.pipelining = False
+        self.releasing = snapshot.nodes.sums().releasing
+        self.queues: dict[str, QueueState] = {
+            name: QueueState(record) for name, record in snapshot.queues.items() if record.known
+        }
+        set_limits(self.queues, snapshot)
+        self.subject: JobState | None = None
+        self._jobs: dict[str, JobState] = {}
+
+    def end(self) -> None:
+        """Nobody uses the session any more: its largest array is left for the next one.
+
+        What it holds per job goes at once, and not when the garbage collector finds the session.
+        """
+        if "matrix" in vars(self):
+            self.snapshot.memo[_BUFFER] = self.matrix
+        self._jobs.clear()
+        vars(self).pop("active", None)
+
+    # ---- nodes
+
+    @property
+    def columns(self) -> npt.NDArray[np.intp]:
+        """``[N]`` the numbers of all columns, read only."""
+        return self.snapshot.nodes.columns
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """See the class; laid out when first asked for, which a cycle in which nothing waits never does."""
+        return stack(self.snapshot.nodes, self.snapshot.memo)
+
+    @cached_property
+    def nodes(self) -> NodeView:
+        """See the class."""
+        return self.view(self.snapshot.nodes.columns, self.matrix)
+
+    def view(
+        self, columns: npt.NDArray[np.intp], matrix: Matrix, steps: npt.NDArray[np.intp] | None = None
+    ) -> NodeView:
+        """A view of ``matrix`` (laid out as `stack` does), whose columns stand for ``columns`` of the table."""
+        rows = self.rows
+        arrays = (
+            matrix[:rows],
+            matrix[rows : 2 * rows],
+            matrix[2 * rows : 3 * rows],
+            matrix[3 * rows : 4 * rows],
+            matrix[4 * rows : 4 * rows + 2],
+        )
+        leaving = matrix[4 * rows + 2 :] if len(matrix) > 4 * rows + 2 else None
+        return NodeView(self.snapshot.nodes, columns, arrays, self._port_conflicts, steps, leaving)
+
+    def part(self, columns: npt.NDArray[np.intp]) -> NodeView:
+        """A copy of some columns."""
+        return self.view(columns, self.matrix[:, columns])
+
+    def change_of(self, pod_class: PodClass, *, pipelined: bool) -> Vector:
+        """What placing one task of the class adds to its node's column of the matrix."""
+        rows = self.rows
+        change = np.zeros(len(self.matrix), dtype=np.int64)
+        start = 3 * rows if pipelined else rows
+        change[start : start + rows] = pod_class.vector
+        change[4 * rows : 4 * rows + 2] = pod_class.nonzero
+        return change
+
+    def release(self, pod_class: PodClass, column: int, sign: int) -> None:
+        """Count a task of the class as evicted from a node (``sign`` 1), or as staying after all (-1)."""
+        rows, node = self.rows, self.matrix[:, column]
+        node[2 * rows : 3 * rows] += sign * pod_class.vector
+        node[4 * rows : 4 * rows + 2] -= sign * pod_class.nonzero
+
+    @property
+    def total(self) -> Vector:
+        """``[R]`` sum of allocatable over all nodes, unusable ones included (Volcano's total)."""
+        return self.snapshot.nodes.sums().allocatable
+
+    @property
+    def usable_total(self) -> Vector:
+        """``[R]`` sum of allocatable over nodes that are ready and not cordoned."""
+        return self.snapshot.nodes.sums().usable
+
+    @property
+    def sharable_total(self) -> Vector:
+        """``[R]`` what queues can share: nodes that are ready and not cordoned, and what is in use on the others.
+
+        Volcano counts every node it has heard of, so a queue deserves resources that nobody can use. What still runs
+        on a cordoned node stays in the total, because it is in the queues' allocated sums as well.
+        """
+        return self.snapshot.nodes.sums().sharable
+
+    # ---- jobs
+
+    def job(self, key: str) -> JobState | None:
+        """The job of a PodGroup, None when the PodGroup or its queue is unknown."""
+        state = self._jobs.get(key)
+        if state is None:
+            record = self.snapshot.jobs.get(key)
+            queue = self.queues.get(record.queue) if record is not None and record.known else None
+            if record is None or queue is None:
+                return None
+            state = self._jobs[key] = JobState(record, queue, self.snapshot.priority_of(record))
+        return state
+
+    @property
+    def jobs(self) -> Iterator[JobState]:
+        """All jobs. With many running jobs this is long; sums over them are kept in `QueueState.record`."""
+        return (state for key in self.snapshot.jobs if (state := self.job(key)) is not None)
+
+    @cached_property
+    def active(self) -> list[JobState]:
+        """Jobs with pending tasks or not yet running, in order of their keys."""
+        return [state for key in sorted(self.snapshot.active) if (state := self.job(key)) is not None]
+
+    def opened(self) -> Mapping[str, JobState]:
+        """Jobs that somebody has asked for in this session."""
+        return self._jobs
+
+    # ---- host ports
+
+    def _port_conflicts(self, pod_class: PodClass, columns: npt.NDArray[np.intp]) -> BoolArray:
+        taken = np.zeros(len(columns), dtype=np.bool_)
+        if not pod_class.host_ports:
+            return taken
+        held = self.snapshot.port_holders
+        names = self.nodes.table.names
+        for position, column in enumerate(columns.tolist()):
+            holders = [*held.get(names[column], {}).values(), *self.ports.get(column, ())]
+            taken[position] = any(_ports_clash(pod_class, other) for other in holders)
+        return taken
+
+
+def _ports_clash(one: PodClass, other: PodClass) -> bool:
+    """Same protocol and port, and the same address, an empty one meaning every address."""
+    return any(
+        protocol == theirs and port == their_port and (address == their_address or not address or not their_address)
+        for protocol, address, port in one.host_ports
+        for theirs, their_address, their_port in other.host_ports
+    )

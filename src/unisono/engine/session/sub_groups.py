@@ -1,0 +1,247 @@
+"""Sub-groups of a job (Volcano's SubJobs): which tasks belong together, how close, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from unisono.cluster.groups import SubGroupPolicy, TopologyWish
+from unisono.cluster.hypertree import NOWHERE, HyperNodeTree
+from unisono.cluster.records import Task
+from unisono.cluster.status import ALLOCATED_STATES, READY_STATES, TaskStatus
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+
+_HELD = frozenset((*ALLOCATED_STATES, TaskStatus.PIPELINED))
+_READY = frozenset(READY_STATES)
+_PLACED = frozenset((*READY_STATES, TaskStatus.PIPELINED))
+
+
+class SubGroup:
+    """Tasks of one job that form a gang of their own; a job without policies is one group.
+
+    Attributes:
+        key: the job's key for tasks that no policy covers, else ``{job}/{policy}-{values}``.
+        policy: index of its policy, -1 for tasks that none covers.
+        name: of the policy, ``""`` without one.
+        number: order among the groups of the job.
+        tasks: all its tasks.
+        minimum: tasks that must have a place for the group to be ready.
+        limit: highest tier that may join its tasks, None for no bound.
+        wants_topology: it asks for a topology, hard or soft.
+        at: lowest HyperNode that holds all its tasks that have a place; -1 when none has.
+        on: tasks that have a place, by lowest HyperNode of their node.
+
+    """
+
+    __slots__ = (
+        "at",
+        "job",
+        "key",
+        "limit",
+        "minimum",
+        "name",
+        "number",
+        "on",
+        "policy",
+        "tasks",
+        "tree",
+        "wants_topology",
+    )
+
+    def __init__(self, job: JobState, tree: HyperNodeTree, key: str, policy: int, number: int) -> None:
+        self.job = job
+        self.tree = tree
+        self.key = key
+        self.policy = policy
+        self.name = ""
+        self.number = number
+        self.tasks: list[Task] = []
+        self.minimum = 1
+        self.limit: int | None = None
+        self.wants_topology = False
+        self.at = NOWHERE
+        self.on: dict[int, int] = {}
+
+    def count(self, states: frozenset[TaskStatus]) -> int:
+        """Tasks that are in one of the states in this session."""
+        status = self.job.status
+        return sum(status(task) in states for task in self.tasks)
+
+    @property
+    def ready_count(self) -> int:
+        """Tasks that hold a place or have succeeded."""
+        return self.count(_READY)
+
+    @property
+    def placed_count(self) -> int:
+        """As ``ready_count``, pipelined ones included."""
+        return self.count(_PLACED)
+
+    @property
+    def priority(self) -> int:
+        """Of its most important task."""
+        return max((task.priority for task in self.tasks), default=0)
+
+    # ---- where it is
+
+    def took(self, column: int) -> None:
+        """One more task has a place, on this node."""
+        leaf = int(self.tree.leaf[column])
+        self.on[leaf] = self.on.get(leaf, 0) + 1
+        self.at = self.tree.common(self.at, leaf)
+
+    def mark(self) -> tuple[int, dict[int, int]]:
+        """What `restore` needs to bring the present places back."""
+        return self.at, dict(self.on)
+
+    def restore(self, mark: tuple[int, dict[int, int]]) -> None:
+        """Forget the places taken since ``mark``."""
+        self.at, self.on = mark[0], dict(mark[1])
+
+    def locate(self, session: Session) -> None:
+        """Find out where its tasks are."""
+        self.at, self.on = NOWHERE, {}
+        index = session.nodes.table.index
+        for task in self.tasks:
+            if self.job.status(task) in _HELD:
+                place = self.job.places.get(task.key)
+                column = place[1] if place is not None else index.get(task.node, -1)
+                if column >= 0:
+                    self.took(column)
+
+    def __repr__(self) -> str:
+        return f"SubGroup({self.key}, {len(self.tasks)} tasks)"
+
+
+def effective(wish: TopologyWish | None, tree: HyperNodeTree, otherwise: int | None = None) -> int | None:
+    """Highest tier that a wish allows; None where it sets no bound.
+
+    A soft wish is a hard one that may go up to ``otherwise``, by default to the virtual root: tight domains are tried
+    first. A hard one without a tier, or with a name that no HyperNode has, sets no bound.
+    """
+    if wish is None:
+        return None
+    if not wish.hard:
+        return tree.top_tier if otherwise is None else otherwise
+    return tree.tier_names.get(wish.tier_name) if wish.tier is None else wish.tier
+
+
+def is_grouped(job: JobState, tree: HyperNodeTree) -> bool:
+    """Whether topology or sub-groups matter for the job; all others are placed on all nodes at once."""
+    record = job.record
+    return bool(record.sub_groups) or (record.topology is not None and effective(record.topology, tree) is not None)
+
+
+def wants_topology(session: Session, job: JobState) -> bool:
+    """Whether any of the job's sub-groups, or the job where it has none, asks for a topology, hard or soft."""
+    return is_grouped(job, session.snapshot.hyper_nodes) and any(
+        group.wants_topology for group in groups_of(session, job)
+    )
+
+
+def is_bounded(session: Session, job: JobState) -> bool:
+    """Whether a bound of the job, or of one of its sub-groups, leaves nodes out."""
+    tree = session.snapshot.hyper_nodes
+    if not is_grouped(job, tree):
+        return False
+    groups = groups_of(session, job)
+    limits = [groups.limit, *(group.limit for group in groups)]
+    return any(limit is not None and limit < tree.top_tier for limit in limits)
+
+
+def limit_of(job: JobState, tree: HyperNodeTree) -> int | None:
+    """Highest tier that may join the tasks of the whole job, None for no bound."""
+    return effective(job.record.topology, tree)
+
+
+class Groups(list[SubGroup]):
+    """The groups of one job.
+
+    Attributes:
+        limit: highest tier that may join the tasks of the whole job, None for no bound.
+
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        super().__init__()
+        self.limit = limit
+
+    @property
+    def at(self) -> int:
+        """Lowest HyperNode that holds every task that has a place; -1 when none has."""
+        found = NOWHERE
+        for group in self:
+            found = group.tree.common(found, group.at)
+        return found
+
+
+class _GroupsByJob(dict[str, Groups]):
+    """The groups of the jobs that were asked about in a session, by job key."""
+
+
+def groups_of(session: Session, job: JobState) -> Groups:
+    """The groups of a job, in order of their policies and of their values; made once per session."""
+    known = session.shared.of(_GroupsByJob, _GroupsByJob)
+    found = known.get(job.key)
+    if found is None:
+        found = known[job.key] = _make(session, job, job.record.topology, job.record.sub_groups)
+    return found
+
+
+def _make(
+    session: Session, job: JobState, topology: TopologyWish | None, policies: tuple[SubGroupPolicy, ...]
+) -> Groups:
+    tree = session.snapshot.hyper_nodes
+    tasks = [task for _, task in sorted(job.record.tasks.items())]
+    members: dict[tuple[int, tuple[str, ...]], list[Task]] = {}
+    for task in tasks:
+        members.setdefault(_membership(task, policies), []).append(task)
+    groups = Groups(effective(topology, tree))
+    for (policy, values), own in sorted(members.items(), key=lambda item: (item[0][0], _by_value(item[0][1]))):
+        key = f"{job.key}/{policies[policy].name}-{'-'.join(values)}" if policy >= 0 else job.key
+        group = SubGroup(job, tree, key, policy, len(groups))
+        group.tasks = own
+        _describe(group, policies, groups.limit, wanted=topology is not None)
+        group.locate(session)
+        groups.append(group)
+    return groups
+
+
+def _membership(task: Task, policies: Iterable[SubGroupPolicy]) -> tuple[int, tuple[str, ...]]:
+    for index, policy in enumerate(policies):
+        values = policy.values(task.labels)
+        if values is not None:
+            return index, values
+    return -1, ()
+
+
+def _by_value(values: tuple[str, ...]) -> tuple[tuple[bool, int, str], ...]:
+    """Numbers by their size, before texts."""
+    return tuple((not value.isdecimal(), int(value) if value.isdecimal() else 0, value) for value in values)
+
+
+def _describe(group: SubGroup, policies: tuple[SubGroupPolicy, ...], whole: int | None, *, wanted: bool) -> None:
+    if group.policy < 0:
+        group.limit, group.wants_topology = whole, wanted
+        group.minimum = 1 if policies else group.job.min_member
+        return
+    policy = policies[group.policy]
+    group.name = policy.name
+    group.minimum = policy.size
+    group.limit = effective(policy.wish, group.tree, whole)
+    group.wants_topology = policy.wish is not None
+
+
+def short_policies(session: Session, job: JobState, *, pipelined: bool) -> list[tuple[SubGroupPolicy, int]]:
+    """Policies with fewer ready groups than their minimum, and how many they have."""
+    policies = job.record.sub_groups
+    if not any(policy.minimum for policy in policies):
+        return []
+    have = [0] * len(policies)
+    for group in groups_of(session, job):
+        if group.policy >= 0 and (group.placed_count if pipelined else group.ready_count) >= group.minimum:
+            have[group.policy] += 1
+    return [(policy, have[at]) for at, policy in enumerate(policies) if have[at] < policy.minimum]

@@ -1,0 +1,113 @@
+"""Pods that could be evicted, by node and as arrays, so that nodes are searched with vector passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.cluster.records import Task
+from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.status import PREEMPTABLE_STATES, TaskStatus
+from unisono.engine.answers import BoolArray
+from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.session import Session
+
+Index = npt.NDArray[np.intp]
+
+
+class VictimJobs:
+    """Jobs that have evictable tasks, in order of their keys.
+
+    Attributes:
+        states: the jobs.
+        queues: their queues, each once.
+        queue: ``[J]`` index into ``queues``.
+        priority: ``[J]`` priorities.
+        spare: ``[J]`` ready tasks beyond the minimum, when the index was made.
+
+    """
+
+    def __init__(self, states: list[JobState]) -> None:
+        self.states = states
+        self.number = {job.key: at for at, job in enumerate(states)}
+        names = sorted({job.queue.name for job in states})
+        position = {name: at for at, name in enumerate(names)}
+        by_name = {job.queue.name: job.queue for job in states}
+        self.queues: list[QueueState] = [by_name[name] for name in names]
+        self.queue: Index = np.array([position[job.queue.name] for job in states], dtype=np.intp)
+        self.priority = np.array([job.priority for job in states], dtype=np.int64)
+        self.spare = np.array([job.ready_count - job.min_member for job in states], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+
+class VictimIndex:
+    """Every bound or running, preemptable task of a known job of this scheduler.
+
+    Attributes:
+        tasks: by node in column order, then by key; ``T`` of them.
+        jobs: their jobs.
+        column, job: ``[T]`` node and index into ``jobs.states``.
+        alive: ``[T]`` not evicted in this session.
+        running, best_effort: ``[T]``.
+
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.tasks: list[Task] = []
+        columns: list[int] = []
+        states: dict[str, JobState] = {}
+        for column, task, job in _evictable(session):
+            self.tasks.append(task)
+            columns.append(column)
+            states[job.key] = job
+        self.jobs = VictimJobs([states[key] for key in sorted(states)])
+        number = self.jobs.number
+        self.column: Index = np.array(columns, dtype=np.intp)
+        self.job: Index = np.array([number[task.job] for task in self.tasks], dtype=np.intp)
+        self.alive: BoolArray = np.ones(len(columns), dtype=np.bool_)
+        self.running: BoolArray = np.array([task.status is TaskStatus.RUNNING for task in self.tasks], dtype=np.bool_)
+        self.best_effort: BoolArray = np.array([task.best_effort for task in self.tasks], dtype=np.bool_)
+        self._starts = np.searchsorted(self.column, np.arange(session.nodes.size + 1)).tolist()
+        self._at: dict[str, int] = {task.key: at for at, task in enumerate(self.tasks)}
+        self._size = session.nodes.size
+        classes = {task.pod_class.id: task.pod_class for task in self.tasks}
+        order = {number: at for at, number in enumerate(classes)}
+        vectors = [fitted(c.vector, session.rows) for c in classes.values()]
+        self._vectors = np.array(vectors, dtype=np.int64).reshape(len(vectors), session.rows)
+        self._class: Index = np.array([order[task.pod_class.id] for task in self.tasks], dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def on(self, column: int) -> range:
+        """Positions of the tasks of a node."""
+        return range(self._starts[column], self._starts[column + 1])
+
+    def at(self, task: Task) -> int:
+        """Position of a task; KeyError when it is none that could be evicted."""
+        return self._at[task.key]
+
+    def sums(self, mask: BoolArray, row: int) -> Vector:
+        """``[N]`` what the tasks of ``mask`` hold of one resource, by node."""
+        chosen = np.flatnonzero(mask)
+        amounts = self._vectors[self._class[chosen], row]
+        summed = np.bincount(self.column[chosen], weights=amounts, minlength=self._size)
+        return np.asarray(summed, dtype=np.int64)
+
+
+def _evictable(session: Session) -> Iterator[tuple[int, Task, JobState]]:
+    tasks_on = session.snapshot.tasks_on
+    for column, name in enumerate(session.nodes.table.names):
+        held = tasks_on.get(name)
+        if not held:
+            continue
+        for _, task in sorted(held.items()):
+            if not task.preemptable or not task.owned or task.status not in PREEMPTABLE_STATES:
+                continue
+            job = session.job(task.job) if task.job else None
+            if job is not None and job.status(task) in PREEMPTABLE_STATES:
+                yield column, task, job

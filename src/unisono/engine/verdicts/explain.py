@@ -1,0 +1,356 @@
+"""Verdicts: what the cycle already knows about each waiting job, put into one structured answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from unisono.api.times import rfc3339
+from unisono.cluster.bind_failures import Setback
+from unisono.cluster.records import Job, Task
+from unisono.cluster.status import TaskStatus
+from unisono.cluster.sums import total
+from unisono.engine.answers import Refusal
+from unisono.engine.candidates.empty_cluster import CapacityOf, EmptyFit
+from unisono.engine.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import JobReport
+from unisono.engine.placement.domain_advice import Advice
+from unisono.engine.placement.grouped_jobs import advice_of
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Cause, Holder, Verdict
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
+from unisono.engine.verdicts.candidates import Ladders
+from unisono.engine.verdicts.labels import nowhere as selected_nowhere
+from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
+from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
+from unisono.engine.verdicts.resource_holders import holders_of
+from unisono.engine.verdicts.rivals import Rivals
+
+_EMPTY = JobReport()
+_OTHER_QUEUE = {
+    Cause.QUEUE_CLOSED: "submit to another one",
+    Cause.QUEUE_INVALID: "submit to another queue, or mend this one's place in the tree",
+}
+_PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
+    int(status) for status in (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.ALLOCATED, TaskStatus.BINDING)
+)
+
+
+def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
+    """A verdict for every job that waits, by PodGroup key; ``advice``: try what would start them."""
+    explainer = Explainer(cycle)
+    drafts: dict[str, Draft] = {}
+    for job in cycle.jobs:
+        if _is_served(cycle, job):
+            continue
+        try:
+            draft = explainer.draft(job)
+        except Exception as error:  # one job that cannot be explained takes no verdict from the others
+            cycle.fail(f"explaining PodGroup {job.key}", error)
+            continue
+        if draft is not None:
+            drafts[job.key] = draft
+    for record in cycle.strays:
+        if record.phase != "Completed":
+            drafts[record.key] = _missing_queue(record)
+    return advise(cycle, drafts, most=MOST_JOBS if advice else 0)
+
+
+def _is_served(cycle: Cycle, job: JobState) -> bool:
+    """All its tasks have got places, and nothing went wrong: the usual case, found out fast."""
+    counts = job.counts
+    if counts[_PENDING] or counts[_PIPELINED] or counts[_ALLOCATED] or not counts[_BINDING]:
+        return False
+    return job.phase != "Pending" and job.key not in cycle.reports
+
+
+def _missing_queue(record: Job) -> Draft:
+    verdict = Verdict(
+        record.key,
+        Cause.QUEUE_MISSING,
+        f"queue {record.queue} does not exist",
+        tasks_needed=record.min_member,
+        queue=record.queue,
+    )
+    return Draft(verdict, [[CreateQueue(record.queue)]], last="name another one in spec.queue")
+
+
+def _progress(job: JobState, placeable: int) -> str:
+    """How far the job got: its gang, one pod, or tasks beyond the gang's minimum."""
+    if placeable and placeable >= job.min_member:
+        pending = job.counts[TaskStatus.PENDING]
+        return f"the gang has its minimum, and {pending} more {'task waits' if pending == 1 else 'tasks wait'}"
+    if job.min_member > 1:
+        return f"{placeable} of {job.min_member} tasks can be placed"
+    return "no node takes it"
+
+
+def _nodes_for(job: JobState, empty: EmptyFit) -> int:
+    """How many empty nodes hold the gang, 0 where none holds even one task."""
+    return -(-job.min_member // empty.per_node) if empty.per_node else 0
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
+
+
+def _node_with(resources: tuple[str, ...]) -> str:
+    return f"add a node that has {' and '.join(resources)}" if resources else ""
+
+
+def _told(setback: Setback) -> str:
+    if setback.plugin:
+        return f"{setback.why} ({setback.failures} times in a row); tried again at {rfc3339(setback.until)}"
+    times = "once" if setback.failures == 1 else f"{setback.failures} times in a row"
+    return f"binding failed {times}, the last time on {setback.why}; tried again at {rfc3339(setback.until)}"
+
+
+class Explainer:
+    """Finds the first cause for one job after the other."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
+        self.quotas = QuotaRoom(cycle.session)
+        self.rivals = Rivals(cycle)
+        self._known_holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
+
+    def _holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
+        names = tuple(need)
+        found = self._known_holders.get(names)
+        if found is None:
+            found = self._known_holders[names] = holders_of(self.cycle, need)
+        return found
+
+    def draft(self, job: JobState) -> Draft | None:
+        """None for jobs that do not wait."""
+        report = self.cycle.reports.get(job.key, _EMPTY)
+        if report.dropped:
+            return self._simple(job, Cause.INVARIANT, f"the decision was dropped: {report.dropped}")
+        if report.setback is not None:
+            cause = Cause.PLUGIN_FAILED if report.setback.plugin else Cause.BIND_FAILED
+            return self._simple(job, cause, _told(report.setback))
+        pending = job.counts[TaskStatus.PENDING]
+        waiting = pending + job.counts[TaskStatus.PIPELINED] + job.counts[TaskStatus.ALLOCATED]
+        if job.phase != "Pending" and not waiting and (job.size or job.min_member == 0):
+            return None if job.counts[TaskStatus.BINDING] else self._short(job, report)
+        failure = self.cycle.hooks.failure_of(job)
+        if failure is not None:
+            if failure.plugin not in self.cycle.hooks.failed:
+                self.cycle.decisions.failed_jobs[job.key] = failure.message()
+            return self._simple(job, Cause.PLUGIN_FAILED, failure.message(f"job {job.key}"))
+        if report.gate is not None:
+            return self._refused(job, report, report.gate)
+        if report.invalid is not None or job.size == 0:
+            return self._invalid(job, report)
+        if job.counts[TaskStatus.PIPELINED]:
+            return self._waits_for_release(job)
+        if report.quota is not None:
+            return self._cluster_is_the_limit(job, report, report.quota) or self._refused(job, report, report.quota)
+        advice = advice_of(self.cycle).get(job.key)
+        if advice is not None:
+            return self._no_domain(job, advice)
+        if report.fit is not None and report.task is not None:
+            return self._no_node(job, report, report.task)
+        if self._gated(job):
+            text = f"{counted(pending, 'pod')} {'has' if pending == 1 else 'have'} scheduling gates"
+            return Draft(self._simple(job, Cause.GATED, text).verdict, candidates.for_gates(job))
+        return self._simple(job, Cause.NOT_TRIED, "the cycle ended before the job's turn")
+
+    # ---- causes
+
+    def _simple(self, job: JobState, cause: Cause, message: str, last: str = "") -> Draft:
+        verdict = Verdict(
+            job.key,
+            cause,
+            message,
+            tasks_needed=job.min_member,
+            tasks_placeable=job.ready_count,
+            queue=job.queue.name,
+        )
+        return Draft(verdict, last=last)
+
+    def _short(self, job: JobState, report: JobReport) -> Draft | None:
+        """Nothing is pending; a gang below its minimum has lost pods, or never had enough."""
+        if job.phase in ("Running", "Completed") or job.is_ready or report.invalid is None:
+            return None
+        return self._invalid(job, report)
+
+    def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft:
+        free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
+        message = refusal.message
+        nowhere = candidates.unoffered(self.cycle, (name for name in refusal.need if free.get(name) == 0))
+        if nowhere:
+            message += f" (asks for {amounts_text(refusal.need)}; no node offers {_either(nowhere)})"
+        elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
+            message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
+        verdict = Verdict(
+            job.key,
+            refusal.cause,
+            message,
+            need=dict(refusal.need),
+            have=free or dict(refusal.have),
+            tasks_placeable=job.ready_count + report.schedulable(),
+            tasks_needed=job.min_member,
+            holders=self._holders(refusal.need),
+            queue=job.queue.name,
+        )
+        ladders = candidates.for_refusal(self.cycle, job, refusal, self.rivals)
+        if nowhere:
+            return Draft(verdict, ladders, last=_node_with(nowhere))
+        first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
+        last = _OTHER_QUEUE.get(refusal.cause, "")
+        return Draft(verdict, ladders, first, last, evictions=refusal.cause is Cause.OVER_SHARE)
+
+    def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft | None:
+        """A share that is the whole cluster refuses what no other share would allow: speak of nodes, not of queues."""
+        if report.refused is None or refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
+            return None
+        session = self.cycle.session
+        short = [name for name in refusal.need if name in refusal.limit]
+        total = session.usable_total
+        if not short or any(refusal.limit[name] < total[session.registry.requested(name)] for name in short):
+            return None
+        placeable = job.ready_count + report.schedulable()
+        missing = max(job.min_member - placeable, 1)
+        pod_class = report.refused.pod_class
+        empty = self.capacity.empty(pod_class)
+        too_large = empty.total < self._wanted(job, report.refused)
+        cause = Cause.TOO_LARGE if too_large else Cause.NODES_FULL
+        need = {name: pod_class.requests.get(name, 0) * missing for name in short}
+        free = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
+        taken = amounts_text({name: refusal.have.get(name, 0) for name in short})
+        nowhere = candidates.unoffered(self.cycle, short)
+        why = f"the cluster has {amounts_text(refusal.limit)} and {taken} of it is taken"
+        verdict = Verdict(
+            job.key,
+            cause,
+            f"{_progress(job, placeable)}: {f'no node offers {_either(nowhere)}' if nowhere else why}",
+            need=need,
+            have=free,
+            tasks_placeable=placeable,
+            tasks_needed=job.min_member,
+            holders=self._holders(need),
+            task=report.refused.key,
+            queue=job.queue.name,
+        )
+        ladders = candidates.for_fit(self.cycle, job, report.refused, cause, placeable, empty)
+        full = cause is Cause.NODES_FULL
+        return Draft(verdict, ladders, last=_node_with(nowhere), evictions=full, nodes=_nodes_for(job, empty))
+
+    def _invalid(self, job: JobState, report: JobReport) -> Draft:
+        refusal = report.invalid
+        if job.size == 0:
+            text = f"the PodGroup has no pods yet; {job.min_member} {'is' if job.min_member == 1 else 'are'} needed"
+            short = self.quotas.shortages(job, job.min_member)
+            if short:
+                return self._over_quota(job, text, short, [])
+            return self._simple(job, Cause.NO_PODS, text, "create pods that name this PodGroup")
+        assert refusal is not None
+        have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
+        short = self.quotas.shortages(job, need - have) if refusal.cause is Cause.TOO_FEW_PODS else []
+        if short:
+            raised: Ladders = [[short[0].change]] if len(short) == 1 else []
+            return self._over_quota(job, refusal.message, short, candidates.for_too_few(job, have, need)[1:] + raised)
+        verdict = Verdict(
+            job.key,
+            refusal.cause,
+            refusal.message,
+            need=dict(refusal.need),
+            have=dict(refusal.have),
+            tasks_placeable=job.valid_count,
+            tasks_needed=job.min_member,
+            queue=job.queue.name,
+        )
+        return Draft(verdict, candidates.for_too_few(job, have, need))
+
+    def _over_quota(self, job: JobState, message: str, short: list[Shortage], ladders: Ladders) -> Draft:
+        """The API server refuses to create the pods that are missing."""
+        first = short[0]
+        verdict = Verdict(
+            job.key,
+            Cause.QUOTA,
+            "; ".join([message, *(one.text() for one in short)]),
+            need=dict(first.need),
+            have=first.left,
+            tasks_placeable=job.valid_count,
+            tasks_needed=job.min_member,
+            queue=job.queue.name,
+        )
+        raised = ", and ".join(one.change.text() for one in short)
+        if any(isinstance(change, RaiseQuota) for ladder in ladders for change in ladder):
+            return Draft(verdict, ladders, fallback=raised)
+        return Draft(verdict, ladders, last=raised)
+
+    def _waits_for_release(self, job: JobState) -> Draft:
+        number = job.counts[TaskStatus.PIPELINED]
+        have = "has" if number == 1 else "have"
+        text = f"{number} of {counted(job.size, 'pod')} {have} a place on resources that are being released"
+        victims = leaving(self.cycle, job)
+        if victims:
+            text += f"; they start when {names_text(victims)} {'has' if len(victims) == 1 else 'have'} ended"
+        verdict = self._simple(job, Cause.WAITING_FOR_VICTIMS, text).verdict
+        keys = tuple(task.key for task in victims)
+        return Draft(replace(verdict, holders=pods_as_holders(victims)), [[WaitFor(keys)]] if keys else [])
+
+    def _no_node(self, job: JobState, report: JobReport, task: Task) -> Draft:
+        fit = report.fit
+        assert fit is not None
+        placeable = job.ready_count + report.schedulable()
+        lacking = [name for name in task.pod_class.requests if name in fit.lacking] or list(fit.lacking)
+        missing = max(job.min_member - placeable, 1)
+        need = {name: task.pod_class.requests[name] * missing for name in lacking if name in task.pod_class.requests}
+        empty = self.capacity.empty(task.pod_class)
+        cause = fit.cause
+        if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < self._wanted(job, task)):
+            cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
+        idle = self.cycle.session.nodes.idle
+        registry = self.cycle.session.registry
+        have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
+        nowhere = candidates.unoffered(self.cycle, lacking)
+        verdict = Verdict(
+            job.key,
+            cause,
+            f"{_progress(job, placeable)}: {fit.text}" + (f" No node offers {_either(nowhere)}." if nowhere else ""),
+            need=need,
+            have=have,
+            tasks_placeable=placeable,
+            tasks_needed=job.min_member,
+            reasons=dict(fit.counts),
+            nodes=fit.nodes,
+            holders=self._holders(need),
+            task=task.key,
+            queue=job.queue.name,
+        )
+        ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
+        last = "add a node" if cause is Cause.NO_NODES else _node_with(nowhere)
+        fallback = selected_nowhere(task.pod_class, self.cycle.session.nodes) if cause is Cause.FILTERS else ""
+        full = cause is Cause.NODES_FULL
+        return Draft(verdict, ladders, last=last, fallback=fallback, evictions=full, nodes=_nodes_for(job, empty))
+
+    def _no_domain(self, job: JobState, advice: Advice) -> Draft:
+        """The cluster could hold the tasks, but no domain that the job's topology allows."""
+        placeable = job.ready_count + min(advice.holds, advice.needed)
+        verdict = Verdict(
+            job.key,
+            Cause.TOPOLOGY,
+            advice.message,
+            need={"pods": advice.needed},
+            have={"pods": advice.holds},
+            tasks_placeable=placeable,
+            tasks_needed=job.min_member,
+            task=advice.task.key,
+            queue=job.queue.name,
+        )
+        return Draft(verdict, candidates.for_topology(self.cycle, job, placeable), last=advice.suggestion)
+
+    @staticmethod
+    def _wanted(job: JobState, task: Task) -> int:
+        """How many tasks of this class the gang cannot do without."""
+        same = sum(1 for other in job.record.tasks.values() if other.pod_class is task.pod_class)
+        return min(job.min_member, same) if same == job.size else 1
+
+    def _gated(self, job: JobState) -> bool:
+        return any(task.gated for task in job.record.pending.values())
