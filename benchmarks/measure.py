@@ -17,6 +17,7 @@ from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
+from unisono.quiet import collector_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def decide(state: ClusterState, rounds: int = 3, config: SchedulerConfig | None 
         gc.collect()
         gc.freeze()  # what a long-lived scheduler does once: the state is no garbage
         start = clock()
-        decisions = run(snapshot, settings, START + 1e6)
+        with collector_paused():
+            decisions = run(snapshot, settings, START + 1e6)
         best = min(best, clock() - start)
         gc.unfreeze()
     return best, decisions

@@ -42,6 +42,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
+from unisono.quiet import collector_paused
 
 MILLI, COUNT, MODEL = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count", "alibabacloud.com/gpu-card-model"
 START = 1_700_000_000.0
@@ -201,7 +202,8 @@ def unallocated(
         asked += order[until].demand
         until += 1
     arrived = order[:until]
-    decisions = run(cluster(nodes, arrived, seed).snapshot(), config, now=START + until)
+    with collector_paused():
+        decisions = run(cluster(nodes, arrived, seed).snapshot(), config, now=START + until)
     if decisions.violations:
         raise RuntimeError(decisions.violations[0].message)
     held = np.zeros(until, dtype=np.int64)

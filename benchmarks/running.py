@@ -17,6 +17,10 @@ from unisono.api.kind import Kind
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config_file.reader import default_config
+from unisono.quiet import collector_paused
+
+_decide = collector_paused()(run)
+"""A cycle as the scheduler runs it."""
 
 
 def running_rows(scale: float) -> Iterator[Row]:
@@ -27,8 +31,8 @@ def running_rows(scale: float) -> Iterator[Row]:
     state, seconds = rebuilt(shape)
     yield Row(f"rebuild from lists: {what}", pods / seconds, "pods/s", 60_000, "more", f"{seconds:.2f} s")
     config = default_config()
-    run(state.snapshot(), config, START)
-    idle = timed(lambda: run(state.snapshot(), config, START), 10)
+    _decide(state.snapshot(), config, START)
+    idle = timed(lambda: _decide(state.snapshot(), config, START), 10)
     yield Row(f"cycle with nothing pending: {what}", idle * 1000, "ms", 1.0, "less")
     unchanged = timed(lambda: state.version == state.snapshot().version, 10)
     yield Row(f"nothing has changed: {what}", unchanged * 1000, "ms", 1.0, "less")
@@ -36,7 +40,7 @@ def running_rows(scale: float) -> Iterator[Row]:
     for kind, obj in named(objects(replace(shape, nodes=0, queues=1, jobs=arrivals, gang=1)), "late-"):
         state.apply("ADDED", kind, obj)
     start = clock()
-    decisions = run(state.snapshot(), config, START + 1e6)
+    decisions = _decide(state.snapshot(), config, START + 1e6)
     seconds = clock() - start
     note = f"{len(decisions.binds):,} placed"
     yield Row(f"{arrivals:,} arrivals: {what}", seconds * 1000, "ms", None, "less", note)
@@ -51,7 +55,8 @@ def rebuilt(shape: Shape) -> tuple[ClusterState, float]:
     state = ClusterState()
     start = clock()
     for kind, found in lists.values():
-        state.replace(kind, found)  # type: ignore[arg-type]
+        with collector_paused():
+            state.replace(kind, found)  # type: ignore[arg-type]
     state.snapshot()
     return state, clock() - start
 
@@ -84,7 +89,7 @@ def resident(nodes: int) -> None:
     """Print resident memory before and after, in MiB."""
     before = _resident()
     state = state_of(Shape(nodes, nodes * 10 // 8, 8), running=True)
-    run(state.snapshot(), default_config(), START)
+    _decide(state.snapshot(), default_config(), START)
     gc.collect()
     print(before, _resident())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -78,7 +79,8 @@ def test_the_collector_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gc.isenabled()
     seen: list[bool] = []
     monkeypatch.setattr(CountingKin, "open", lambda self, session: seen.append(gc.isenabled()), raising=False)
-    schedule(cluster(nodes(1), gang("j", 1)), config(("counting",)), plugins={"counting": CountingKin})
+    run = collector_paused()(partial(schedule, plugins={"counting": CountingKin}))
+    run(cluster(nodes(1), gang("j", 1)), config(("counting",)))
     assert seen[0] is False
     assert gc.isenabled()
 

@@ -33,7 +33,6 @@ from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
 from unisono.errors import UnisonoError
-from unisono.quiet import collector_paused
 
 _Handler = tuple[Callable[[Any], bool], Callable[[str], bool], Callable[[], list[str]]]
 """How to put an object in, how to remove one by key, and the keys of those that are there."""
@@ -142,12 +141,11 @@ class ClusterState:
         present = {obj.key: obj for obj in objects}
         for key in self.rejected.keys(kind) - present.keys():
             self.rejected.forget(kind, key)
-        with collector_paused():
-            for key in keys():
-                if key not in present:
-                    self.version += remove(key)
-            for obj in present.values():
-                self._take(kind, obj, put, remove)
+        for key in keys():
+            if key not in present:
+                self.version += remove(key)
+        for obj in present.values():
+            self._take(kind, obj, put, remove)
 
     def reject(self, kind: Kind[Any], obj: Object, why: str) -> None:
         """Set an object aside that could not be decoded; ``obj`` has what could be."""

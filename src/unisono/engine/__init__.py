@@ -27,6 +27,9 @@ def run(
 ) -> Decisions:
     """Decide one cycle.
 
+    A cycle makes many small objects. A long-lived program should pause the garbage collector around the call
+    (`unisono.quiet.collector_paused`), as the scheduler does.
+
     Args:
         snapshot: the cluster; not changed (its memo is filled).
         config: actions and plug-ins.
@@ -42,11 +45,9 @@ def run(
 
     """
     from unisono.engine.plugin_host.stopwatch import Stopwatch
-    from unisono.quiet import collector_paused
 
-    with collector_paused():
-        watch = Stopwatch(monotonic, config.plugin_time_limit)
-        return _decide(snapshot, config, now, seed, plugins or {}, watch, advice=advice)
+    watch = Stopwatch(monotonic, config.plugin_time_limit)
+    return _decide(snapshot, config, now, seed, plugins or {}, watch, advice=advice)
 
 
 def _decide(

@@ -46,6 +46,7 @@ from unisono.cluster.state import ClusterState
 from unisono.kube.client import EventType
 from unisono.kube.informer import is_newer
 from unisono.kube.reflector import Sink
+from unisono.quiet import collector_paused
 
 _log = structlog.get_logger(__name__)
 
@@ -288,7 +289,8 @@ class Feed:
                     records.remove(obj.key)
                     refused.append((obj, str(error) or type(error).__name__))
                 self._note_verdict(kind, obj.key)
-        self.state.replace(kind, taken)
+        with collector_paused():
+            self.state.replace(kind, taken)
         for obj, why in refused:
             self.refuse(kind, obj, why)
 

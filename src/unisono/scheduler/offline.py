@@ -18,6 +18,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig, from_flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
+from unisono.quiet import collector_paused
 from unisono.scheduler.explain import on_wire
 
 
@@ -62,7 +63,8 @@ def read_cluster(objects: Iterable[tuple[Mapping[str, Any], str]]) -> OfflineClu
         cluster.counts[kind.kind] += 1
     _open_queues(by_kind)
     for kind, found in by_kind.values():
-        cluster.state.replace(kind, found)
+        with collector_paused():
+            cluster.state.replace(kind, found)
         cluster.groups.update({obj.key: obj for obj in found if isinstance(obj, PodGroup)})
     cluster.problems += [f"{one.kind} {one.key}: {one.message}" for one in cluster.state.rejected.all()]
     return cluster
@@ -105,7 +107,8 @@ def decide(
     monotonic: Callable[[], float] | None = None,
 ) -> Decisions:
     """Run one cycle on the cluster as it was read."""
-    return engine.run(cluster.state.snapshot(), config, now, seed, monotonic=monotonic)
+    with collector_paused():
+        return engine.run(cluster.state.snapshot(), config, now, seed, monotonic=monotonic)
 
 
 def report(cluster: OfflineCluster, decisions: Decisions, seconds: Mapping[str, float]) -> dict[str, Any]:

@@ -380,7 +380,8 @@ class Scheduler:
 def _engine(monotonic: Callable[[], float]) -> Decide:
     from unisono.engine import run
     from unisono.engine.plugins.extender.plugin import extender_with
+    from unisono.quiet import collector_paused
     from unisono.scheduler.extender import Extenders, call
 
     plugin = extender_with(call, Extenders(monotonic).begin)
-    return partial(run, monotonic=monotonic, plugins={"extender": plugin})
+    return collector_paused()(partial(run, monotonic=monotonic, plugins={"extender": plugin}))
