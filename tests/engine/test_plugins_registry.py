@@ -73,7 +73,7 @@ def test_a_class_of_a_module_takes_part_in_a_cycle() -> None:
     [
         ("no_such_module:Class", "cannot be imported: No module named 'no_such_module'"),
         (f"{HERE}:Missing", "cannot be imported"),
-        (f"{HERE}:NotAPlugin", "is not a subclass of unisono.engine.contract.plugin.Plugin"),
+        (f"{HERE}:NotAPlugin", "is not a subclass of unisono.plugin.Plugin"),
     ],
 )
 def test_what_cannot_be_loaded_is_named_with_its_line(name: str, words: str) -> None:

@@ -129,5 +129,5 @@ def _checked(name: str, load: Callable[[], object]) -> type[Plugin]:
         hint = ": install its package, or put its folder on PYTHONPATH" if isinstance(error, ImportError) else ""
         raise ConfigError(f"plug-in {name} cannot be imported: {error}{hint}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Plugin)):
-        raise ConfigError(f"plug-in {name} is not a subclass of unisono.engine.contract.plugin.Plugin")
+        raise ConfigError(f"plug-in {name} is not a subclass of unisono.plugin.Plugin")
     return loaded
