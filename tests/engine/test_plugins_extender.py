@@ -14,6 +14,7 @@ from unisono.engine.answers import Purpose, Refusal, Vote
 from unisono.engine.config.flags import Flags
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.config_file.reader import load_config
+from unisono.engine.plugins.extender import wire
 from unisono.engine.plugins.extender.plugin import extender_with
 from unisono.engine.plugins.registry import create
 from unisono.engine.session.session import Session
@@ -225,3 +226,23 @@ tiers:
     told = [body["task"]["NodeName"] for verb, body in service.calls if verb == "allocateFunc"]
     assert told == ["b", "b"]
     assert not [verb for verb, _ in service.calls if verb == "deallocateFunc"]
+
+
+@pytest.mark.parametrize(
+    ("status", "number"),
+    [
+        (TaskStatus.PENDING, 1),
+        (TaskStatus.ALLOCATED, 2),
+        (TaskStatus.PIPELINED, 4),
+        (TaskStatus.BINDING, 8),
+        (TaskStatus.BOUND, 16),
+        (TaskStatus.RUNNING, 32),
+        (TaskStatus.RELEASING, 64),
+        (TaskStatus.SUCCEEDED, 128),
+        (TaskStatus.FAILED, 256),
+        (TaskStatus.UNKNOWN, 512),
+    ],
+)
+def test_a_status_has_the_number_that_volcano_gives_it(status: TaskStatus, number: int) -> None:
+    session, _ = opened(Service(), world())
+    assert wire.task_of(task_of(session, "j-0"), status, session.registry)["Status"] == number

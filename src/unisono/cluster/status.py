@@ -24,6 +24,24 @@ class TaskStatus(IntEnum):
         """The word that messages use: ``Pending``, ``Running``, ..."""
         return self.name.capitalize()
 
+    @property
+    def volcano_number(self) -> int:
+        """The number of Volcano's status (``pkg/scheduler/api/types.go``); there Allocated precedes Pipelined."""
+        return 1 << _VOLCANO_ORDER.index(self)
+
+
+_VOLCANO_ORDER = (
+    TaskStatus.PENDING,
+    TaskStatus.ALLOCATED,
+    TaskStatus.PIPELINED,
+    TaskStatus.BINDING,
+    TaskStatus.BOUND,
+    TaskStatus.RUNNING,
+    TaskStatus.RELEASING,
+    TaskStatus.SUCCEEDED,
+    TaskStatus.FAILED,
+    TaskStatus.UNKNOWN,
+)
 
 STATUS_COUNT = len(TaskStatus)
 

@@ -47,7 +47,7 @@ def task_of(task: Task, status: TaskStatus, registry: ResourceRegistry) -> Body:
         "Resreq": request,
         "InitResreq": request,
         "NodeName": task.node,
-        "Status": 1 << int(status),
+        "Status": status.volcano_number,
         "Priority": task.priority,
         "Preemptable": task.preemptable,
         "BestEffort": task.best_effort,
