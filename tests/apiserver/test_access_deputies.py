@@ -31,6 +31,8 @@ from unisono.api.kinds import (
     POD_GROUPS,
     PODS,
     QUEUES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     ROLE_BINDINGS,
     ROLES,
@@ -38,7 +40,7 @@ from unisono.api.kinds import (
 from unisono.apiserver.access.user import AUTHENTICATED, MASTERS
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import DeleteOptions
-from unisono.errors import ApiError, NotFound
+from unisono.errors import ApiError, Invalid, NotFound
 
 BOB = WriteOptions(user="bob", groups=("team", AUTHENTICATED))
 RBAC = ROLES.api_version
@@ -209,3 +211,39 @@ async def test_the_systems_priority_classes_take_a_quota_that_only_administrator
         in_system = body()
         in_system["metadata"]["namespace"] = "kube-system"
         await service.create(kind, "kube-system", in_system, OPTIONS)
+
+
+def device_claim(kind: Any, *, admin: bool = True) -> dict[str, Any]:
+    exactly = {"deviceClassName": "gpu"} | ({"adminAccess": True} if admin else {})
+    spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": "c", "namespace": "a"},
+        "spec": spec if kind is RESOURCE_CLAIMS else {"spec": spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(RESOURCE_CLAIMS, "spec.devices"), (RESOURCE_CLAIM_TEMPLATES, "spec.spec.devices")],
+    ids=["claim", "template"],
+)
+async def test_devices_of_others_take_a_namespace_that_an_administrator_has_labelled(kind: Any, path: str) -> None:
+    async with opened() as backend:
+        await ready(backend)
+        service = backend.service
+        # Controllers make claims from templates for users: the namespace counts, not who writes.
+        for options in (BOB, OPTIONS):
+            with pytest.raises(Invalid) as refused:
+                await service.create(kind, "a", device_claim(kind), options)
+            assert refused.value.message.endswith(
+                f"{path}.requests[0].exactly.adminAccess: Forbidden: admin access to devices requires the "
+                "`resource.kubernetes.io/admin-access: true` label on the containing namespace"
+            )
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        await service.create(kind, "a", device_claim(kind, admin=False), BOB)
+        await service.delete(kind, "a", "c", DeleteOptions())
+        await service.patch(NAMESPACES, None, "a", label, "merge", OPTIONS)
+        await settle(backend)
+        await service.create(kind, "a", device_claim(kind), BOB)

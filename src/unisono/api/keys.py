@@ -127,6 +127,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"  # anno
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"  # annotation of the bookmark that ends a watch's first list
 APP_NAME: Final = "app.kubernetes.io/name"  # label
 APP_PART_OF: Final = "app.kubernetes.io/part-of"  # label
+ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"  # label of a namespace
 HELM_RESOURCE_POLICY: Final = "helm.sh/resource-policy"  # annotation: whether Helm leaves the object on removal
 
 # Types of Secrets.

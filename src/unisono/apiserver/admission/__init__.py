@@ -14,6 +14,7 @@ from unisono.apiserver.admission import (
     accounts,
     claims,
     definitions,
+    devices,
     jobs,
     limit_ranges,
     namespaces,
@@ -43,6 +44,8 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.begin_deletion,),
+    "resourceclaims.resource.k8s.io": (devices.check_admin_access,),
+    "resourceclaimtemplates.resource.k8s.io": (devices.check_admin_access,),
     "jobs.batch.volcano.sh": (jobs.check_queue, system_priority.check),
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
 }

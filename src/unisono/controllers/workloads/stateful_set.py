@@ -8,6 +8,7 @@ from unisono.api.apps import ControllerRevision, StatefulSet
 from unisono.api.core import Pod
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from unisono.api.workload_kinds import CONTROLLER_REVISIONS, STATEFUL_SETS
+from unisono.controllers import owners
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.recorder import Recorder
@@ -124,6 +125,9 @@ class StatefulSetController(Controller):
         for claim in self._claims.items():
             meta = claim.metadata
             if meta.namespace != stateful_set.metadata.namespace or meta.deletion_timestamp:
+                continue
+            if not {*owners.controller_uids(claim)} <= {stateful_set.metadata.uid}:
+                # It has the name of one of the set's claims, and belongs to something else.
                 continue
             for stem in stems:
                 number = meta.name.removeprefix(stem)
