@@ -22,8 +22,9 @@ from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.admission import View
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import DeleteOptions, WriteOptions
-from unisono.apiserver.webhooks.calling import CallError, HttpCaller
+from unisono.apiserver.webhooks.calling import CallError, HttpCaller, NoAnswer
 from unisono.errors import ApiError, Conflict, Invalid, NotFound
+from unisono.kube.circuit import Circuits
 from unisono.kube.listening import AppListener
 
 OPTIONS = WriteOptions(user="ann", groups=("devs",))
@@ -393,3 +394,69 @@ async def test_connections_to_a_webhook_are_kept(tmp_path: Path) -> None:
         await caller.close()
         await listener.close()
     assert len(peers) == 1
+
+
+# ---- webhooks that never answer
+
+
+class Dead:
+    """Nothing listens; counts how often it was tried."""
+
+    def __init__(self) -> None:
+        self.tries, self.down = 0, True
+
+    async def post(self, client: Any, review: Any, seconds: float, view: Any) -> bytes:
+        self.tries += 1
+        if self.down:
+            raise NoAnswer(f"{client.url}: connection refused")
+        answer = {"uid": review["request"]["uid"], "allowed": True}
+        return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
+
+
+@pytest.fixture
+def dead(backend: Backend) -> tuple[Dead, list[float]]:
+    dead, now = Dead(), [0.0]
+    hooks = backend.service.context.hooks
+    hooks.caller, hooks.circuits = dead, Circuits(lambda: now[0], failures=5, longest=10.0)
+    return dead, now
+
+
+@pytest.mark.parametrize("policy", ["Ignore", "Fail"])
+async def test_a_webhook_that_never_answers_is_not_asked_for_every_write(
+    backend: Backend, dead: tuple[Dead, list[float]], policy: str
+) -> None:
+    await configure(backend, hook(failurePolicy=policy))
+    refused = 0
+    for number in range(100):
+        try:
+            await create(backend, f"a{number}")
+        except ApiError as error:
+            refused += 1
+            told = str(error)
+    assert dead[0].tries == 5
+    assert refused == (100 if policy == "Fail" else 0)
+    if policy == "Fail":
+        assert "5 calls in a row got no answer; asked again in 1.0 s" in told
+
+
+async def test_a_webhook_that_answers_again_is_asked_for_every_write(
+    backend: Backend, dead: tuple[Dead, list[float]]
+) -> None:
+    hooks, now = dead
+    await configure(backend, hook(failurePolicy="Ignore"))
+    for number in range(10):
+        await create(backend, f"a{number}")
+    hooks.down = False
+    now[0] = 1.5
+    for number in range(10):
+        await create(backend, f"b{number}")
+    assert hooks.tries == 5 + 10
+
+
+async def test_a_changed_configuration_is_tried_at_once(backend: Backend, dead: tuple[Dead, list[float]]) -> None:
+    await configure(backend, hook(failurePolicy="Ignore"))
+    for number in range(10):
+        await create(backend, f"a{number}")
+    await configure(backend, hook("two", failurePolicy="Ignore"), name="more")
+    await create(backend, "b")
+    assert dead[0].tries == 7

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -17,6 +16,7 @@ import aiohttp
 import msgspec
 
 from unisono.errors import UnisonoError
+from unisono.kube.circuit import Circuits
 
 _LONGEST = 10 << 20
 """Bytes of an answer at most, as in Volcano."""
@@ -94,14 +94,6 @@ class ExtenderUnavailable(UnisonoError):
     """An extender is not asked at present."""
 
 
-@dataclass(slots=True)
-class _Circuit:
-    """One extender: calls in a row that got no answer, and until when it is not asked (monotonic seconds)."""
-
-    failures: int = 0
-    until: float = 0.0
-
-
 class Extenders:
     """The extenders of one scheduler, from cycle to cycle.
 
@@ -114,7 +106,7 @@ class Extenders:
     def __init__(self, monotonic: Callable[[], float], call: Call = call) -> None:
         self._monotonic = monotonic
         self._call = call
-        self._circuits: dict[str, _Circuit] = {}
+        self._circuits = Circuits(monotonic, failures=_FAILURES, longest=_LONGEST_PAUSE)
 
     def begin(self, budget: float) -> Call:
         """The calls of one cycle, which may take ``budget`` seconds together."""
@@ -122,31 +114,23 @@ class Extenders:
 
         def ask(url: str, body: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
             nonlocal left
-            circuit = self._circuits.setdefault(urlsplit(url).netloc, _Circuit())
-            started = self._monotonic()
-            if started < circuit.until:
-                raise ExtenderUnavailable(
-                    f"{circuit.failures} calls in a row got no answer; asked again in {circuit.until - started:.1f} s"
-                )
-            if left <= 0:
+            address = urlsplit(url).netloc
+            if left <= 0 and not self._circuits.resting(address):
                 raise ExtenderUnavailable(f"its calls have taken the {budget:g} s that a cycle has for them")
+            if why := self._circuits.rest(address):
+                raise ExtenderUnavailable(why)
+            started = self._monotonic()
             try:
                 answer = self._call(url, body, min(timeout, left))
             except ExtenderError:
-                circuit.failures = 0  # an answer, if no good one
+                self._circuits.answered(address)  # if not well
                 raise
             except OSError:
-                self._failed(circuit)
+                self._circuits.failed(address)
                 raise
             finally:
                 left -= self._monotonic() - started
-            circuit.failures = 0
+            self._circuits.answered(address)
             return answer
 
         return ask
-
-    def _failed(self, circuit: _Circuit) -> None:
-        circuit.failures += 1
-        if circuit.failures >= _FAILURES:
-            pause = min(float(1 << min(circuit.failures - _FAILURES, 10)), _LONGEST_PAUSE)
-            circuit.until = self._monotonic() + pause

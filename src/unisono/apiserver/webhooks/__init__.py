@@ -6,13 +6,19 @@ and a change is stored only over the object that the webhooks have seen.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ValidatingWebhook
+from unisono.api.admission_registration import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    ValidatingWebhook,
+    WebhookClientConfig,
+)
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec
@@ -21,13 +27,17 @@ from unisono.apiserver.aside import aside
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.storage.entry import Event
 from unisono.apiserver.webhooks import conditions, matching, review, showing
-from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller
+from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, address
 from unisono.errors import ApiError
+from unisono.kube.circuit import Circuits
 
 if TYPE_CHECKING:
     from unisono.apiserver.context import Context
 
 _log = structlog.get_logger(__name__)
+# An admin's webhook that never answers must not take the time of all other writes, and one that is back counts soon.
+_FAILURES = 5
+_LONGEST_REST = 10.0
 
 
 @dataclass(slots=True)
@@ -53,6 +63,7 @@ class Webhooks:
         self.caller: Caller = caller or self._http
         # Most writes meet no webhook at all, so that is known without a look at the store.
         self._known: dict[str, list[ValidatingWebhook]] = {}
+        self.circuits = Circuits(time.monotonic, failures=_FAILURES, longest=_LONGEST_REST)
         self._store.listen(self._on_event)
 
     async def close(self) -> None:
@@ -148,6 +159,9 @@ class Webhooks:
         dry_run: bool,
     ) -> review.Answer | None:
         """The answer of a webhook; None when it is not asked, or may fail and does."""
+        where = address(hook.client_config)
+        if hook.failure_policy == "Ignore" and self.circuits.resting(where):
+            return None
         uid = self._context.new_uid()
         new = changed if changed is not None else showing.value(request, request.object, version)
         old = None if request.old is None else showing.value(request, request.old, version)
@@ -161,7 +175,9 @@ class Webhooks:
             client = hook.client_config
             if client is None:
                 raise CallError("it has no clientConfig")
-            body = await self.caller.post(client, asked, float(hook.timeout_seconds or 10), self._context)
+            if why := self.circuits.rest(where):
+                raise CallError(why)
+            body = await self._answer(where, client, asked, float(hook.timeout_seconds or 10))
             answer = review.read(body, uid, may_change=changing)
         except (CallError, conditions.ConditionError, review.BadAnswer) as error:
             if hook.failure_policy == "Ignore":
@@ -171,6 +187,18 @@ class Webhooks:
         if not answer.allowed:
             raise review.refusal(hook.name, answer.status)
         return answer
+
+    async def _answer(self, where: str, client: WebhookClientConfig, asked: dict[str, Any], seconds: float) -> bytes:
+        try:
+            body = await self.caller.post(client, asked, seconds, self._context)
+        except NoAnswer:
+            self.circuits.failed(where)
+            raise
+        except CallError:
+            self.circuits.answered(where)
+            raise
+        self.circuits.answered(where)
+        return body
 
     def _matching(self, request: Request, *, changing: bool) -> Iterator[tuple[ValidatingWebhook, str]]:
         hooks = self._hooks(MUTATING_WEBHOOKS if changing else VALIDATING_WEBHOOKS)
@@ -192,7 +220,8 @@ class Webhooks:
         return found
 
     def _on_event(self, event: Event) -> None:
-        self._known.pop(event.entry.resource, None)
+        if self._known.pop(event.entry.resource, None) is not None:
+            self.circuits.clear()
 
     def _target(self, request: Request) -> matching.Target:
         kind, old = request.kind, request.old

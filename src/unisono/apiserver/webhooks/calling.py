@@ -25,6 +25,10 @@ class CallError(Exception):
     """The webhook could not be asked."""
 
 
+class NoAnswer(CallError):
+    """Nothing answers at the webhook's address, or not in time."""
+
+
 class Caller(Protocol):
     """Sends a review and gives back the answer's body."""
 
@@ -68,9 +72,9 @@ class HttpCaller:
                     raise CallError(f"the webhook answered {reply.status}")
                 return await _body(reply)
         except TimeoutError:
-            raise CallError(f"{url}: context deadline exceeded after {seconds:g} seconds") from None
+            raise NoAnswer(f"{url}: context deadline exceeded after {seconds:g} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise CallError(f"{url}: {error}") from None
+            raise NoAnswer(f"{url}: {error}") from None
 
     async def close(self) -> None:
         """Close what is open."""
@@ -98,6 +102,16 @@ def _trust(bundle: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=base64.b64decode(bundle).decode() if bundle else None)
     except (ssl.SSLError, ValueError) as error:
         raise CallError(f"the caBundle is no certificate in PEM: {error}") from None
+
+
+def address(client: WebhookClientConfig | None) -> str:
+    """A text that stands for where a webhook is asked: URL, or Service and port."""
+    if client is None:
+        return ""
+    if client.service is None:
+        return client.url or ""
+    service = client.service
+    return f"{service.namespace}/{service.name}:{service.port or 443}{service.path or '/'}"
 
 
 def _target(client: WebhookClientConfig, view: View) -> tuple[str, str | None]:
