@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from workload_world import WorkloadWorld
 
-from unisono.api.core import Lease, Node, Pod, Taint
+from unisono.api.core import Lease, Node, NodeCondition, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.api.times import rfc3339_micro
 from unisono.controllers.builtin import builtin_controllers
@@ -61,6 +61,18 @@ def ready(world: WorkloadWorld) -> str:
 def taints(world: WorkloadWorld) -> list[tuple[str, str]]:
     found = world.client.find(NODES, "n").spec.taints or []
     return [(each.key.removeprefix(TROUBLE), each.effect) for each in found]
+
+
+async def test_a_node_with_a_full_disk_is_tainted_for_as_long_as_it_says_so():
+    async with NodeWorld() as world:
+        await start(world)
+        for status, expected in (("True", [("disk-pressure", "NoSchedule")]), ("False", [])):
+            node = world.client.find(NODES, "n")
+            pressure = NodeCondition(type="DiskPressure", status=status)
+            node.status.conditions = [node.status.conditions[0], pressure]
+            world.client.put(NODES, node)
+            await world.settle()
+            assert taints(world) == expected
 
 
 async def test_a_silent_node_is_lost_and_its_pods_leave_when_they_must():

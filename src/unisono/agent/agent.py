@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import structlog
 from unisono.agent.addresses import AddressBook
 from unisono.agent.cleanup import end_pod, remove_cgroup
 from unisono.agent.devices_slices import NVIDIA, DevicePublisher, card_devices
+from unisono.agent.disk_pressure import DiskPressure, read_disk
+from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, Disk, Threshold
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespaces
 from unisono.agent.launch import python_folder
@@ -72,6 +75,8 @@ class Agent:
         machine: what there is; None looks.
         spawner: starts processes; None makes one for this agent alone.
         own_users: pods of a namespace run as a user of its own, where this process is root.
+        eviction: from when on the node's disk counts as full.
+        disk: tells how full it is; None asks the kernel.
     """
 
     def __init__(
@@ -89,6 +94,8 @@ class Agent:
         machine: Machine | None = None,
         spawner: Spawner | None = None,
         own_users: bool = False,
+        eviction: Sequence[Threshold] = DEFAULT_EVICTION,
+        disk: Callable[[], Disk] | None = None,
     ) -> None:
         self._client, self._clock = client, clock
         self._layout = Layout(data_dir.absolute())
@@ -97,7 +104,8 @@ class Agent:
         self._cpus, self._memory, self._labels = cpus, memory, dict(labels or {})
         self._working_dir, self._allowed = working_dir or Path.cwd(), isolation
         self._spawner, self._shares_spawner = spawner or Spawner(), spawner is not None
-        self._own_users = own_users
+        self._own_users, self._eviction = own_users, eviction
+        self._read_disk = disk or partial(read_disk, self._layout.root)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # By pod that cannot be begun: why.
@@ -176,12 +184,20 @@ class Agent:
             users=self._pod_users(isolation, namespaces),
             memory=MemoryWatch(self._clock),
             storage=StorageWatch(self._clock),
+            disk=DiskPressure(
+                self._clock,
+                self._read_disk,
+                lambda: [worker.occupant() for worker in self._workers.values()],
+                self._report_disk,
+                self._eviction,
+            ),
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
         group.create_task(self._last_words.run())
         group.create_task(self._host.memory.run())
         group.create_task(self._host.storage.run())
+        group.create_task(self._host.disk.run())
         for informer in (services, config_maps, secrets, namespaces):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)
@@ -229,6 +245,10 @@ class Agent:
             DevicePublisher(offer, lambda node: offer if node == self.node_name else None),
         ]
         await Manager(self._client, clock=self._clock).run(controllers)
+
+    async def _report_disk(self, pressure: bool) -> None:
+        if self._registration is not None:
+            await self._registration.report_disk(pressure)
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()

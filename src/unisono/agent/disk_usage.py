@@ -32,7 +32,7 @@ class Usage:
     final: bool = False
 
 
-async def disk_usage(places: Iterable[Path], seconds: float = LONGEST_SECONDS) -> Usage:
+async def disk_usage(places: Iterable[Path], seconds: float = LONGEST_SECONDS, *, inodes: bool = False) -> Usage:
     """Bytes that folders take on the disk, a file with several names once.
 
     Counting in this process would hold up everything else in it. What pods can make of their folders costs bounded
@@ -41,6 +41,7 @@ async def disk_usage(places: Iterable[Path], seconds: float = LONGEST_SECONDS) -
     Args:
         places: folders; ones that vanish count nothing.
         seconds: how long counting may take.
+        inodes: count files, not bytes.
 
     Raises:
         OSError: this machine cannot start ``du``.
@@ -49,7 +50,7 @@ async def disk_usage(places: Iterable[Path], seconds: float = LONGEST_SECONDS) -
     if not wanted:
         return Usage()
     process = await asyncio.create_subprocess_exec(
-        *("du", "-s", "-x", "-B1", "--null", "--", *map(str, wanted)),
+        *("du", "-s", "-x", "--inodes" if inodes else "-B1", "--null", "--", *map(str, wanted)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

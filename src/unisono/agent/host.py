@@ -11,6 +11,7 @@ import structlog
 
 from unisono.agent.addresses import AddressBook
 from unisono.agent.admission import Ledger
+from unisono.agent.disk_pressure import DiskPressure
 from unisono.agent.environment import MissingSource
 from unisono.agent.files import rewrite_in_place
 from unisono.agent.gpus import choose
@@ -49,6 +50,7 @@ class Host:
         users: as whom containers run.
         memory: ends containers above their memory limit where the kernel does not.
         storage: evicts pods above their limits of local storage.
+        disk: evicts pods when the node's disk runs full.
         ledger: what the pods that the node accepted hold.
     """
 
@@ -70,6 +72,7 @@ class Host:
     users: PodUsers
     memory: MemoryWatch
     storage: StorageWatch
+    disk: DiskPressure
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:

@@ -64,7 +64,7 @@ def build_node(
         status=NodeStatus(
             capacity=dict(to_wire(capacity)),
             allocatable=dict(to_wire(allocatable)),
-            conditions=[ready_condition(now, ready=True)],
+            conditions=[ready_condition(now, ready=True), disk_condition(now, pressure=False)],
             addresses=[
                 NodeAddress(type="InternalIP", address=machine.address),
                 NodeAddress(type="Hostname", address=machine.hostname),
@@ -114,6 +114,19 @@ def ready_condition(now: float, *, ready: bool) -> NodeCondition:
         status="True" if ready else "False",
         reason="AgentReady" if ready else "AgentStopped",
         message="the node agent is posting ready status" if ready else "the node agent was stopped",
+        last_heartbeat_time=stamp,
+        last_transition_time=stamp,
+    )
+
+
+def disk_condition(now: float, *, pressure: bool) -> NodeCondition:
+    """The DiskPressure condition as a kubelet words it."""
+    stamp = rfc3339(now)
+    return NodeCondition(
+        type="DiskPressure",
+        status="True" if pressure else "False",
+        reason="AgentHasDiskPressure" if pressure else "AgentHasNoDiskPressure",
+        message=f"the node agent has {'' if pressure else 'no '}disk pressure",
         last_heartbeat_time=stamp,
         last_transition_time=stamp,
     )
@@ -175,6 +188,18 @@ class NodeRegistration:
                 await self._again()
             except (ApiError, OSError) as error:
                 _log.warning("node.heartbeat_failed", node=self._name, error=str(error))
+
+    async def report_disk(self, pressure: bool) -> None:
+        """Say whether the node's disk is full.
+
+        Raises:
+            ApiError: the API did not take it.
+        """
+        condition = disk_condition(self._clock.time(), pressure=pressure)
+        others = [each for each in self._node.status.conditions or () if each.type != condition.type]
+        self._node.status.conditions = [*others, condition]
+        patch = {"status": {"conditions": [msgspec.to_builtins(condition)]}}
+        await self._client.patch(NODES, self._name, patch, subresource="status")
 
     async def leave(self) -> None:
         """Say that no pod can start here until the agent runs again."""

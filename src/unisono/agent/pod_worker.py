@@ -7,6 +7,7 @@ import contextlib
 
 import structlog
 
+from unisono.agent.disk_pressure import Occupant
 from unisono.agent.host import Host
 from unisono.agent.lifecycle import Phase, PodView, Reason, decide
 from unisono.agent.pod_containers import PodContainers
@@ -71,6 +72,16 @@ class PodWorker:
     def began(self) -> bool:
         """Whether a process of the pod was started, by this agent or an earlier one."""
         return self._containers.began
+
+    def occupant(self) -> Occupant:
+        """What it means to the node's disk."""
+        return Occupant(
+            self.pod,
+            self._directory,
+            ended=self.pod.status.phase in _FINAL and not self._containers.running,
+            ending=self.gone or self._failure is not None or self.pod.metadata.deletion_timestamp is not None,
+            evict=self._evict,
+        )
 
     def update(self, pod: Pod) -> None:
         """A newer state of the pod was seen."""
@@ -241,9 +252,11 @@ class PodWorker:
             self._begin()
 
     def _begin(self) -> None:
-        if self.pod.metadata.deletion_timestamp is None and (short := self._host.ledger.admit(self.pod)) is not None:
-            self._reject(short.reason, short.message)
-            return
+        if self.pod.metadata.deletion_timestamp is None:
+            short = self._host.disk.refusal(self.pod) or self._host.ledger.admit(self.pod)
+            if short is not None:
+                self._reject(short.reason, short.message)
+                return
         try:
             self._resources.take(self.start_time)
         except AgentError as error:

@@ -81,6 +81,7 @@ GPU_COMPUTE_MINOR: Final = "nvidia.com/gpu.compute.minor"
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 
 # Taints that controllers set on nodes.
+NODE_DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"
 NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
 NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated_specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.pod_limit import MOST_PODS
@@ -58,6 +59,7 @@ class PlaneOptions:
         host: address of the API; any but a loopback address lets other machines in.
         local_node: offer this machine as a node.
         own_users: where this process is root, pods of a namespace run as a user of its own.
+        eviction: from when on this machine's disk counts as full.
         simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
         apart: scheduler, controllers and simulated nodes run in a process of their own, so that the API answers while
@@ -72,6 +74,7 @@ class PlaneOptions:
     host: str = "127.0.0.1"
     local_node: bool = True
     own_users: bool = False
+    eviction: Sequence[Threshold] = DEFAULT_EVICTION
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
     apart: bool = False
@@ -180,7 +183,14 @@ class Plane:
 
             client = backend.client(field_manager="unisono-agent")
             own_users = self._options.own_users
-            self._agent = Agent(client, None, self._data.agent, spawner=self._spawner, own_users=own_users)
+            self._agent = Agent(
+                client,
+                None,
+                self._data.agent,
+                spawner=self._spawner,
+                own_users=own_users,
+                eviction=self._options.eviction,
+            )
             self._keep("agent", self._agent.run)
 
     async def _serve(self, backend: Backend) -> None:

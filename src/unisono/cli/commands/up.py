@@ -55,6 +55,11 @@ class StartFailed(UnisonoError):
 )
 @click.option("--no-agent", is_flag=True, help="Do not offer this machine as a node.")
 @click.option(
+    "--eviction-hard",
+    metavar="THRESHOLDS",
+    help="When the node's disk counts as full: nodefs.available<10%,nodefs.inodesFree<5% or quantities.",
+)
+@click.option(
     "--scheduler-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
@@ -89,6 +94,7 @@ def command(
     port: int,
     nodes_file: Path | None,
     no_agent: bool,
+    eviction_hard: str | None,
     scheduler_config: Path | None,
     api_limits: tuple[str, ...],
     most_pods: int,
@@ -97,6 +103,7 @@ def command(
     accept_loss: bool,
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
+    from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.hosts import is_loopback
     from unisono.apiserver.limits import Limits
     from unisono.standalone.nodes_file import read_nodes
@@ -107,6 +114,7 @@ def command(
         click.echo(f"{click.style('Warning:', fg='yellow', bold=True)} {_REMOTE.format(host=host)}", err=True)
     nodes = read_nodes(nodes_file) if nodes_file else ()
     limits = Limits().changed(api_limits)
+    eviction = DEFAULT_EVICTION if eviction_hard is None else parse_eviction(eviction_hard)
     if repair or accept_loss:
         from unisono.standalone.store import prepare
 
@@ -135,6 +143,7 @@ def command(
         simulated_nodes=nodes,
         local_node=not no_agent,
         own_users=True,
+        eviction=eviction,
         scheduler_config=scheduler_config,
         apart=True,
         limits=limits,

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from unisono.api.core import Node, NodeCondition, Pod, Taint
-from unisono.api.keys import NODE_NOT_READY, NODE_UNREACHABLE
+from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.workloads.node_fit import covers
 
+_OWN = (NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE)
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -37,7 +38,7 @@ def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:
 
 
 def wanted_taints(node: Node, now: float) -> list[Taint] | None:
-    """The node's taints as its Ready condition asks for them; None when they are right.
+    """The node's taints as its conditions Ready and DiskPressure ask for them; None when they are right.
 
     Taints of others stay; a taint that is there keeps the time at which it came.
     """
@@ -49,11 +50,14 @@ def wanted_taints(node: Node, now: float) -> list[Taint] | None:
         if found.status == "Unknown"
         else NODE_NOT_READY
     )
+    wanted = [(key, effect) for effect in _REPELLING if key]
+    if any((each.type, each.status) == ("DiskPressure", "True") for each in node.status.conditions or ()):
+        wanted.append((NODE_DISK_PRESSURE, "NoSchedule"))
     present = list(node.spec.taints or ())
-    kept = [each for each in present if each.key not in (NODE_NOT_READY, NODE_UNREACHABLE) or each.key == key]
-    for effect in _REPELLING if key else ():
-        if not any((each.key, each.effect) == (key, effect) for each in kept):
-            kept.append(Taint(key=key, effect=effect, time_added=rfc3339(now)))
+    kept = [each for each in present if each.key not in _OWN or each.key in {name for name, _ in wanted}]
+    for name, effect in wanted:
+        if not any((each.key, each.effect) == (name, effect) for each in kept):
+            kept.append(Taint(key=name, effect=effect, time_added=rfc3339(now)))
     return None if kept == present else kept
 
 

@@ -20,7 +20,7 @@ from unisono.api.core import (
     PodSpec,
     Toleration,
 )
-from unisono.api.keys import NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE
+from unisono.api.keys import NODE_DISK_PRESSURE, NODE_NOT_READY, NODE_UNREACHABLE, NODE_UNSCHEDULABLE
 from unisono.controllers.pod_facts import (
     created,
     finished_at,
@@ -39,7 +39,7 @@ _BURST = 250
 _NODE_PROBLEMS = (
     (NODE_NOT_READY, "NoExecute"),
     (NODE_UNREACHABLE, "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    (NODE_DISK_PRESSURE, "NoSchedule"),
     ("node.kubernetes.io/memory-pressure", "NoSchedule"),
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     (NODE_UNSCHEDULABLE, "NoSchedule"),
