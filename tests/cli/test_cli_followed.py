@@ -170,16 +170,16 @@ def manifest(tmp_path: Any, api_version: str, kind: str) -> Manifest:
         (TRAIN, "trainjobs.trainer.kubeflow.org"),
         (RAY, "rayjobs.ray.io"),
         (BATCH, "jobs.batch"),
-        ("batch.volcano.sh/v1alpha1 Job", "Job"),
+        ("batch.volcano.sh/v1alpha1 Job", "jobs.batch.volcano.sh"),
         ("flow.volcano.sh/v1alpha1 JobFlow", "jobflows.flow.volcano.sh"),
         (HYPER, "hyperjobs.training.volcano.sh"),
-        ("v1 Pod", "Pod"),
+        ("v1 Pod", "pods"),
     ],
 )
 def test_jobs_of_all_kinds_are_followed(tmp_path: Any, what: str, target: str) -> None:
     found = manifest(tmp_path, *what.split())
     assert is_workload(found)
-    assert target_kind(found) == target
+    assert target_kind(found).resource == target
 
 
 def test_a_version_that_is_not_served_is_named(tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""``unisono run`` follows jobs to their end, also where one watch lags behind another or a log comes slowly."""
+"""What ``unisono run`` tells of the jobs that it follows."""
 
 from __future__ import annotations
 
@@ -6,149 +6,132 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
 from support.memory import MemoryClient
-from unisono.api.batch import Job
-from unisono.api.core import Pod
-from unisono.api.kinds import JOBS, PODS
-from unisono.cli import following
-from unisono.cli.catch_up import Abreast
-from unisono.cli.following import Follower
+from unisono.api.decode import decode
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS
+from unisono.api.training_kinds import PYTORCH_JOBS
+from unisono.cli.following import Progress
 from unisono.cli.views import JobView
-from unisono.kube.informer import Informer
+from unisono.errors import ApiError
+from unisono.sdk.events import Target
 
-
-def job() -> Job:
-    value = {
-        "metadata": {"name": "j", "namespace": "default", "uid": "j"},
-        "spec": {"minAvailable": 1, "tasks": [{"name": "t", "replicas": 1, "template": {"spec": {"containers": []}}}]},
-        "status": {"state": {"phase": "Completed"}, "succeeded": 1},
-    }
-    return msgspec.convert(value, Job)
-
-
-def pod(name: str = "j-t-0", phase: str = "Succeeded", code: int = 0) -> Pod:
-    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
-    labels = {"volcano.sh/job-name": "j", "volcano.sh/task-spec": "t"}
-    state = {"terminated": {"exitCode": code}} if phase == "Succeeded" else {"running": {}}
-    value = {
-        "metadata": {"name": name, "namespace": "default", "labels": labels, "ownerReferences": [owner]},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": phase, "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "state": state}]},
-    }
-    return msgspec.convert(value, Pod)
+OWNER = {"apiVersion": "v1", "kind": "Any", "name": "j", "uid": "j", "controller": True}
+LABELS = {"volcano.sh/job-name": "j", "training.kubeflow.org/job-name": "j"}
 
 
 class Server(MemoryClient):
-    """Its watch of pods tells nothing before ``told``, and its logs come when ``written`` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told, self.written = asyncio.Event(), asyncio.Event()
-        self.lists_of_pods = 0
-
-    async def list(self, kind: Any, namespace: str | None = None, **options: Any) -> Any:
-        found = await super().list(kind, namespace, **options)
-        if kind is PODS:
-            self.lists_of_pods += 1
-            if self.lists_of_pods > 1:
-                # Somebody wants to know what the watch has not told.
-                self.told.set()
-        return found
-
-    async def watch(self, kind: Any, namespace: str | None = None, **options: Any) -> AsyncIterator[Any]:
-        if kind is PODS:
-            await self.told.wait()
-        async for event in super().watch(kind, namespace, **options):
-            yield event
+    """Every log has one line, but that of a pod called ``secret`` cannot be read."""
 
     async def stream(self, path: str, params: Any) -> AsyncIterator[bytes]:
-        yield b"first\n"
-        await self.written.wait()
-        yield b"last\n"
+        if "secret" in path:
+            raise ApiError("not yours", code=403)
+        yield f"I am {params['container']}\n".encode()
+
+    def make(self, kind: Kind[Any], name: str, status: Any, **spec: Any) -> None:
+        meta = {"name": name, "namespace": "default", "uid": name}
+        if kind is POD_GROUPS:
+            meta["ownerReferences"] = [OWNER]  # type: ignore[assignment]
+        self.put(kind, decode(kind, {"metadata": meta, "spec": spec, "status": status}).obj)
+
+    def pod(self, name: str, phase: str, *containers: str) -> None:
+        meta = {"name": name, "namespace": "default", "labels": LABELS, "ownerReferences": [OWNER]}
+        spec = {"nodeName": "n1", "containers": [{"name": each} for each in containers or ("main",)]}
+        self.put(PODS, decode(PODS, {"metadata": meta, "spec": spec, "status": {"phase": phase}}).obj)
 
 
 class Told:
-    """A reporter that remembers log lines."""
+    """A reporter that remembers what it is told."""
 
     def __init__(self) -> None:
+        self.logs: list[str] = []
         self.lines: list[str] = []
+        self.shown = asyncio.Event()
 
-    def line(self, title: str, text: str) -> None: ...
+    def line(self, title: str, text: str) -> None:
+        self.lines.append(f"{title}: {text}")
 
     def log(self, prefix: str, text: str) -> None:
-        self.lines.append(f"{prefix} | {text}")
+        self.logs.append(f"{prefix} | {text}")
 
-    def show(self, views: Sequence[JobView]) -> None: ...
+    def show(self, views: Sequence[JobView]) -> None:
+        self.shown.set()
 
     def close(self) -> None: ...
 
 
-async def followed(server: Server, told: Told) -> JobView:
-    follower = Follower(server, [("Job", "default", "j")], told)  # type: ignore[arg-type]
+async def settle() -> None:
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+
+async def followed(server: Server, kind: Kind[Any], told: Told, name: str = "j", *, logs: bool = True) -> JobView:
+    progress = Progress([Target(kind, "default", name)], told)
     async with asyncio.timeout(60):
-        (view,) = await follower.run()
+        await progress.follow(server, logs=logs)  # type: ignore[arg-type]
+    (view,) = progress.views
     return view
 
 
-async def test_a_pod_that_is_heard_of_after_the_end_of_its_job_is_told_with_its_log() -> None:
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (JOBS, {"state": {"phase": "Completed"}}),
+        (PYTORCH_JOBS, {"conditions": [{"type": "Succeeded", "status": "True"}]}),
+    ],
+    ids=["Volcano Job", "PyTorchJob"],
+)
+async def test_a_worker_that_starts_after_the_end_of_its_job_is_in_the_log(kind: Kind[Any], status: Any) -> None:
     server, told = Server(), Told()
-    server.written.set()
-    server.put(JOBS, job())
-    running = asyncio.create_task(followed(server, told))
-    while not server.lists_of_pods:
-        await asyncio.sleep(0)
-    server.put(PODS, pod(code=3))
-    view = await running
-    assert [end.exit_code for end in view.ends] == [3]
-    assert told.lines == ["t-0 | first", "t-0 | last"]
+    server.make(kind, "j", status)
+    server.pod("j-worker-0", "Pending")
+    running = asyncio.create_task(followed(server, kind, told))
+    await told.shown.wait()
+    await settle()
+    server.pod("j-worker-0", "Succeeded")
+    assert (await running).succeeded
+    assert told.logs == ["worker-0 | I am main"]
 
 
-@pytest.mark.parametrize(("phase", "whole"), [("Succeeded", True), ("Running", False)])
-async def test_a_slow_log_is_read_to_its_end_if_it_has_one(
-    monkeypatch: pytest.MonkeyPatch, phase: str, whole: bool
-) -> None:
-    """A process that outlives its job may write for ever."""
-    monkeypatch.setattr(following, "LOG_DRAIN_SECONDS", 0.01)
-    monkeypatch.setattr(following, "LOG_END_SECONDS", 600.0)
+async def test_containers_are_named_where_a_pod_has_several() -> None:
     server, told = Server(), Told()
-    server.put(JOBS, job())
-    server.put(PODS, pod(phase=phase))
-    if whole:
-        asyncio.get_running_loop().call_later(0.1, server.written.set)
-    await followed(server, told)
-    assert ("t-0 | last" in told.lines) is whole
+    server.make(JOBS, "j", {"state": {"phase": "Completed"}})
+    server.pod("j-a-0", "Succeeded", "main", "side")
+    server.pod("j-b-0", "Succeeded")
+    await followed(server, JOBS, told)
+    assert sorted(told.logs) == ["a-0/main | I am main", "a-0/side | I am side", "b-0 | I am main"]
 
 
-async def test_catching_up_ends_also_with_what_has_gone_and_kinds_that_nobody_serves() -> None:
+async def test_a_log_that_cannot_be_read_is_told_and_the_job_goes_on() -> None:
+    server, told = Server(), Told()
+    server.make(JOBS, "j", {"state": {"phase": "Completed"}})
+    server.pod("j-secret-0", "Succeeded")
+    assert (await followed(server, JOBS, told)).succeeded
+    assert "pod/j-secret-0: its log cannot be read: not yours" in told.lines
+
+
+async def test_a_plain_pod_keeps_its_name_and_logs_can_be_left_out() -> None:
     server = Server()
-    server.told.set()
-    pods, jobs = Informer(server, PODS), Informer(server, JOBS)
-    abreast = Abreast(server, None, [jobs, pods])
-    watching = [asyncio.create_task(each.run()) for each in (pods, jobs)]
-    try:
-        for each in (pods, jobs):
-            await each.synced.wait()
-        kept, gone = server.put(PODS, pod("kept")), server.put(PODS, pod("gone"))
-        while pods.get(gone.key) is None:
-            await asyncio.sleep(0)
-        listed = await server.list(PODS)
-        server.remove(PODS, gone.key)
-        while pods.get(gone.key) is not None:
-            await asyncio.sleep(0)
+    server.pod("j-p", "Succeeded")
+    for logs in (True, False):
+        told = Told()
+        await followed(server, PODS, told, "j-p", logs=logs)
+        texts = ("submitted to queue default: 1 pod", "gang placed: 1/1 pods on n1", "Completed")
+        assert told.lines == [f"pod/j-p: {text}" for text in texts]
+        assert told.logs == (["j-p | I am main"] if logs else [])
 
-        async def late(kind: Any, namespace: str | None = None, **_: Any) -> Any:
-            if kind is JOBS:
-                raise OSError("nobody listens")
-            return listed
 
-        server.list = late  # type: ignore[method-assign]
-        async with asyncio.timeout(60):
-            await abreast.catch_up(600.0)
-        assert [each.key for each in pods.items()] == [kept.key]
-    finally:
-        for task in watching:
-            task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
+async def test_a_training_job_is_told_of_when_its_queue_and_gang_are_known() -> None:
+    server, told = Server(), Told()
+    server.make(PYTORCH_JOBS, "j", {}, pytorchReplicaSpecs={"Worker": {"replicas": 2}})
+    running = asyncio.create_task(followed(server, PYTORCH_JOBS, told))
+    await settle()
+    assert told.lines == []
+    server.make(POD_GROUPS, "j", {"phase": "Pending"}, minMember=2, queue="research")
+    await told.shown.wait()
+    assert told.lines == ["pytorchjob/j: submitted to queue research: 2 pods, 2 of them start together or not at all"]
+    server.make(PYTORCH_JOBS, "j", {"conditions": [{"type": "Failed", "status": "True", "message": "lost"}]})
+    assert (await running).message == "lost"
+    assert told.lines[1:] == ["pytorchjob/j: Failed: lost"]

@@ -11,7 +11,7 @@ from unisono.api.decode import decode
 from unisono.api.kinds import PODS
 from unisono.cli.podlogs import lacking
 from unisono.cli.resources import Resource, ResourceMap
-from unisono.sdk.joblogs import LogWish
+from unisono.sdk.log_selection import LogSelection
 
 
 def pod(phase: str, *containers: str, init: str = "") -> Pod:
@@ -34,20 +34,20 @@ def pod(phase: str, *containers: str, init: str = "") -> Pod:
     ],
 )
 def test_where_there_is_no_line_it_says_why(pods: list[Pod], container: str, told: str) -> None:
-    problem = lacking(pods, "jobset/tune", LogWish(container=container))
+    problem = lacking(pods, "jobset/tune", LogSelection(container=container))
     assert told in problem
     assert bool(problem) is bool(told)
 
 
 def test_only_pods_that_have_started_and_the_container_are_read() -> None:
-    wanted = LogWish(container="b", params={"tailLines": "3"})
-    assert [wanted.concerns(each) for each in (pod("Running", "a", "b"), pod("Running", "a"), pod("Pending", "b"))] == [
+    wanted = LogSelection(container="b", params={"tailLines": "3"})
+    assert [wanted.is_ready(each) for each in (pod("Running", "a", "b"), pod("Running", "a"), pod("Pending", "b"))] == [
         True,
         False,
         False,
     ]
-    assert wanted.query(pod("Running", "a", "b")) == {"container": "b", "tailLines": "3"}
-    assert LogWish().query(pod("Running", "a", "b", init="fetch")) == {"container": "a"}
+    assert wanted.query(pod("Running", "a", "b"), "b") == {"container": "b", "tailLines": "3", "uid": ""}
+    assert LogSelection().containers(pod("Running", "a", "b", init="fetch")) == ["a"]
 
 
 def test_a_kind_is_named_so_that_it_is_found_again() -> None:

@@ -26,7 +26,7 @@ from unisono.scheduler.explain import render
 from unisono.sdk import BadWork, CannotShip, Job, RemoteError
 from unisono.sdk.builders import quantity
 from unisono.sdk.commands import job_command, queue_command, scale_patch
-from unisono.sdk.observing import observation, surroundings
+from unisono.sdk.observing import DependentsIndex, observation
 from unisono.sdk.pod_entrypoint import CHUNK, frames
 from unisono.sdk.results import Frames
 from unisono.sdk.submission import mark_folder, objects, split
@@ -207,8 +207,8 @@ def test_a_view_counts_only_the_jobs_own_pods() -> None:
     """A job of the same name that was deleted may still have pods that end."""
     job = decode(JOBS, {"metadata": {"name": "j", "namespace": "n", "uid": "new"}, "spec": MANIFEST["spec"]}).obj
     old = decode(POD_GROUPS, {"metadata": {"name": "j-old", "ownerReferences": [{"uid": "old"}]}}).obj
-    around = surroundings({}, [old], [])
-    seen = observation(JOBS, job, around.of(JOBS, job))
+    index = DependentsIndex({}, [old], [])
+    seen = observation(JOBS, job, index.of(JOBS, job))
     assert (seen.view.admitted, seen.pods) == (False, ())
 
 

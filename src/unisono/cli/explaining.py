@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from unisono.api.kind import Kind
     from unisono.cli.resources import Resource
     from unisono.kube.http import HttpClient
-    from unisono.sdk.dependents import Belongings
+    from unisono.sdk.dependents import Dependents
 
 # Pods that are told of one by one.
 _SHOWN = 10
@@ -175,10 +175,10 @@ async def _owner(
 ) -> Explanation:
     """Of everything that has pods by way of owner references, however many steps away."""
     from unisono.cli.resources import object_of
-    from unisono.sdk.dependents import OWNERS, belongings
+    from unisono.sdk.dependents import OWNERS, dependents
 
     kind, owner = object_of(resource, item)
-    found = await belongings(client, resource.name, owner)
+    found = await dependents(client, resource.name, owner)
     known = resource.name in {each.resource for each in OWNERS}
     if not known and not found.groups and not found.pods:
         raise NothingToExplain(
@@ -212,10 +212,10 @@ def _over(item: dict[str, Any]) -> bool:
     return not _OVER.isdisjoint(phases)
 
 
-def _state(kind: Kind[Any] | None, owner: Any, found: Belongings) -> str:
+def _state(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
     """What the object itself says it is doing."""
     from unisono.api.kinds import JOBS
-    from unisono.sdk.job_kinds import family_of
+    from unisono.sdk.job_kinds import job_kind_of
 
     pods = pods_text(found.pods)
     if kind is None:
@@ -226,7 +226,7 @@ def _state(kind: Kind[Any] | None, owner: Any, found: Belongings) -> str:
             return "its phase is Pending, its PodGroup comes next"
         told = (state.message or state.reason or "").rstrip(".")
         return f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
-    if family_of(kind) is None:
+    if job_kind_of(kind) is None:
         parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
         return pods.replace("it has ", f"it has {parts}", 1)
     from unisono.sdk.followed import workload_view

@@ -67,11 +67,12 @@ async def _with_log(client: HttpClient, pod: Pod, told: FailedPod) -> FailedPod:
     from dataclasses import replace
 
     from unisono.errors import ApiError
-    from unisono.sdk.joblogs import LogWish, read_pods
+    from unisono.sdk.joblogs import read_pods
+    from unisono.sdk.log_selection import LogSelection
 
     if not told.container:
         return told
-    wanted = LogWish(container=told.container, params={"tailLines": str(_LINES)})
+    wanted = LogSelection(container=told.container, params={"tailLines": str(_LINES)})
     try:
         return replace(told, log=tuple([line.text async for line in read_pods(client, [pod], wanted)]))
     except ApiError:

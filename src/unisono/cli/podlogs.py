@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.cli.resources import Resource
     from unisono.kube.http import HttpClient
-    from unisono.sdk.joblogs import LogWish
+    from unisono.sdk.log_selection import LogSelection
 
 
 async def pods_with_logs(
-    client: HttpClient, resource: Resource, owner: Any, title: str, wanted: LogWish
+    client: HttpClient, resource: Resource, owner: Any, title: str, wanted: LogSelection
 ) -> Sequence[Pod]:
     """The pods of an object whose logs are meant.
 
@@ -23,23 +23,23 @@ async def pods_with_logs(
         BadTarget: there is none; says what to look at instead.
 
     """
-    from unisono.sdk.dependents import OWNERS, belongings
+    from unisono.sdk.dependents import OWNERS, dependents
 
-    pods = (await belongings(client, resource.name, owner)).pods
+    pods = (await dependents(client, resource.name, owner)).pods
     if not pods and resource.name not in {kind.resource for kind in OWNERS}:
         raise BadTarget(f"{title} has no pods, and so no logs: name a pod, or an object that has pods.")
     if problem := lacking(pods, title, wanted):
         raise BadTarget(problem)
-    return [pod for pod in pods if wanted.concerns(pod)]
+    return [pod for pod in pods if wanted.is_ready(pod)]
 
 
-def lacking(pods: Sequence[Pod], title: str, wanted: LogWish) -> str:
+def lacking(pods: Sequence[Pod], title: str, wanted: LogSelection) -> str:
     """Why there is no line to be had of these pods; empty where there may be one."""
-    from unisono.sdk.joblogs import STARTED, container_names
+    from unisono.sdk.log_selection import STARTED_PHASES, container_names
 
     if not pods:
         return f"{title} has no pods now: 'unisono explain {title}' says why."
-    if all(pod.status.phase not in STARTED for pod in pods):
+    if all(pod.status.phase not in STARTED_PHASES for pod in pods):
         number = f"{len(pods)} pods, and none has" if len(pods) > 1 else "one pod, which has not"
         return f"{title} has {number} started: 'unisono explain {title}' says why, and --follow waits for them."
     names = container_names(pods)

@@ -16,7 +16,7 @@ _NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lea
 _QUEUES = frozenset({"default", "root"})
 
 
-def lacking(manifests: Sequence[Manifest], namespace: str | None) -> list[dict[str, Any]]:
+def missing_prerequisites(manifests: Sequence[Manifest], namespace: str | None) -> list[dict[str, Any]]:
     """Namespaces, then queues, that a control plane of its own needs before these manifests can be created.
 
     Args:

@@ -68,7 +68,8 @@ class LiveReporter:
         self._console = Console(highlight=False)
         self._started = time.monotonic()
         self._colours: dict[str, str] = {}
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._views: Sequence[JobView] = ()
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._table)
         self._live.start()
 
     def line(self, title: str, text: str) -> None:
@@ -86,20 +87,21 @@ class LiveReporter:
         self._console.print(Text.assemble((head, style), text))
 
     def show(self, views: Sequence[JobView]) -> None:
-        """Draw the table anew."""
-        self._live.update(self._table(views))
+        """Draw the table with these views."""
+        self._views = tuple(views)
+        self._live.refresh()
 
     def close(self) -> None:
         """Take the table away; the lines stay."""
         self._live.stop()
 
-    def _table(self, views: Sequence[JobView]) -> Table:
+    def _table(self) -> Table:
         from rich.table import Table
 
         table = Table(title=f"{time.monotonic() - self._started:.0f} s", title_justify="left", expand=False)
         for name in ("Job", "Queue", "Phase", "Gang", "Tasks (running/done/failed of all)", "Waiting for"):
             table.add_column(name, overflow="fold")
-        for view in views:
+        for view in self._views:
             tasks = "  ".join(
                 f"{task.name} {task.count('Running')}/{task.count('Succeeded')}/{task.count('Failed')} of {task.wanted}"
                 for task in view.tasks

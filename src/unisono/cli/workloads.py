@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unisono.api.kind import Kind
     from unisono.cli.manifests import Manifest
 
 
@@ -50,8 +51,8 @@ def nothing_to_run(manifests: Sequence[Manifest]) -> str:
     return f"{text}: use 'unisono apply' for those."
 
 
-def target_kind(manifest: Manifest) -> str:
-    """What ``Follower`` calls the kind of a workload: ``Job`` of Volcano, ``Pod``, else the resource's full name.
+def target_kind(manifest: Manifest) -> Kind[Any]:
+    """The kind of a workload.
 
     Raises:
         UnisonoError: the kind exists, but not in this version.
@@ -60,12 +61,10 @@ def target_kind(manifest: Manifest) -> str:
     from unisono.api.kinds import find
     from unisono.errors import UnisonoError
 
-    if (manifest.api_version.rpartition("/")[0], manifest.kind) not in BY_CONDITIONS:
-        return manifest.kind
     kind = find(manifest.api_version, manifest.kind)
     if kind is None:
         raise UnisonoError(f"{manifest.where}: there is no {manifest.kind} in version {manifest.api_version}.")
-    return kind.resource
+    return kind
 
 
 def mark_working_directory(manifest: Manifest) -> None:

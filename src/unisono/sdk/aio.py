@@ -13,25 +13,26 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
-from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
-from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
+from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
 from unisono.api.verdict import Verdict, verdict_in
-from unisono.errors import Conflict
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
-from unisono.sdk import commands, joblogs
-from unisono.sdk.dependents import Belongings, belongings
+from unisono.sdk import control
+from unisono.sdk.dependents import Dependents, dependents
 from unisono.sdk.endpoint import Place, Where, find
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
+from unisono.sdk.events import Observed, Target
+from unisono.sdk.following import follow as follow_targets
 from unisono.sdk.handles import JobHandle
-from unisono.sdk.job_kinds import family_of, named, size_patch, suspend_patch, worker_group_patch
-from unisono.sdk.joblogs import LogLine
+from unisono.sdk.job_kinds import named
+from unisono.sdk.joblogs import LogLine, follow_logs, read_logs
+from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.logstream import lines
-from unisono.sdk.observing import look, observation, observe, read_surroundings
+from unisono.sdk.observing import index_dependents, look, observation
 from unisono.sdk.queues import QueueView, queue_views
 from unisono.sdk.sharing import share_folder
 from unisono.sdk.submission import Work, kind_of, mark_folder, objects, split
-from unisono.sdk.views import ENDED, JobView, end_text
+from unisono.sdk.views import JobView, failure_text
 
 JobRef = JobView | JobHandle[Any] | str
 """A job: what `submit` or `handle` answered; of a Volcano Job also its name, or ``namespace/name``."""
@@ -39,7 +40,6 @@ JobRef = JobView | JobHandle[Any] | str
 T = TypeVar("T", bound=Object)
 Views = list[JobView]
 Queues = list[QueueView]
-SCALE_ATTEMPTS = 10
 
 
 class AsyncClient:
@@ -114,7 +114,7 @@ class AsyncClient:
         if kind is None:
             raise BadWork(f"{job['apiVersion']} is no version of {job['kind']} that is known here.")
         created = await self._create(http, kind, job)
-        return observation(kind, created, Belongings()).view
+        return observation(kind, created, Dependents()).view
 
     def handle(self, kind: Kind[T] | str, name: str, *, namespace: str | None = None) -> JobHandle[T]:
         """A handle of a job that exists, of any kind; asks the server nothing.
@@ -166,19 +166,20 @@ class AsyncClient:
         """
         http, chosen = await self._connected(), named(kind) if isinstance(kind, str) else kind
         namespace = None if all_namespaces else self.namespace
-        jobs, around = await asyncio.gather(http.list(chosen, namespace), read_surroundings(http, chosen, namespace))
-        views = [observation(chosen, job, around.of(chosen, job)).view for job in jobs.items]
+        jobs, index = await asyncio.gather(http.list(chosen, namespace), index_dependents(http, chosen, namespace))
+        views = [observation(chosen, job, index.of(chosen, job)).view for job in jobs.items]
         wanted = (view for view in views if queue is None or view.queue == queue)
         return sorted(wanted, key=lambda view: (view.namespace, view.name))
 
     async def watch(self, job: JobRef) -> AsyncGenerator[JobView, None]:
         """The job's view now and after every change, until it has ended or is deleted."""
         http = await self._connected()
-        async with aclosing(observe(http, *self._key(job))) as seen:
+        events = follow_targets(http, [Target(*self._key(job))], until=lambda view: view.stopped)
+        async with aclosing(events):
             last: JobView | None = None
-            async for each in seen:
-                if each.view != last:
-                    last = each.view
+            async for event in events:
+                if isinstance(event, Observed) and event.observation.view != last:
+                    last = event.observation.view
                     yield last
 
     async def wait(
@@ -225,7 +226,8 @@ class AsyncClient:
 
         """
         http = await self._connected()
-        source = (joblogs.follow if follow else joblogs.read)(http, *self._key(job), joblogs.wish(task, tail))
+        wanted = LogSelection(task, params={} if tail is None else {"tailLines": str(tail)})
+        source = (follow_logs if follow else read_logs)(http, *self._key(job), wanted)
         async with aclosing(source):
             async for line in source:
                 yield line
@@ -236,7 +238,7 @@ class AsyncClient:
         A Volcano Job stays as ``Terminated`` with the logs of what has run, and so do the jobs of a flow. Other kinds
         know no such end: they are suspended, which takes their pods away.
         """
-        await self._steer(job, "TerminateJob")
+        await control.send_action(await self._connected(), *self._key(job), "TerminateJob")
 
     async def suspend(self, job: JobRef) -> None:
         """Stop the job's pods and give their resources back, until `resume`.
@@ -247,7 +249,7 @@ class AsyncClient:
             BadWork: jobs of this kind cannot be suspended.
 
         """
-        await self._steer(job, "AbortJob")
+        await control.send_action(await self._connected(), *self._key(job), "AbortJob")
 
     async def resume(self, job: JobRef) -> None:
         """Start a suspended job again; pods of a Volcano Job that had succeeded are kept.
@@ -256,7 +258,7 @@ class AsyncClient:
             BadWork: jobs of this kind cannot be suspended.
 
         """
-        await self._steer(job, "ResumeJob")
+        await control.send_action(await self._connected(), *self._key(job), "ResumeJob")
 
     async def delete(self, job: JobRef) -> None:
         """Delete the job with its pods and logs."""
@@ -278,21 +280,7 @@ class AsyncClient:
             Invalid: the job cannot have that size.
 
         """
-        http = await self._connected()
-        kind, namespace, name = self._key(job)
-        if kind.resource != JOBS.resource:
-            await self._resize(http, kind, namespace, name, task, replicas)
-            return await self.get(job)
-        for attempt in range(SCALE_ATTEMPTS):
-            live = await http.get(JOBS, name, namespace)
-            patch = commands.scale_patch(live, task, replicas)
-            try:
-                await http.patch(JOBS, name, patch, namespace=namespace, patch_type="json")
-            except Conflict:
-                if attempt == SCALE_ATTEMPTS - 1:
-                    raise
-            else:
-                break
+        await control.resize(await self._connected(), *self._key(job), task, replicas)
         return await self.get(job)
 
     async def explain(self, job: JobRef) -> Verdict | None:
@@ -300,7 +288,7 @@ class AsyncClient:
         http = await self._connected()
         kind, namespace, name = self._key(job)
         live = await http.get(kind, name, namespace)
-        groups = (await belongings(http, kind.resource, live)).groups
+        groups = (await dependents(http, kind.resource, live)).groups
         verdicts = (verdict_in(group.metadata.annotations) for group in groups)
         return next((verdict for verdict in verdicts if verdict is not None), None)
 
@@ -354,40 +342,6 @@ class AsyncClient:
         namespace, _, name = job.rpartition("/")
         return JOBS, namespace or self.namespace, name
 
-    async def _steer(self, job: JobRef, action: commands.JobAction) -> None:
-        http = await self._connected()
-        kind, namespace, name = self._key(job)
-        family = family_of(kind)
-        if family is None:
-            raise BadWork(f"a {kind.kind} is no job that could be stopped.")
-        live = await http.get(kind, name, namespace)
-        if family.steering == "commands":
-            await http.create(COMMANDS, commands.job_command(live, action))
-        elif family.steering == "parts" and action == "TerminateJob":
-            for part in (await belongings(http, kind.resource, live)).parts:
-                if not part.metadata.deletion_timestamp and (part.status.state.phase or "") not in ENDED:
-                    await http.create(COMMANDS, commands.job_command(part, action))
-        else:
-            patch = suspend_patch(family, action != "ResumeJob")
-            await http.patch(kind, name, patch, namespace=namespace)
-
-    async def _resize(
-        self, http: HttpClient, kind: Kind[Any], namespace: str, name: str, task: str, replicas: int
-    ) -> None:
-        live = await http.get(kind, name, namespace)
-        family = family_of(kind)
-        if family is None:
-            raise BadWork(f"a {kind.kind} is no job whose size could change.")
-        if kind.resource != RAY_JOBS.resource:
-            await http.patch(kind, name, size_patch(family, live, task, replicas), namespace=namespace)
-            return
-        chosen = live.status.ray_cluster_name
-        if not chosen:
-            raise BadWork(f"the RayJob {name} has no cluster yet: wait until it is running.")
-        cluster = await http.get(RAY_CLUSTERS, chosen, namespace)
-        patch = worker_group_patch(cluster, task, replicas)
-        await http.patch(RAY_CLUSTERS, chosen, patch, namespace=namespace, patch_type="json")
-
     async def _create(self, http: HttpClient, kind: Kind[T], value: dict[str, Any]) -> T:
         """POST as given, so that the server sees, and refuses, fields that do not exist."""
         namespace = value["metadata"].setdefault("namespace", self.namespace)
@@ -420,13 +374,6 @@ class AsyncClient:
             raise BadWork(f"the {value['kind']} beside the job has no metadata.name: give it one.")
         namespace = value["metadata"].setdefault("namespace", self.namespace) if kind.namespaced else None
         await http.patch(kind, name, value, namespace=namespace, patch_type="apply")
-
-
-def failure_text(view: JobView) -> str:
-    """Why a job has not succeeded, in one sentence."""
-    ends = [f"{end.name}: {end_text(end)}" for end in view.ends if end.phase == "Failed"][:3]
-    reasons = "; ".join(([view.message] if view.message else []) + ends)
-    return f"The job {view.name} is {view.phase.lower()}" + (f": {reasons}" if reasons else ".")
 
 
 def _late(job: JobRef, last: JobView | None, timeout: float | None) -> str:

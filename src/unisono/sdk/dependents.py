@@ -78,7 +78,7 @@ _NO_PODS = frozenset(
 
 
 @dataclass(slots=True)
-class Belongings:
+class Dependents:
     """What belongs to one object.
 
     Attributes:
@@ -146,7 +146,7 @@ def owners_of(resource: str, owner: Object, made: Mapping[str, Owned]) -> list[t
 
 def collect(
     owners: Sequence[tuple[str, Any]], groups: Owned, named: Callable[[str], PodGroup | None], pods: Owned
-) -> Belongings:
+) -> Dependents:
     """What belongs to the first of the owners, out of objects that are known.
 
     Args:
@@ -162,10 +162,10 @@ def collect(
         group = named(pod_group_name(pod.metadata.annotations))
         if group is not None:
             found[group.metadata.name] = group
-    return Belongings([part for _, part in owners[1:]], _sorted(found), _sorted(mine))
+    return Dependents([part for _, part in owners[1:]], _sorted(found), _sorted(mine))
 
 
-async def belongings(client: Client, resource: str, owner: Object) -> Belongings:
+async def dependents(client: Client, resource: str, owner: Object) -> Dependents:
     """Everything that belongs to an object, whatever its kind, as the server has it now.
 
     Args:

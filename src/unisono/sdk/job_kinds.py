@@ -13,44 +13,44 @@ from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_JOBS, TRAIN
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.sdk.errors import BadWork
 
-Steering = Literal["commands", "flag", "parts"]
+Control = Literal["commands", "flag", "parts"]
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class JobKind:
     """One kind of job.
 
     Attributes:
         kind: the kind.
-        steering: how it is stopped: ``commands`` to a Volcano Job, a ``flag`` in its spec, or by its ``parts``, which
+        control: how it is stopped: ``commands`` to a Volcano Job, a ``flag`` in its spec, or by its ``parts``, which
             are Volcano Jobs.
         flag: where the flag is, from the spec down.
 
     """
 
     kind: Kind[Any]
-    steering: Steering
+    control: Control
     flag: tuple[str, ...] = ()
 
 
-_FAMILIES = (
-    Family(JOBS, "commands"),
-    Family(JOB_FLOWS, "parts"),
-    Family(HYPER_JOBS, "parts"),
-    *(Family(kind, "flag", ("runPolicy", "suspend")) for kind in KUBEFLOW_KINDS),
-    *(Family(kind, "flag", ("suspend",)) for kind in (TRAIN_JOBS, JOB_SETS, RAY_JOBS, BATCH_JOBS)),
+_JOB_KINDS = (
+    JobKind(JOBS, "commands"),
+    JobKind(JOB_FLOWS, "parts"),
+    JobKind(HYPER_JOBS, "parts"),
+    *(JobKind(kind, "flag", ("runPolicy", "suspend")) for kind in KUBEFLOW_KINDS),
+    *(JobKind(kind, "flag", ("suspend",)) for kind in (TRAIN_JOBS, JOB_SETS, RAY_JOBS, BATCH_JOBS)),
 )
-_BY_RESOURCE = {family.kind.resource: family for family in _FAMILIES}
-JOB_KINDS: tuple[Kind[Any], ...] = tuple(family.kind for family in _FAMILIES)
+_BY_RESOURCE = {each.kind.resource: each for each in _JOB_KINDS}
+JOB_KINDS: tuple[Kind[Any], ...] = tuple(each.kind for each in _JOB_KINDS)
 """Every kind that the SDK submits and follows to its end."""
 
 # A batch Job has one kind of pods, and no name for it.
 POD_TASK = "pod"
 
 
-def family_of(kind: Kind[Any]) -> Family | None:
-    """The family of a kind; None where it is no job."""
+def job_kind_of(kind: Kind[Any]) -> JobKind | None:
+    """What can be done with jobs of a kind; None where it is no job."""
     return _BY_RESOURCE.get(kind.resource)
 
 
@@ -82,26 +82,26 @@ def named(name: str) -> Kind[Any]:
     raise BadWork(f"{name!r} is no kind of job: give one of {known}.")
 
 
-def suspend_patch(family: Family, value: bool) -> Json:
+def suspend_patch(job_kind: JobKind, value: bool) -> Json:
     """The merge patch that suspends a job, or lets it go on.
 
     Raises:
         BadWork: its kind cannot be suspended.
 
     """
-    if family.steering != "flag":
-        raise BadWork(f"a {family.kind.kind} cannot be suspended as a whole: suspend the jobs that it is made of.")
+    if job_kind.control != "flag":
+        raise BadWork(f"a {job_kind.kind.kind} cannot be suspended as a whole: suspend the jobs that it is made of.")
     patch: Any = value
-    for name in reversed(("spec", *family.flag)):
+    for name in reversed(("spec", *job_kind.flag)):
         patch = {name: patch}
     return dict(patch)
 
 
-def size_patch(family: Family, job: Any, task: str, replicas: int) -> Json:
+def size_patch(job_kind: JobKind, job: Any, task: str, replicas: int) -> Json:
     """The merge patch after which a part of the job has so many pods.
 
     Args:
-        family: of the job.
+        job_kind: of the job.
         job: as the server has it.
         task: a role of a Kubeflow job (``Worker``, in any case), or ``pod`` of a batch Job.
         replicas: number of pods.
@@ -112,7 +112,7 @@ def size_patch(family: Family, job: Any, task: str, replicas: int) -> Json:
     """
     _check_size(task, replicas)
     spec, name = job.spec, job.metadata.name
-    if family.kind.resource == BATCH_JOBS.resource:
+    if job_kind.kind.resource == BATCH_JOBS.resource:
         _find(name, task, [POD_TASK])
         size: Json = {"parallelism": replicas}
         if spec.completion_mode == "Indexed" and spec.completions == spec.parallelism:
@@ -123,7 +123,7 @@ def size_patch(family: Family, job: Any, task: str, replicas: int) -> Json:
             role = _find(name, task, list(getattr(spec, field) or {}))
             wire = field.split("_")[0] + "ReplicaSpecs"
             return {"spec": {wire: {role: {"replicas": replicas}}}}
-    raise BadWork(f"a {family.kind.kind} keeps the size that it was made with: submit a new one.")
+    raise BadWork(f"a {job_kind.kind.kind} keeps the size that it was made with: submit a new one.")
 
 
 def worker_group_patch(cluster: Any, task: str, replicas: int) -> list[Json]:

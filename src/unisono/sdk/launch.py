@@ -18,12 +18,12 @@ from typing import Any, Literal
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.errors import ApiError, NotFound
 from unisono.sdk import pod_entrypoint
-from unisono.sdk.aio import AsyncClient, failure_text
+from unisono.sdk.aio import AsyncClient
 from unisono.sdk.builders import DEFAULT_IMAGE, Amount, Job
 from unisono.sdk.errors import CannotShip, JobFailed, RemoteError
 from unisono.sdk.results import Frames
 from unisono.sdk.serialization import describe, dump, search_path
-from unisono.sdk.views import JobView
+from unisono.sdk.views import JobView, failure_text
 
 FOLDER = "/unisono/gang"
 TASK = "worker"

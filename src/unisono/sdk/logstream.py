@@ -6,7 +6,7 @@ import asyncio
 import codecs
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unisono.errors import ApiError, NotFound
 
@@ -22,12 +22,6 @@ def short_name(pod: str, job: str | None) -> str:
     """``hello-worker-0`` of job ``hello`` is ``worker-0``; other pods keep their name."""
     prefix = f"{job}-"
     return pod[len(prefix) :] if job and pod.startswith(prefix) and len(pod) > len(prefix) else pod
-
-
-def containers(pod: dict[str, Any]) -> list[str]:
-    """Names of the pod's init containers and containers, in the order in which they run."""
-    spec = pod.get("spec") or {}
-    return [item["name"] for key in ("initContainers", "containers") for item in spec.get(key) or []]
 
 
 async def lines(

@@ -96,7 +96,7 @@ class JobView:
 
     @property
     def stopped(self) -> bool:
-        """The job has ended, or somebody suspended it."""
+        """The job has ended, or is suspended."""
         return self.ended or self.phase == SUSPENDED
 
     @property
@@ -180,3 +180,10 @@ def end_text(end: PodEnd) -> str:
         parts.append(f"({end.reason})" if parts else end.reason)
     text = " ".join(parts) or end.phase
     return f"{text}: {end.message}" if end.message else text
+
+
+def failure_text(view: JobView) -> str:
+    """Why a job has not succeeded, in one sentence."""
+    ends = [f"{end.name}: {end_text(end)}" for end in view.ends if end.phase == "Failed"][:3]
+    reasons = "; ".join(([view.message] if view.message else []) + ends)
+    return f"The job {view.name} is {view.phase.lower()}" + (f": {reasons}" if reasons else ".")

@@ -56,9 +56,9 @@ def command(
 
 async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.logstream import texts
     from unisono.cli.resources import discover
     from unisono.cli.targets import one
+    from unisono.sdk.logstream import texts
 
     async with connect(where) as client:
         namespace = namespace_of(where)
@@ -103,19 +103,20 @@ async def _of_owner(
     """Print the lines of all pods of an object, whatever its kind, each with the pod's name in front."""
     from contextlib import aclosing
 
-    from unisono.cli.logstream import short_name
     from unisono.cli.podlogs import pods_with_logs
     from unisono.cli.resources import object_of, request_json
-    from unisono.sdk.joblogs import LogWish, follow, read_pods
+    from unisono.sdk.joblogs import follow_logs, read_pods
+    from unisono.sdk.log_selection import LogSelection
+    from unisono.sdk.logstream import short_name
 
     following = params.pop("follow", "")
-    wanted = LogWish(container=container, params=params, refused=_refused)
+    wanted = LogSelection(container=container, params=params)
     kind, owner = object_of(resource, await request_json(client, "GET", resource.path(namespace, name)))
     if following and kind is not None:
-        source = follow(client, kind, namespace, name, wanted)
+        source = follow_logs(client, kind, namespace, name, wanted, _refused)
     else:
         pods = await pods_with_logs(client, resource, owner, title, wanted)
-        source = read_pods(client, pods, wanted)
+        source = read_pods(client, pods, wanted, _refused)
     async with aclosing(source):
         async for line in source:
             click.echo(f"{short_name(line.pod, name)} | {line.text}")

@@ -129,12 +129,15 @@ async def _submit_and_follow(
     place: _Place, manifests: list[Manifest], report: Reporter, logs: bool, views: list[JobView]
 ) -> None:
     """Create everything and follow the jobs; ``views`` holds what is known of them, also after an interruption."""
+    from unisono.api.decode import decode
+    from unisono.api.kinds import JOBS, PODS
     from unisono.cli import applying
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.following import Follower
+    from unisono.cli.following import Progress
     from unisono.cli.resources import discover
     from unisono.cli.workloads import is_workload, mark_working_directory, target_kind
     from unisono.errors import AlreadyExists, UnisonoError
+    from unisono.sdk.events import Target
     from unisono.sdk.sharing import share_folder
 
     targets = []
@@ -149,7 +152,7 @@ async def _submit_and_follow(
                 report.line(f"namespace/{own}", f"its pods may read {manifest.folder} from now on")
 
         if place.private:
-            for extra in _surroundings(manifests, place.where.namespace):
+            for extra in _prerequisites(manifests, place.where.namespace):
                 result = await applying.create(client, resources, extra, namespace)
                 report.line(f"{result.resource.singular}/{result.name}", "created, because the files name it")
         for manifest in manifests:
@@ -166,26 +169,27 @@ async def _submit_and_follow(
                 result = await applying.create(client, resources, manifest, namespace)
             except AlreadyExists:
                 name = manifest.kind.lower()
-                typed = name if kind == manifest.kind else kind
+                typed = name if kind in (JOBS, PODS) else kind.resource
                 raise UnisonoError(
                     f"{manifest.where}: the {name} {manifest.name} exists already: delete it with "
                     f"'unisono delete {typed}/{manifest.name}', or give this one another name or a generateName."
                 ) from None
-            targets.append((kind, result.object["metadata"]["namespace"], result.name))
-        follower = Follower(client, targets, report, logs=logs)
+            created = decode(kind, result.object).obj
+            targets.append(Target(kind, created.metadata.namespace or namespace, result.name, created))
+        progress = Progress(targets, report)
         try:
-            await follower.run()
+            await progress.follow(client, logs=logs)
         finally:
-            views += [follower.views[target] for target in targets if target in follower.views]
+            views += progress.views
 
 
-def _surroundings(manifests: list[Manifest], namespace: str | None) -> list[Manifest]:
+def _prerequisites(manifests: list[Manifest], namespace: str | None) -> list[Manifest]:
     from pathlib import Path
 
     from unisono.cli.manifests import Manifest
-    from unisono.cli.prerequisites import lacking
+    from unisono.cli.prerequisites import missing_prerequisites
 
-    return [Manifest(value, manifests[0].file, 1, Path()) for value in lacking(manifests, namespace)]
+    return [Manifest(value, manifests[0].file, 1, Path()) for value in missing_prerequisites(manifests, namespace)]
 
 
 @dataclass(frozen=True, slots=True)

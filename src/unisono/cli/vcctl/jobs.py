@@ -117,7 +117,7 @@ async def order(where: Where, name: str, action: JobAction) -> None:
     """
     from unisono.api.kinds import COMMANDS, JOBS
     from unisono.sdk.commands import job_command
-    from unisono.sdk.job_kinds import family_of, suspend_patch
+    from unisono.sdk.job_kinds import job_kind_of, suspend_patch
 
     kind, name = target(name)
     try:
@@ -127,9 +127,9 @@ async def order(where: Where, name: str, action: JobAction) -> None:
                 _refuse_ended(job)
                 await client.create(COMMANDS, job_command(job, action))
                 return
-            family = family_of(kind)
-            assert family is not None
-            await client.patch(kind, name, suspend_patch(family, action == "AbortJob"), namespace=namespace)
+            job_kind = job_kind_of(kind)
+            assert job_kind is not None
+            await client.patch(kind, name, suspend_patch(job_kind, action == "AbortJob"), namespace=namespace)
     except NotFound as error:
         await _otherwise(where, kind, name, "suspend" if action == "AbortJob" else "resume", error)
 

@@ -16,9 +16,9 @@ from unisono.sdk.aio import AsyncClient
 from unisono.sdk.errors import BadWork
 from unisono.sdk.job_kinds import (
     JOB_KINDS,
-    Family,
-    family_of,
+    JobKind,
     is_job,
+    job_kind_of,
     named,
     size_patch,
     suspend_patch,
@@ -27,8 +27,8 @@ from unisono.sdk.job_kinds import (
 from unisono.sdk.views import JobView
 
 
-def family(kind: Kind[Any]) -> Family:
-    found = family_of(kind)
+def known(kind: Kind[Any]) -> JobKind:
+    found = job_kind_of(kind)
     assert found is not None
     return found
 
@@ -57,7 +57,7 @@ def test_kinds_by_name(name: str, kind: Kind[Any]) -> None:
 def test_an_unknown_kind_is_told_which_there_are() -> None:
     with pytest.raises(BadWork, match=r"'pod' is no kind of job.*PyTorchJob.*RayJob.*job\.batch"):
         named("pod")
-    assert family_of(PODS) is None
+    assert job_kind_of(PODS) is None
 
 
 @pytest.mark.parametrize("kind", JOB_KINDS)
@@ -80,7 +80,7 @@ def test_every_version_of_a_kind_is_a_job(kind: Kind[Any]) -> None:
     ],
 )
 def test_where_the_flag_of_suspension_is(kind: Kind[Any], patch: dict[str, Any]) -> None:
-    assert suspend_patch(family(kind), True) == patch
+    assert suspend_patch(known(kind), True) == patch
     assert find(kind.api_version, kind.kind) is kind
     decoded = decode(kind, {"metadata": {"name": "j"}, **patch})
     assert not decoded.unknown_fields, "the kind has such a field"
@@ -89,7 +89,7 @@ def test_where_the_flag_of_suspension_is(kind: Kind[Any], patch: dict[str, Any])
 @pytest.mark.parametrize("kind", [JOB_FLOWS, HYPER_JOBS])
 def test_flows_are_not_suspended_as_a_whole(kind: Kind[Any]) -> None:
     with pytest.raises(BadWork, match="suspend the jobs that it is made of"):
-        suspend_patch(family(kind), True)
+        suspend_patch(known(kind), True)
 
 
 TORCH = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 2}}}
@@ -111,7 +111,7 @@ TORCH = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas
     ],
 )
 def test_sizes(kind: Kind[Any], spec: dict[str, Any], task: str, patch: dict[str, Any]) -> None:
-    assert size_patch(family(kind), obj(kind, spec), task, 5) == {"spec": patch}
+    assert size_patch(known(kind), obj(kind, spec), task, 5) == {"spec": patch}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_sizes(kind: Kind[Any], spec: dict[str, Any], task: str, patch: dict[str
 )
 def test_sizes_that_cannot_be(kind: Kind[Any], spec: dict[str, Any], task: str, replicas: int, told: str) -> None:
     with pytest.raises(BadWork, match=told):
-        size_patch(family(kind), obj(kind, spec), task, replicas)
+        size_patch(known(kind), obj(kind, spec), task, replicas)
 
 
 @pytest.mark.parametrize(

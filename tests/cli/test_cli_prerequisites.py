@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from unisono.cli.manifests import Manifest
-from unisono.cli.prerequisites import lacking
+from unisono.cli.prerequisites import missing_prerequisites
 
 
 def manifests(text: str) -> list[Manifest]:
@@ -55,4 +55,4 @@ MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: kube-syst
     ],
 )
 def test_what_the_files_name_and_do_not_bring(text: str, namespace: str | None, expected: list[Any]) -> None:
-    assert names(lacking(manifests(text), namespace)) == expected
+    assert names(missing_prerequisites(manifests(text), namespace)) == expected
