@@ -89,7 +89,7 @@ async def test_credentials_that_have_expired_are_told_with_the_way_out(
     code, out, err = await run(*words, kubeconfig=stale)
     assert (code, out) == (1, "")
     assert "Unauthorized" in err
-    assert "Log in anew" in err and "--kubeconfig" in err
+    assert "Log in again" in err and "--kubeconfig" in err
 
 
 @pytest.mark.parametrize("words", [("job", "list"), ("pod", "list")])

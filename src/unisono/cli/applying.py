@@ -74,7 +74,7 @@ async def apply(client: HttpClient, resources: ResourceMap, manifest: Manifest, 
     except NotFound:
         try:
             return await create(client, resources, manifest, namespace)
-        except AlreadyExists:  # somebody was faster: then it is a change
+        except AlreadyExists:  # another client was faster: then it is a change
             live = await request_json(client, "GET", path)
     patch = three_way_patch(manifest.value, live)
     if not patch:

@@ -112,7 +112,7 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        # The reader of our output (head, less) has gone: that is no error of ours, and flushing again would fail.
+        # The reader of our output (head, less) has exited: that is no error of ours, and flushing again would fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
@@ -124,7 +124,7 @@ def main(args: list[str] | None = None, *, program: str | None = None, kubectl: 
 
 # The server's own message is one word.
 _UNAUTHORIZED = (
-    "the server does not accept your credentials (Unauthorized): they are wrong or have expired. Log in anew, or name "
+    "the server does not accept your credentials (Unauthorized): they are wrong or have expired. Log in again, or name "
     "another kubeconfig with --kubeconfig, or another context with --context."
 )
 

@@ -39,7 +39,7 @@ def three_way_patch(manifest: dict[str, Any], live: dict[str, Any]) -> dict[str,
     patch = _merge(_deletions(before or {}, wanted), _differences(wanted, live))
     record = wanted["metadata"]["annotations"][LAST_APPLIED]
     if patch == {"metadata": {"annotations": {LAST_APPLIED: record}}} and before == json.loads(record):
-        return {}  # the same content, written by somebody who orders keys differently
+        return {}  # the same content, written with another order of keys
     return patch
 
 

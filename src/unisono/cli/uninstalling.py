@@ -21,7 +21,7 @@ _NODE_LEASES = "kube-node-lease"
 _EVERYWHERE = frozenset({"kube-root-ca.crt", "unisono-webhook"})
 _LEASES = ("unisono-scheduler", "unisono-controllers", "unisono-agent")
 _HOLDINGS = ("pods", "configmaps", "secrets", "persistentvolumeclaims", "jobs.batch.volcano.sh", "jobs.batch")
-# Components end within seconds of their Deployments; then nobody writes into the namespace any more.
+# Components end within seconds of their Deployments; then nothing writes into the namespace any more.
 _TRIES, _PAUSE = 60, 1.0
 
 
@@ -122,9 +122,9 @@ async def _ended(client: HttpClient, namespace: str) -> None:
 async def _objects(
     client: HttpClient, resources: ResourceMap, manifests: Sequence[dict[str, Any]]
 ) -> AsyncIterator[Step]:
-    """Delete the objects of all definitions, and what belongs to them, and wait until they are gone.
+    """Delete the objects of all definitions, and what belongs to them, and wait until they are deleted.
 
-    Once a definition is gone, a cluster's garbage collector knows nothing of the owners of its kind, and leaves their
+    Without a definition, a cluster's garbage collector knows nothing of the owners of its kind, and leaves their
     pods for ever.
     """
     body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}

@@ -299,7 +299,7 @@ class AsyncClient:
         return queue_views(queues.items, groups.items)
 
     async def pod_log(self, namespace: str, pod: str, *, tail: int | None = None) -> AsyncGenerator[str, None]:
-        """Lines of one pod's log; none where the pod is gone."""
+        """Lines of one pod's log; none of a pod that was deleted."""
         http = await self._connected()
         query = {} if tail is None else {"tailLines": str(tail)}
         async with aclosing(lines(http, namespace, pod, query, patient=True)) as source:

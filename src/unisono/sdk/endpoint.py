@@ -146,7 +146,7 @@ class PrivatePlane:
         # No thread waits for it: at the end of the program, when clients are closed, none can be started any more.
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                while self._process.poll() is None:  # noqa: ASYNC110 - a process tells nobody but who asks
+                while self._process.poll() is None:  # noqa: ASYNC110 - a process has to be polled
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             self._process.kill()

@@ -30,7 +30,7 @@ TASK = "worker"
 MAX_PAYLOAD = 900_000
 """Bytes of a ConfigMap that the function and its arguments may take; etcd allows 1 MiB in all."""
 KEEP_SECONDS = 3600
-"""A job whose caller is gone, or that failed, is deleted so long after its end."""
+"""A job whose caller has exited, or that failed, is deleted this many seconds after its end."""
 READS = 16
 
 
@@ -169,7 +169,7 @@ async def collect(client: AsyncClient, launched: Launched) -> list[Any]:
 
 
 async def forget(client: AsyncClient, launched: Launched) -> None:
-    """Delete the job of a function; one that is gone is fine."""
+    """Delete the job of a function; one that was deleted already is fine."""
     with suppress(NotFound):
         await client.delete(launched.view)
 

@@ -34,7 +34,7 @@ async def lines(
         namespace: of the pod.
         pod: its name.
         params: query of the log subresource (container, follow, tailLines, ...).
-        patient: a container that has not started yet is waited for; a pod that is gone ends the stream.
+        patient: a container that has not started yet is waited for; a pod that was deleted ends the stream.
 
     Raises:
         ApiError: the server refuses, or the pod does not exist (unless ``patient``).

@@ -15,7 +15,7 @@ from unisono.errors import UnisonoError
 T = TypeVar("T")
 Farewell = Callable[[], Awaitable[None]]
 
-# What is left to end, such as a private control plane with its pods, holds nobody up for longer.
+# Closing waits no longer than this for what is left to end, such as a private control plane with its pods.
 _LONGEST_FAREWELL_SECONDS = 10.0
 
 
@@ -26,14 +26,14 @@ class Portal:
     """
 
     def __init__(self, farewell: Farewell | None = None) -> None:
-        """``farewell`` runs last in the loop, also where nobody calls `close`; it must not refer to the portal."""
+        """``farewell`` runs last in the loop, also without a call of `close`; it must not refer to the portal."""
         self._loop = asyncio.new_event_loop()
         self._sources: set[AsyncGenerator[Any, None]] = set()
         self._thread = threading.Thread(
             target=_serve, args=(self._loop, self._sources, farewell or _nothing), name="unisono-sdk", daemon=True
         )
         self._thread.start()
-        # No call may come between the loop's last turn and the news that it has ended: nobody would answer it. The
+        # No call may come between the loop's last turn and the news that it has ended: it would never be answered. The
         # garbage collector may end a forgotten iterator in the middle of a call, in the same thread.
         self._entrance = threading.RLock()
         self._finalizer = weakref.finalize(self, _end, self._loop, self._thread, self._entrance)

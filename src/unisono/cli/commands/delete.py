@@ -21,7 +21,7 @@ POLL_SECONDS = 0.1
 @file_option(required=False)
 @click.option("--all", "everything", is_flag=True, help="All objects of the kind in the namespace.")
 @click.option("-l", "--selector", default="", help="Objects with these labels.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the objects are gone.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the objects are deleted.")
 @click.option("--grace-period", type=int, help="Seconds that processes get to end by themselves; 0 kills at once.")
 @click.option("--ignore-not-found", is_flag=True, help="A missing object is no error.")
 @where_options

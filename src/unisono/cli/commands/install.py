@@ -55,7 +55,7 @@ from unisono.cli.options import Where, where_options
     flag_value="client",
     default="none",
     show_default=True,
-    help="client: print the manifests and ask nobody; server: let the server check them; alone it means client.",
+    help="client: print the manifests, ask no server; server: let the server check them; alone it means client.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="How to print."

@@ -18,7 +18,7 @@ def command(file: Path, data_dir: Path | None) -> None:
     from unisono.standalone.paths import DataDir
 
     data = DataDir.at(data_dir)
-    # Held until the end: nobody starts a control plane in between.
+    # Held until the end, so that no control plane starts in between.
     with data.acquire("restore"):
         backup, kept = restore_backup(file.absolute(), data.database, datetime.now(UTC))
     click.echo(f"Restored {backup.objects} objects into {data.root}.")

@@ -120,7 +120,7 @@ def undecided(manifests: Sequence[Manifest], cluster: OfflineCluster) -> list[st
 
 
 def _ended(status: dict[str, Any]) -> bool:
-    """The job needs no place any more, and its PodGroup may be gone."""
+    """The job needs no place any more, and its PodGroup may be deleted."""
     phase = (status.get("state") or {}).get("phase")
     conditions = status.get("conditions") or ()
     over = any(each.get("type") in ("Succeeded", "Failed") and each.get("status") == "True" for each in conditions)

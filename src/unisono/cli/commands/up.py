@@ -200,7 +200,7 @@ def _detach(data: DataDir, arguments: list[str], host: str, port: int) -> None:
 
     if data.running_pid() is not None:
         data.acquire()  # says who runs there
-    bind(host, port).close()  # says that nobody can listen there
+    bind(host, port).close()  # fails where the address cannot be listened on
     data.create()
     try:
         data.kubeconfig.unlink(missing_ok=True)
@@ -237,7 +237,7 @@ def _await_ready(data: DataDir, child: subprocess.Popen[bytes], told: int, ends:
         data: where it runs.
         child: the process.
         told: length of the log before its start.
-        ends: gets the signals by which somebody wants this process to end.
+        ends: gets the signals that ask this process to end.
     """
     began = time.monotonic()
     told_why = False

@@ -140,7 +140,7 @@ def _refuse_ended(job: Job) -> None:
         name = job.metadata.name
         raise UnisonoError(
             f"the job {name} has ended ({phase}), and can be neither suspended nor resumed: to run it again, delete it "
-            f"with 'unisono job delete {name}' and create it anew."
+            f"with 'unisono job delete {name}' and create it again."
         )
 
 
