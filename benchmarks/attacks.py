@@ -27,10 +27,12 @@ _ROUNDS = 3
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _PODS = "/api/v1/namespaces/default/pods"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 _HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _WIDGETS = "/apis/attack.example.com/v1/namespaces/default/widgets"
 _CHEAP = f"{_MAPS}/cheap"
 _APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 Document = dict[str, Any]
 
@@ -100,6 +102,20 @@ def _table() -> dict[str, Attack]:
     entry = {"apiVersion": "v1", "fieldsType": "FieldsV1", "operation": "Update", "fieldsV1": {"f:data": {"f:a": {}}}}
     managed = [{**entry, "manager": f"manager{n}"} for n in range(9_000)]
     finalizers = [f"example.com/f{n}" for n in range(40_000)]
+    half = dict(list(keys.items())[:40_000])
+    large = [Call("POST", _MAPS, _json(_map("large", half)))]
+    one_owner = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "large", "uid": f"u{n}"} for n in range(9_000)]
+    blocking = [
+        {"apiVersion": "v1", "kind": "Node", "name": f"o{n}", "uid": f"u{n}", "blockOwnerDeletion": True}
+        for n in range(9_000)
+    ]
+    policy = {"event": "PodFailed", "action": "RestartJob", "timeout": "1" * 1_000_000}
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "long"},
+        "spec": {"minAvailable": 1, "tasks": [{"name": "a", "template": _pod(1)}], "policies": [policy]},
+    }
     ones = "[" + ", ".join(["1"] * 500) + "]"
     cel = f"{ones}.all(a, {ones}.all(b, a == b))"
     hook = {
@@ -155,6 +171,21 @@ def _table() -> dict[str, Attack]:
         "9,000 owners of an object": Attack(
             posted(_MAPS, _json(_map("m", ownerReferences=owners))), after=gone(f"{_MAPS}/m")
         ),
+        "9,000 references to one owner of 1 MB": Attack(
+            posted(_MAPS, _json(_map("m", ownerReferences=one_owner))), before=large, after=gone(f"{_MAPS}/m")
+        ),
+        "9,000 owners whose deletion is blocked": Attack(
+            posted(_MAPS, _json(_map("m", ownerReferences=blocking))), after=gone(f"{_MAPS}/m")
+        ),
+        "a duration of 1,000,000 digits": Attack(posted(_JOBS, _json(job)), after=gone(f"{_JOBS}/long")),
+        "a small patch of 1 MB": Attack(patched(f"{_MAPS}/large", {"data": {"k0": "w"}}, _MERGE), before=large),
+        "a small configuration applied to 1 MB": Attack(
+            patched(f"{_MAPS}/large?fieldManager=b&force=true", _map("large", {"k1": "w"}), _APPLY), before=large
+        ),
+        "a deletion of 1 MB": Attack(
+            lambda _: [Call("POST", _MAPS, _json(_map("m", half))), Call("DELETE", f"{_MAPS}/m")]
+        ),
+        "the first OpenAPI documents": Attack(lambda _: [Call("GET", "/openapi/v3"), Call("GET", "/openapi/v2")]),
         "9,000 managers of fields": Attack(
             lambda _: [
                 Call("POST", _MAPS, _json(_map("m", managedFields=managed))),

@@ -17,7 +17,7 @@ from unisono.api.resources import LARGEST
 from unisono.api.validation.meta import LARGEST_ANNOTATIONS
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.tokens import TokenSigner
-from unisono.apiserver.http.body import DEEPEST
+from unisono.apiserver.depth import DEEPEST
 from unisono.apiserver.limits import Limits
 from unisono.apiserver.writes import LARGEST_OBJECT
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
-from unisono.apiserver.aside import aside, weigh
+from unisono.apiserver.aside import aside
 from unisono.apiserver.context import Context
 from unisono.apiserver.types import WriteOptions, Written
 
@@ -80,21 +79,21 @@ async def _change(
     subresource: str,
 ) -> Written:
     await context.conversions.know_present(stored, namespace, name)
-    entry, old = context.current(stored, namespace, name)
-    weigh(len(entry.data))
-    live = field_owners.plain(codec.as_version(entry.data, stored, kind))
-    before = field_owners.entries_of(old.metadata.managed_fields)
+    entry, old = await context.load(stored, namespace, name)
     writer = managed_fields.Writer(options.field_manager, "Apply", kind.api_version, subresource)
-    applied = await aside(
-        partial(managed_fields.apply, empty=field_owners.empty(stored), force=options.force),
-        live,
-        config,
-        field_owners.schema(kind, stored),
-        before,
-        writer,
-        context.now(),
-        field_owners.ignored(stored, subresource),
-    )
+    now = context.now()
+
+    def merge() -> tuple[list[managed_fields.Entry], managed_fields.Applied]:
+        before = field_owners.entries_of(old.metadata.managed_fields)
+        live = field_owners.plain(codec.as_version(entry.data, stored, kind))
+        schema, door = field_owners.schema(kind, stored), field_owners.ignored(stored, subresource)
+        empty = field_owners.empty(stored)
+        applied = managed_fields.apply(
+            live, config, schema, before, writer, now, door, empty=empty, force=options.force
+        )
+        return before, applied
+
+    before, applied = await aside(merge)
     new, _ = await aside(codec.accept, kind, stored, applied.object, _lenient(options), name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)

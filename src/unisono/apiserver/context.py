@@ -16,6 +16,7 @@ from unisono.api.kinds import ALL_KINDS
 from unisono.api.times import rfc3339
 from unisono.apiserver import codec, failures
 from unisono.apiserver.admission import Admission
+from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.registry import Registry
 from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
@@ -31,6 +32,7 @@ T = TypeVar("T", bound=Object)
 
 
 _POOL_BYTES = 4096
+_LOAD_ATTEMPTS = 5
 _pool = bytearray()
 _pool_lock = threading.Lock()
 
@@ -135,6 +137,25 @@ class Context:
         if entry is None:
             raise failures.not_found(kind, name)
         return entry, codec.read(kind, entry.data)
+
+    async def load(self, kind: Kind[T], namespace: str | None, name: str) -> tuple[Entry, T]:
+        """As ``current``, but a large object is decoded beside the event loop.
+
+        Raises:
+            NotFound: it does not exist.
+
+        """
+        # What a webhook has converted is known for one stored object only, so nothing may be written meanwhile.
+        waits = not isinstance(kind, CustomKind) or kind.converted is None
+        for _ in range(_LOAD_ATTEMPTS if waits else 0):
+            entry = self.store.latest(self.key(kind, namespace, name))
+            if entry is None:
+                raise failures.not_found(kind, name)
+            weigh(len(entry.data))
+            obj = await aside(codec.read, kind, entry.data)
+            if self.store.latest(entry.key) is entry:
+                return entry, obj
+        return self.current(kind, namespace, name)
 
     def find(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
         """An object for admission to look at, or None."""

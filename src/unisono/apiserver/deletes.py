@@ -22,7 +22,7 @@ async def delete(
     """Delete an object, or mark it; see ``ObjectService.delete``."""
     stored = context.stored_kind(kind)
     await context.conversions.know_present(stored, namespace, name)
-    entry, obj = context.current(stored, namespace, name)
+    entry, obj = await context.load(stored, namespace, name)
     deletion.check_preconditions(obj, stored, options)
     request = Request("DELETE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
     for changing in (True, False):
@@ -31,7 +31,7 @@ async def delete(
             # Others may have changed it meanwhile: what is there now is deleted, if it is the same object.
             uid = obj.metadata.uid
             await context.conversions.know_present(stored, namespace, name)
-            entry, obj = context.current(stored, namespace, name)
+            entry, obj = await context.load(stored, namespace, name)
             if obj.metadata.uid != uid:
                 raise failures.conflict(stored, name)
             deletion.check_preconditions(obj, stored, options)

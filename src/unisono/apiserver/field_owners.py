@@ -285,5 +285,5 @@ def set_entries(
     Byte by byte, because a write that changes nothing must be recognised as none.
     """
     new.metadata = copy.copy(new.metadata)
-    same = len(before) == len(after) and all(entry in before for entry in after)
+    same = len(before) == len(after) and set(before).issuperset(after)
     new.metadata.managed_fields = managed if same else managed_fields.write_entries(after)

@@ -13,6 +13,7 @@ from typing import Any
 from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
 from unisono.apiserver.admission import Request
+from unisono.apiserver.aside import aside
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom import scale as scales
 from unisono.apiserver.custom.scale_kind import SCALES
@@ -43,7 +44,7 @@ async def change(
     stored = context.stored_kind(kind)
 
     async def once(entry: Entry, old: Any) -> Written:
-        live = _live(kind, stored, entry)
+        live = await aside(_live, kind, stored, entry)
 
         def own(new: Any) -> None:
             managed, now = old.metadata.managed_fields, context.now()
@@ -64,7 +65,7 @@ async def _again(
     """Write, and once more over what others have written while webhooks were asked."""
     for attempt in range(1, writes.PATCH_ATTEMPTS + 1):
         await context.conversions.know_present(stored, namespace, name)
-        entry, old = context.current(stored, namespace, name)
+        entry, old = await context.load(stored, namespace, name)
         try:
             return await once(entry, old)
         except Conflict:
@@ -104,11 +105,11 @@ async def _apply(
         if not isinstance(body, dict):
             raise failures.bad_request("an applied configuration must be an object")
         config = codec.accept_configuration(SCALES, SCALES, body, namespace, name)
-        live = _live(kind, stored, entry)
+        live = await aside(_live, kind, stored, entry)
         managed = old.metadata.managed_fields
-        before = field_owners.entries_of(managed)
+        before = await aside(field_owners.entries_of, managed)
         data = codec.as_version(entry.data, stored, kind)
-        known = before or field_owners.before_first_apply(kind, stored, data, context.now())
+        known = before or await aside(field_owners.before_first_apply, kind, stored, data, context.now())
         path = replicas_path(kind)
         applied = managed_fields.apply(
             live,
@@ -148,13 +149,17 @@ async def _write(
         request = _request(stored, namespace, name, scale, live, options)
         noted = await context.hooks.show(request, dry_run=options.dry_run)
         wanted = scales.patch_of(kind, name, request.object)
-    body = apply_merge_patch(field_owners.plain(codec.as_version(entry.data, stored, kind)), wanted)
-    new, warnings = codec.accept(kind, stored, body, options, name)
+    body = await aside(_scaled, kind, stored, entry.data, wanted)
+    new, warnings = await aside(codec.accept, kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
     data = await writes.replace(context, stored, entry, old, new, options, "", lambda: own(new), warnings, hooked=False)
     answer = scales.scale_of(kind, codec.json_value(codec.as_version(data, stored, kind)))
     return Written(scales.encode(answer), False, [*noted, *warnings])
+
+
+def _scaled(kind: Kind[Any], stored: Kind[Any], data: bytes, wanted: Document) -> Any:
+    return apply_merge_patch(field_owners.plain(codec.as_version(data, stored, kind)), wanted)
 
 
 def _request(

@@ -99,8 +99,7 @@ async def update(
     stored = context.stored_kind(kind)
     check_subresource(stored, subresource)
     await context.conversions.know_present(stored, namespace, name)
-    entry, old = context.current(stored, namespace, name)
-    weigh(len(entry.data))
+    entry, old = await context.load(stored, namespace, name)
     new, warnings = await aside(codec.accept, kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored), replacing=True)
@@ -126,9 +125,9 @@ async def patch(
     check_subresource(stored, subresource)
     for attempt in range(1, PATCH_ATTEMPTS + 1):
         await context.conversions.know_present(stored, namespace, name)
-        entry, old = context.current(stored, namespace, name)
+        entry, old = await context.load(stored, namespace, name)
         # What a patch copies may be larger than itself and the object.
-        weigh(HEAVY_BYTES + 1 if patch_type == "json" and _copies(change) else len(entry.data))
+        weigh(HEAVY_BYTES + 1 if patch_type == "json" and _copies(change) else 0)
         try:
             return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
         except Conflict:
@@ -168,14 +167,7 @@ async def _patch(
     subresource: str,
 ) -> Written:
     namespace, name = entry.namespace or None, entry.name
-    # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
-    if field_owners.mentioned(change):
-        current = codec.json_value(codec.as_version(entry.data, stored, kind))
-    else:
-        current = field_owners.seen(kind, stored, entry.data, old)
-    body = await aside(apply_patch, stored, current, change, patch_type)
-    if subresource == "status" and not isinstance(stored, CustomKind):
-        body = _without_kept(current, body)
+    body = await aside(_patched, kind, stored, entry.data, old, change, patch_type, subresource)
     new, warnings = await aside(codec.accept, kind, stored, body, options, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
@@ -183,6 +175,26 @@ async def _patch(
     with _telling(warnings):
         data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
     return Written(codec.as_version(data, stored, kind), False, warnings)
+
+
+def _patched(
+    kind: Kind[Any],
+    stored: Kind[Any],
+    data: bytes,
+    old: Any,
+    change: Any,
+    patch_type: PatchType,
+    subresource: str,
+) -> dict[str, Any]:
+    # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
+    if field_owners.mentioned(change):
+        current = codec.json_value(codec.as_version(data, stored, kind))
+    else:
+        current = field_owners.seen(kind, stored, data, old)
+    body: dict[str, Any] = apply_patch(stored, current, change, patch_type)
+    if subresource == "status" and not isinstance(stored, CustomKind):
+        return _without_kept(current, body)
+    return body
 
 
 def _without_kept(current: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:

@@ -61,18 +61,28 @@ class Deputies:
         if user is None or request.operation == "DELETE" or not isinstance(request.object, Object):
             return
         before = {one.uid for one in _blocking(request.old)}
+        # An object may name thousands of owners: each is decided about once, and none where its whole kind is allowed.
+        allowed: dict[tuple[str, str], bool] = {}
         for reference in _blocking(request.object):
             kind = find(reference.api_version, reference.kind)
             if kind is None or kind.namespaced or reference.uid in before:
                 continue
-            if self._may(user, ("update",), kind, None, reference.name, subresource="finalizers") or self._may(
-                user, ("delete",), kind, None, reference.name
-            ):
-                continue
-            why = (
-                f"cannot set blockOwnerDeletion in this ownerReference: {_cannot(user, 'delete', kind, reference.name)}"
-            )
-            raise forbidden(request.kind, request.name, why)
+            for name in ("", reference.name):
+                known = (kind.resource, name)
+                if known not in allowed:
+                    allowed[known] = self._may_block(user, kind, name)
+                if allowed[known]:
+                    break
+            else:
+                cannot = _cannot(user, "delete", kind, reference.name)
+                why = f"cannot set blockOwnerDeletion in this ownerReference: {cannot}"
+                raise forbidden(request.kind, request.name, why)
+
+    def _may_block(self, user: User, kind: Kind[Any], name: str) -> bool:
+        """Whether the user may hold back the deletion of an object, or of all objects where ``name`` is empty."""
+        return self._may(user, ("update",), kind, None, name, subresource="finalizers") or self._may(
+            user, ("delete",), kind, None, name
+        )
 
     def _may(
         self,

@@ -11,6 +11,7 @@ import msgspec
 from unisono.api import names
 from unisono.api.admission_registration import WebhookClientConfig
 from unisono.api.core.crd import CustomResourceConversion
+from unisono.apiserver.depth import DEEPEST, too_deep
 
 GROUP = "apiextensions.k8s.io"
 _REVIEWS = ("v1", "v1beta1")
@@ -60,8 +61,10 @@ def read_answer(webhook: Webhook, uid: str, body: bytes) -> list[Any]:
     """
     try:
         review = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadConversion(f"the answer is no JSON: {error}") from None
+    if too_deep(review):
+        raise BadConversion(f"the answer is nested more than {DEEPEST} levels deep")
     if not isinstance(review, dict) or not isinstance(review.get("response"), dict):
         raise BadConversion("no response provided")
     response: Document = review["response"]

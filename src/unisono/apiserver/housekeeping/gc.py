@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterable
 from unisono.api.base import Object, OwnerReference
 from unisono.api.kinds import find
 from unisono.apiserver import codec, deletes
+from unisono.apiserver.aside import Slices
 from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import in_version_of
 from unisono.apiserver.deletion import FOREGROUND, ORPHAN, removable
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.housekeeping.owners import OwnerIndex
 from unisono.apiserver.partial import Meta, read_meta
-from unisono.apiserver.storage.entry import Event, Key
+from unisono.apiserver.storage.entry import Entry, Event, Key
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import NotFound
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
+
+# Judging one reference takes as long as reading the metadata of an object of this size.
+_REFERENCE_BYTES = 1024
 
 
 class GarbageCollector:
@@ -88,11 +92,15 @@ class GarbageCollector:
         elif meta.deletion_timestamp and ORPHAN in finalizers:
             await self._release_dependents(key, meta.uid)
         elif meta.owner_references and not meta.deletion_timestamp:
-            await self._judge(key, meta, meta.owner_references)
+            await self._judge(entry, meta, meta.owner_references)
 
-    async def _judge(self, key: Key, meta: Meta, references: list[OwnerReference]) -> None:
+    async def _judge(self, entry: Entry, meta: Meta, references: list[OwnerReference]) -> None:
         """Delete an object that has lost all owners; strike out the lost ones of an object that has others."""
-        states = {reference.uid: self._state(key, reference) for reference in references}
+        key, owners = entry.key, _Owners(self._context)
+        states = {reference.uid: await owners.state(key, reference) for reference in references}
+        if self._store.latest(key) is not entry:
+            self._keeper.add(key)  # it was changed meanwhile
+            return
         lost = {uid for uid, state in states.items() if state != "alive"}
         if not lost:
             return
@@ -104,26 +112,13 @@ class GarbageCollector:
         options = DeleteOptions(propagation_policy=policy, uid=meta.uid)
         await self._delete(key, options)
 
-    def _state(self, key: Key, reference: OwnerReference) -> str:
-        kind = find(reference.api_version, reference.kind) or self._context.custom.find(
-            reference.api_version, reference.kind
-        )
-        if kind is None or (kind.namespaced and not key[1]):
-            return "alive"
-        entry = self._store.latest(Context.key(kind, key[1], reference.name))
-        if entry is None:
-            return "gone"
-        meta = read_meta(entry.data)
-        if meta.uid != reference.uid:
-            return "gone"
-        return "waiting" if meta.deletion_timestamp and FOREGROUND in (meta.finalizers or ()) else "alive"
-
     async def _finish_foreground(self, key: Key, uid: str) -> None:
-        blocked = False
+        blocked, slices = False, Slices()
         for dependent in sorted(self._index.dependents(uid)):
             entry = self._store.latest(dependent)
             if entry is None:
                 continue
+            await slices.spend(len(entry.data))
             self._keeper.add(dependent)
             if key[1] and dependent[1] != key[1]:
                 continue  # owners are in their dependents' namespace: others cannot hold this one back
@@ -157,6 +152,35 @@ class GarbageCollector:
             return
         update = self._context.change(kind, obj, entry.revision, delete=removable(obj))
         await self._context.commit(kind, [update])
+
+
+class _Owners:
+    """What has become of the owners of one object: it may name thousands, and one large object many times."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._slices = Slices()
+        self._seen: dict[Key, Meta | None] = {}
+
+    async def state(self, key: Key, reference: OwnerReference) -> str:
+        """``alive``, ``gone`` or ``waiting`` for its dependents, of an owner that the object at ``key`` names."""
+        kind = find(reference.api_version, reference.kind) or self._context.custom.find(
+            reference.api_version, reference.kind
+        )
+        await self._slices.spend(_REFERENCE_BYTES)
+        if kind is None or (kind.namespaced and not key[1]):
+            return "alive"
+        meta = await self._meta(Context.key(kind, key[1], reference.name))
+        if meta is None or meta.uid != reference.uid:
+            return "gone"
+        return "waiting" if meta.deletion_timestamp and FOREGROUND in (meta.finalizers or ()) else "alive"
+
+    async def _meta(self, owner: Key) -> Meta | None:
+        if owner not in self._seen:
+            entry = self._context.store.latest(owner)
+            self._seen[owner] = None if entry is None else read_meta(entry.data)
+            await self._slices.spend(0 if entry is None else len(entry.data))
+        return self._seen[owner]
 
 
 def _drop_references(obj: Object, uids: set[str]) -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from unisono.api.yaml import load_all
 from unisono.apiserver.aside import aside, weigh
+from unisono.apiserver.depth import DEEPEST, too_deep
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.status import (
     BODY_TYPES,
@@ -24,8 +25,6 @@ from unisono.apiserver.limits import Limits
 from unisono.apiserver.types import PatchType
 from unisono.errors import ApiError, ConfigError
 
-DEEPEST = 200
-"""Levels of a body. Schemas of real definitions have up to 60."""
 _PATCHES: dict[str, PatchType] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -155,19 +154,8 @@ def decode_yaml(data: bytes) -> Body:
 
 
 def _check_depth(value: Any) -> None:
-    """Refuse what is nested deeper than anything that reads it recursively is sure to stand."""
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > DEEPEST:
-            raise bad_request(f"the body is nested more than {DEEPEST} levels deep")
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below.extend(one for one in each.values() if isinstance(one, dict | list))
-            elif isinstance(each, list):
-                below.extend(one for one in each if isinstance(one, dict | list))
-        level = below
+    if too_deep(value):
+        raise bad_request(f"the body is nested more than {DEEPEST} levels deep")
 
 
 def _duplicates(data: bytes, value: Any) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from unisono.apiserver.access.user import User
+from unisono.apiserver.aside import aside
 from unisono.apiserver.http import protobuf_encode
 from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
 from unisono.apiserver.http.body import read_body
@@ -106,11 +107,10 @@ class Exchange:
     ) -> web.StreamResponse:
         """Answer with a value, encoded as JSON or, where the client asks, as YAML or protobuf."""
         if self.form.media == "yaml":
-            text = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-            return await self.send(status, text.encode(), warnings, "application/yaml")
+            return await self.send(status, await aside(_yaml, value), warnings, "application/yaml")
         if self.form.media == "protobuf":
-            return await self.send(status, protobuf_encode.encode(value), warnings, PROTOBUF)
-        return await self.send(status, msgspec.json.encode(value), warnings, content_type)
+            return await self.send(status, await aside(protobuf_encode.encode, value), warnings, PROTOBUF)
+        return await self.send(status, await aside(msgspec.json.encode, value), warnings, content_type)
 
     async def send(
         self,
@@ -229,6 +229,11 @@ class Exchange:
         except TimeoutError:
             self._abort()
             raise ConnectionResetError("the client is too slow") from None
+
+
+def _yaml(value: Any) -> bytes:
+    text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+    return text.encode()
 
 
 def _multi(headers: list[tuple[str, str]]) -> CIMultiDict[str]:

@@ -10,7 +10,8 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
-from unisono.apiserver.http.accept import PROTOBUF
+from unisono.apiserver.aside import aside, weigh
+from unisono.apiserver.http.accept import PROTOBUF, Form
 from unisono.apiserver.http.body import Body, content_type, patch_type, read_object, read_patch
 from unisono.apiserver.http.exchange import JSON, Exchange
 from unisono.apiserver.http.lists import list_pieces
@@ -24,7 +25,7 @@ from unisono.apiserver.http.query import (
     write_options,
 )
 from unisono.apiserver.http.status import bad_request, success
-from unisono.apiserver.tables import TableWriter, partial_metadata
+from unisono.apiserver.tables import IncludeObject, TableWriter, partial_metadata
 from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions, Written
 from unisono.errors import ApiError
 
@@ -177,18 +178,23 @@ class ObjectHandlers:
         form = exchange.form
         if not form.transform and form.media == "json":
             return await exchange.send(status, encoded, warnings)
-        value = msgspec.json.decode(encoded)
-        if form.transform == "Table":
-            writer = TableWriter(kind, form.version, include_object(exchange.query))
-            metadata = {"resourceVersion": value["metadata"].get("resourceVersion", "")}
-            value = writer.table([value], metadata, self._clock())
-        elif form.transform:
-            value = partial_metadata(value, form.version)
+        weigh(len(encoded))
+        include = include_object(exchange.query) if form.transform == "Table" else None
+        value = await aside(_transformed, kind, form, include, encoded, self._clock())
         return await exchange.document(value, status, warnings)
 
     async def _page(self, exchange: Exchange, kind: Kind[Any], page: Page) -> web.StreamResponse:
         pieces = list_pieces(kind, page, exchange.form, include_object(exchange.query), self._clock)
         return await exchange.send_pieces(pieces, _MEDIA_TYPES[exchange.form.media])
+
+
+def _transformed(kind: Kind[Any], form: Form, include: IncludeObject | None, encoded: bytes, now: float) -> Any:
+    """An object in the form that the client asked for, as JSON values; ``include`` says what rows of tables carry."""
+    value = msgspec.json.decode(encoded)
+    if include is not None:
+        metadata = {"resourceVersion": value["metadata"].get("resourceVersion", "")}
+        return TableWriter(kind, form.version, include).table([value], metadata, now)
+    return partial_metadata(value, form.version) if form.transform else value
 
 
 def _refuse_duplicates(kind: Kind[Any], body: Body, options: WriteOptions) -> None:

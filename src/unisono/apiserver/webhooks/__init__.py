@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,7 +24,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
 from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
-from unisono.apiserver.aside import aside
+from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.storage.entry import Event
 from unisono.apiserver.webhooks import conditions, matching, review, showing
@@ -138,12 +139,14 @@ class Webhooks:
         asked.warnings += answer.warnings
         if not answer.patch or request.operation == "DELETE":
             return False
-        present = asked.changed if asked.changed is not None else showing.value(request, request.object, version)
+        present = asked.changed
+        if present is None:
+            present = await aside(showing.value, request, request.object, version)
         present = {**present, "apiVersion": showing.api_version(request, version)}
-        changed = apply_json_patch(present, answer.patch)
+        changed, same = await aside(_patched, present, answer.patch)
         if not isinstance(changed, dict):
             raise _failed(hook, "the patched object is no object")
-        if changed == present:
+        if same:
             return False
         asked.changed = {**changed, "apiVersion": showing.api_version(request, request.kind.version)}
         return True
@@ -163,8 +166,8 @@ class Webhooks:
         if hook.failure_policy == "Ignore" and self.circuits.resting(where):
             return None
         uid = self._context.new_uid()
-        new = changed if changed is not None else showing.value(request, request.object, version)
-        old = None if request.old is None else showing.value(request, request.old, version)
+        new = changed if changed is not None else await aside(showing.value, request, request.object, version)
+        old = None if request.old is None else await aside(showing.value, request, request.old, version)
         new = {**new, "apiVersion": showing.api_version(request, version)}
         shown = (None, new) if request.operation == "DELETE" else (new, old)
         asked = review.question(uid, request, version, shown, dry_run=dry_run)
@@ -178,7 +181,8 @@ class Webhooks:
             if why := self.circuits.rest(where):
                 raise CallError(why)
             body = await self._answer(where, client, asked, float(hook.timeout_seconds or 10))
-            answer = review.read(body, uid, may_change=changing)
+            weigh(len(body))
+            answer = await aside(partial(review.read, body, uid, may_change=changing))
         except (CallError, conditions.ConditionError, review.BadAnswer) as error:
             if hook.failure_policy == "Ignore":
                 _log.warning("a webhook did not answer and is passed over", webhook=hook.name, error=str(error))
@@ -240,6 +244,12 @@ class Webhooks:
             None if old is None else showing.labels(old),
             labels,
         )
+
+
+def _patched(present: dict[str, Any], patch: list[Any]) -> tuple[Any, bool]:
+    """The patched object, and whether it is as before."""
+    changed = apply_json_patch(present, patch)
+    return changed, changed == present
 
 
 def _failed(hook: ValidatingWebhook, why: str) -> ApiError:

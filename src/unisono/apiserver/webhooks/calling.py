@@ -15,6 +15,7 @@ from unisono.api.admission_registration import ServiceReference, WebhookClientCo
 from unisono.api.core import Pod, Service
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
+from unisono.apiserver.aside import aside
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
 # Authorities of as many webhooks are kept.
@@ -54,7 +55,7 @@ class HttpCaller:
         session = self._session
         if session is None or session.closed:
             session = self._session = aiohttp.ClientSession()
-        body = msgspec.json.encode(review)
+        body = await aside(msgspec.json.encode, review)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         try:
             async with (

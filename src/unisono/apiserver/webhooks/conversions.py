@@ -6,12 +6,13 @@ the kind first; then ``CustomKind.view`` has them at hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unisono.api.kind import Kind
+from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.objects import CustomObject, custom_of
@@ -51,7 +52,8 @@ class Conversions:
             return
         foreign = list(dict.fromkeys(data for data in stored if not kind.knows(data)))
         for batch in _batches(foreign):
-            originals = [kind.definition.pruned(data) for data in batch]
+            weigh(sum(map(len, batch)))
+            originals = await aside(_all_of, kind.definition.pruned, batch)
             converted = await self._convert(kind, originals, kind.api_version)
             for data, value in zip(batch, converted, strict=True):
                 kind.learn(data, value)
@@ -90,13 +92,7 @@ class Conversions:
         assert webhook is not None
         what = f"conversion webhook for {originals[0]['apiVersion']}, Kind={kind.kind}"
         converted = await self._ask(webhook, uid, originals, api_version, what)
-        found = []
-        for index, (original, answer) in enumerate(zip(originals, converted, strict=True)):
-            try:
-                found.append(take(original, answer, api_version))
-            except BadConversion as error:
-                raise _failed(f"{what} returned invalid converted object at index {index}: {error}") from None
-        return found
+        return await aside(_taken, originals, converted, api_version, what)
 
     async def _ask(
         self, webhook: Webhook, uid: str, originals: Sequence[Document], api_version: str, what: str
@@ -105,12 +101,27 @@ class Conversions:
         review = question(webhook, uid, originals, api_version)
         try:
             body = await context.hooks.caller.post(webhook.client, review, _SECONDS, context)
-            converted = read_answer(webhook, uid, body)
+            weigh(len(body))
+            converted = await aside(read_answer, webhook, uid, body)
         except (CallError, BadConversion) as error:
             raise _failed(f"{what} failed: {error}") from None
         if len(converted) != len(originals):
             raise _failed(f"{what} returned {len(converted)} objects, expected {len(originals)}")
         return converted
+
+
+def _all_of(function: Callable[[bytes], Document], batch: Iterable[bytes]) -> list[Document]:
+    return [function(data) for data in batch]
+
+
+def _taken(originals: Sequence[Document], converted: Sequence[Any], api_version: str, what: str) -> list[Document]:
+    found = []
+    for index, (original, answer) in enumerate(zip(originals, converted, strict=True)):
+        try:
+            found.append(take(original, answer, api_version))
+        except BadConversion as error:
+            raise _failed(f"{what} returned invalid converted object at index {index}: {error}") from None
+    return found
 
 
 def data_of(entries: Iterable[Entry]) -> list[bytes]:

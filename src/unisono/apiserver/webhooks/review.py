@@ -11,6 +11,7 @@ import msgspec
 
 from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
 from unisono.apiserver.admission import Request
+from unisono.apiserver.depth import DEEPEST, too_deep
 from unisono.errors import ApiError
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
@@ -106,7 +107,7 @@ def read(body: bytes, uid: str, *, may_change: bool) -> Answer:
         patch = _patch(response, may_change=may_change)
         warnings = [str(each) for each in response.get("warnings") or ()]
         return Answer(response.get("allowed") is True, patch, warnings, dict(response.get("status") or {}))
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise BadAnswer(f"the answer is no AdmissionReview: {error}") from None
 
 
@@ -120,8 +121,10 @@ def _patch(response: dict[str, Any], *, may_change: bool) -> list[Any]:
         raise BadAnswer(f"webhook returned response.patch but its patchType is {response.get('patchType')!r}")
     try:
         patch = msgspec.json.decode(base64.b64decode(encoded, validate=True))
-    except (binascii.Error, ValueError) as error:
+    except (binascii.Error, ValueError, RecursionError) as error:
         raise BadAnswer(f"response.patch cannot be read: {error}") from None
+    if too_deep(patch):
+        raise BadAnswer(f"response.patch is nested more than {DEEPEST} levels deep")
     if not isinstance(patch, list):
         raise BadAnswer("response.patch must be a list of operations")
     return patch
