@@ -9,11 +9,13 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test audit lint types layers unit frameworks bench lock clean help
+.PHONY: run test test-more test-nightly audit lint unit frameworks bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
-	@echo "make test   lint, types, layers and all tests"
+	@echo "make test   lint, and the tests to run before every change"
+	@echo "make test-more     the other tests: real frameworks, long random searches, hostile objects"
+	@echo "make test-nightly  the random searches with new and more examples"
 	@echo "make lint   ruff, mypy --strict and import-linter"
 	@echo "make audit  bandit on the code, pip-audit on what is locked"
 	@echo "make bench  measure decision speed, print one table"
@@ -25,7 +27,14 @@ run: $(VENV)/.run-ready
 test: lint unit
 
 unit: $(VENV)/.dev-ready
-	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not (more or frameworks)" --hypothesis-profile=quick $(PYTEST_ARGS)
+
+# Ray, MPI, JAX and XGBoost come with make frameworks; without them their tests say that they were skipped.
+test-more: $(VENV)/.dev-ready
+	$(BIN)/pytest -n 2 --dist loadgroup -m "more or frameworks" $(PYTEST_ARGS)
+
+test-nightly: $(VENV)/.dev-ready
+	$(BIN)/pytest -n 2 --dist loadgroup -m "hypothesis" --hypothesis-profile=nightly $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.api.cron import parse_schedule, parse_zone
 from unisono.api.times import parse_time, rfc3339
 
@@ -58,7 +59,7 @@ expressions = st.tuples(field(0), field(1), field(2), st.just("*"), field(4)).ma
 moments = st.datetimes(datetime(2024, 1, 1), datetime(2027, 12, 31)).map(lambda d: d.replace(microsecond=0, tzinfo=UTC))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(expressions, moments)
 def test_times_are_those_that_the_fields_allow(text, start):
     schedule = parse_schedule(text)
@@ -77,7 +78,7 @@ def test_times_are_those_that_the_fields_allow(text, start):
     assert found == wanted
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(expressions | st.just("@every 90s") | st.just("@every 7h"), moments, st.integers(0, 200_000))
 def test_looking_back_agrees_with_looking_ahead(text, start, seconds):
     schedule, since = parse_schedule(text), start.timestamp()

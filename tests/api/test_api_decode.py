@@ -1,7 +1,6 @@
 """Decoding: aliases, nulls, unknown fields and wrong types come back as values, and nothing ever raises."""
 
 # ruff: noqa: E501 - a case and its message stand on one line, so that both can be searched for
-
 from typing import Any
 
 import msgspec
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.api import kinds, yaml
 from unisono.api.decode import decode, encode
 from unisono.api.defaulting import apply_defaults
@@ -236,7 +236,7 @@ def like(kind: Kind[Any]) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", kinds.ALL_KINDS, ids=lambda kind: kind.resource)
 def test_nothing_raises_on_any_json(kind: Kind[Any]) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(like(kind) | json_values)
     def check(value: Any) -> None:
         decoded = decode(kind, value)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.backends import DELETE, WriteOptions, config_map, opened, pod_body, read, value
+from support.examples import examples
 from unisono.api.kinds import (
     CONFIG_MAPS,
     JOBS,
@@ -236,7 +237,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps)
 async def test_accounts_are_right_and_never_over_whatever_happens(story: list[tuple[str, int, int]]) -> None:
     async with opened() as backend:

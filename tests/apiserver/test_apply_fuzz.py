@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_service_fuzz import junk
 
 from support.backends import opened, value
+from support.examples import examples
 from unisono.api.kinds import JOBS, PODS, SERVICES
 from unisono.api.schema import schema_of
 from unisono.apiserver import managed_fields
@@ -22,7 +24,7 @@ from unisono.errors import ApiError, Conflict
 SCHEMA = schema_of(PODS)
 START: dict[str, Any] = {"metadata": {}, "spec": {"containers": []}, "status": {}}
 MANAGERS = ("a", "b", "c")
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.sampled_from(["1", "2"])
 maps = st.dictionaries(st.sampled_from(["k", "l", "m.io/n"]), words, max_size=3)
@@ -87,6 +89,7 @@ def mine(entries, manager):
     return next((entry.fields for entry in entries if entry.writer.name == manager), frozenset())
 
 
+@pytest.mark.more
 @quick
 @given(applications)
 def test_the_object_is_what_its_owners_want(steps):
@@ -116,6 +119,7 @@ def test_the_object_is_what_its_owners_want(steps):
         assert not differing & held
 
 
+@pytest.mark.more
 @quick
 @given(applications)
 def test_when_all_appliers_leave_nothing_of_theirs_is_left(steps):
@@ -160,7 +164,8 @@ def requests(draw):
     return kind, body, patch_type, options, subresource
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(requests(), min_size=1, max_size=10))
 def test_any_request_is_answered_and_owners_stay_readable(cases):
     async def run():

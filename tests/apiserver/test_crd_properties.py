@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.backends import OPTIONS, opened, value
 from support.definitions import CRDS, crd, obj_schema, served, version, widget
+from support.examples import examples
 from unisono.api.structural import add_defaults, check_lists, check_value, compile_schema, drop_nulls, prune
 from unisono.api.structural.dialect import read_schema
 from unisono.api.structural.rules import check_schema
@@ -106,7 +107,7 @@ def complete(schema: dict[str, Any], found: Any) -> list[str]:
 
 
 @given(SCHEMAS, st.dictionaries(NAMES, JSON, max_size=3))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_completing_twice_is_completing_once(schema, found):
     complete(schema, found)
     again = copy.deepcopy(found)
@@ -115,7 +116,7 @@ def test_completing_twice_is_completing_once(schema, found):
 
 
 @given(SCHEMAS, st.dictionaries(NAMES, JSON, max_size=3))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_validity_does_not_depend_on_the_number_of_checks(schema, found):
     complete(schema, found)
     node = compile_schema(schema)
@@ -128,7 +129,7 @@ def test_validity_does_not_depend_on_the_number_of_checks(schema, found):
 
 
 @given(SCHEMAS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_schemas_of_this_grammar_are_accepted(schema):
     clean, unknown, errors = read_schema(schema, "s")
     assert (clean, unknown, errors) == (schema, [], [])
@@ -136,7 +137,7 @@ def test_schemas_of_this_grammar_are_accepted(schema):
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "items", "anyOf", "default", "enum", "x"]), JSON))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_schema_makes_reading_fail(schema):
     clean, _, errors = read_schema(schema, "s")
     if not errors:
@@ -160,7 +161,7 @@ async def test_nothing_fails_on_the_way(_round):
     examples: list[tuple[Any, Any, Any, Any]] = []
 
     @given(SCHEMAS, SCHEMAS, JSON, JSON)
-    @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(12), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def collect(first, second, spec, patch):
         examples.append((first, second, spec, patch))
 

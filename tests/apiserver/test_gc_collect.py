@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.backends import DELETE, OPTIONS, config_map, job_body, names, opened, owner, pod_body, read, settle, value
+from support.examples import examples
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS, QUEUES
 from unisono.apiserver.housekeeping.owners import OwnerIndex
@@ -183,7 +184,7 @@ def reference(uid):
     return OwnerReference(api_version="v1", kind="Pod", name="x", uid=uid)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.lists(st.sampled_from("123"), unique=True, max_size=3)), max_size=12)
 )

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.serving import TABLE, WebClient, serving
 from unisono.api.core import ConfigMap
 from unisono.api.kind import Kind
@@ -287,7 +288,7 @@ def test_nothing_a_client_sends_breaks_the_server(tmp_path: Path) -> None:
             assert (await web.get(collection)).json()["items"] is not None
             assert (await web.get(collection, accept=TABLE)).json()["kind"] == "Table"
 
-        @settings(max_examples=200, deadline=None, database=None)
+        @settings(max_examples=examples(200), deadline=None, database=None)
         @given(requests())
         def attack(request: tuple[str, str, Any, str, Kind[Any]]) -> None:
             runner.run(once(*request))

@@ -12,11 +12,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.serving import WebClient, serving
 from unisono.apiserver.backend import Backend
 
 PATIENCE = 300.0
-slow = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 words = st.sampled_from(
     [

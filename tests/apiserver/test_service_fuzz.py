@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.backends import OPTIONS, STRICT, group_body, job_body, opened, pod_body, queue_body, value
+from support.examples import examples
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError
@@ -108,9 +110,10 @@ async def readable(backend):
             assert await backend.service.get(kind, meta.get("namespace"), meta["name"]) == item
 
 
-slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.more
 @slow
 @given(st.lists(st.tuples(damaged_bodies(), st.sampled_from([OPTIONS, STRICT])), min_size=1, max_size=8))
 def test_any_body(cases):
@@ -130,6 +133,7 @@ def test_any_body(cases):
     asyncio.run(run())
 
 
+@pytest.mark.more
 @slow
 @given(st.lists(patches(), min_size=1, max_size=8), st.booleans())
 def test_any_patch(cases, on_status):

@@ -71,6 +71,7 @@ def write_until_killed_at_random(path, round_, rng):
     return said
 
 
+@pytest.mark.more
 @pytest.mark.processes
 async def test_kills_at_random_moments_one_after_the_other_lose_nothing(tmp_path):
     path, rng = tmp_path / "state.db", random.Random(11)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.apiserver.storage.store import Change, Store
 
 # Writes pairs of objects one after the other and says, after each acknowledgement, how long the log is.
@@ -194,7 +195,7 @@ def _copy(crashed: Path, folder: Path, log: bytes) -> Path:
 
 
 @pytest.mark.processes
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 async def test_a_log_that_was_cut_anywhere(
     crashed: tuple[Path, list[int]], tmp_path: Path, data: st.DataObject
@@ -211,7 +212,7 @@ def _before(size: int) -> int:
 
 
 @pytest.mark.processes
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 async def test_a_log_whose_end_is_garbage(crashed: tuple[Path, list[int]], tmp_path: Path, data: st.DataObject) -> None:
     """A page that the disk wrote only in part: what was acknowledged before it stays, what it belonged to goes."""

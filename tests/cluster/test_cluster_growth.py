@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.test_cluster_state import dump
 from support.build import cluster, config, gang, group, kind_of, node, nodes, placed, pod, queue, schedule
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.api.core import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity
 from unisono.api.meta import LabelSelector
@@ -229,7 +230,7 @@ def neighbours(state: ClusterState) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(EVENTS)
 def test_a_state_that_forgets_equals_one_made_from_lists(events: list[tuple[str, Object]]) -> None:
     with pytest.MonkeyPatch.context() as patch:

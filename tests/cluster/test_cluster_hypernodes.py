@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import node
+from support.examples import examples
 from unisono.api import kinds
 from unisono.api.base import ObjectMeta
 from unisono.api.meta import LabelSelector
@@ -153,7 +154,7 @@ FORMS = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(CHANGES)
 def test_following_events_equals_building_anew(changes: list[tuple[str, str, str]]) -> None:
     followed, current = ClusterState(), dict[str, Any]()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import cluster, gang, group, kind_of, node, nodes, pod, priority_class, queue
+from support.examples import examples
 from unisono.api import kinds
 from unisono.api.base import Object
 from unisono.cluster.state import ClusterState
@@ -148,7 +149,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(EVENTS)
 def test_any_order_of_events_equals_a_rebuild(events: list[tuple[str, Object]]) -> None:
     state = ClusterState()
@@ -166,7 +167,7 @@ def test_any_order_of_events_equals_a_rebuild(events: list[tuple[str, Object]]) 
     assert dump(state) == dump(rebuilt(present))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENTS, EVENTS)
 def test_a_list_replaces_what_was_there(before: list[tuple[str, Object]], after: list[tuple[str, Object]]) -> None:
     state = ClusterState()

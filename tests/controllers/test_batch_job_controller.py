@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from workload_world import WorkloadWorld, build
 
+from support.examples import examples
 from unisono.api.batch_v1 import BatchJob
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
@@ -250,7 +251,7 @@ def test_lists_that_are_none(text):
 OUTCOMES = st.lists(st.sampled_from(["Succeeded", "Failed", "gone", "restart", "wait"]), max_size=25)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     outcomes=OUTCOMES,
     completions=st.integers(1, 5),

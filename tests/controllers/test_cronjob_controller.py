@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_world import World, job, task
 
+from support.examples import examples
 from unisono.api.batch import Job, JobState
 from unisono.api.cron_job import CronJob
 from unisono.api.flow_kinds import CRON_JOBS
@@ -262,7 +263,8 @@ async def test_a_refused_job_is_told_and_tried_again():
         assert len(world.client.objects(JOBS)) == 1
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=4), st.sampled_from(["Allow", "Forbid", "Replace"]))
 def test_every_due_time_has_one_job_whatever_dies(lives, policy):
     asyncio.run(_lives(lives, policy))

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from workload_world import LABELS, WorkloadWorld, template, workload
 
+from support.examples import examples
 from unisono.api.apps import Deployment, ReplicaSet
 from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import DEPLOYMENTS, REPLICA_SETS
@@ -211,7 +212,7 @@ def test_limits(replicas, surge, unavailable, expected):
     assert limits(deployment(replicas=replicas, strategy=strategy)) == expected
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_an_update_never_has_too_many_pods_nor_too_few_and_always_ends(data):
     """ReplicaSets that follow late, and pods that become ready in any order."""

@@ -7,10 +7,12 @@ import contextlib
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_world import World, job, policy, task
 
+from support.examples import examples
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SERVICES
 from unisono.errors import ApiError, Unavailable
 
@@ -99,7 +101,8 @@ def check(world: World) -> None:
         assert world.client.objects(SERVICES) == [] or any(p.metadata.deletion_timestamp for p in pods)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(job_policies=policies, task_policies=policies, script=steps, retries=st.integers(1, 3))
 def test_invariants_hold(job_policies, task_policies, script, retries):
     asyncio.run(_invariants(job_policies, task_policies, script, retries))
@@ -139,7 +142,8 @@ class Dying:
             raise Unavailable("the process is dead")
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     deaths=st.lists(st.integers(0, 12), max_size=5),
     action=st.sampled_from(["RestartJob", "RestartTask", "RestartPod"]),

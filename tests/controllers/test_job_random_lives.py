@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from job_world import World, policy, task
 from unreliable import Fault, Faults, every_write_once, some_writes, writes_of
 
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.api.batch import Job
 from unisono.api.cron_job import CronJob
@@ -335,8 +336,9 @@ def check_rest(life: Life) -> None:
         assert {each.name for each in whole.status.active or ()} == active
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", STORIES)
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(script=STEPS)
 def test_whatever_happens_to_jobs(name, script):
     asyncio.run(_live(STORIES[name], script))

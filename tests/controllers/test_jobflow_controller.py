@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_world import World, job, task
 
+from support.examples import examples
 from unisono.api.flow import Flow, JobFlow, JobTemplate
 from unisono.api.flow_kinds import JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.kinds import JOBS, PODS
@@ -409,7 +410,8 @@ def graphs(draw: st.DrawFn) -> list[list[int]]:
     return [sorted(draw(st.sets(st.integers(0, number - 1), max_size=2))) if number else [] for number in range(size)]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.lists(st.sampled_from(["Succeeded", "Succeeded", "Failed"]), min_size=5, max_size=5), st.booleans())
 def test_every_flow_that_can_be_done_is_done(graph, outcomes, restarts):
     asyncio.run(_whole_flow(graph, outcomes, restarts))
@@ -451,7 +453,8 @@ def test_labels_have_room_for_every_name(namespace, name):
 # --- a process that dies --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 6), max_size=4), st.sampled_from(["retain", "delete"]))
 def test_a_flow_that_is_interrupted_anywhere_ends_the_same(deaths, retain):
     assert asyncio.run(_interrupted(deaths, retain)) == asyncio.run(_interrupted([], retain))

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from workload_world import WorkloadWorld, template, workload
 
+from support.examples import examples
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from unisono.api.workload_kinds import CONTROLLER_REVISIONS, STATEFUL_SETS
 
@@ -148,7 +149,7 @@ async def test_old_revisions_go():
         assert len(world.client.objects(CONTROLLER_REVISIONS)) == 2
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     actions=st.lists(st.sampled_from(["ready", "fail", "update", "scale", "restart", "gone"]), max_size=20),
     parallel=st.booleans(),

@@ -6,10 +6,12 @@ import asyncio
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from training_world import TrainingWorld, manifest, pytorch, roles
 
+from support.examples import examples
 from unisono.api.kinds import PODS
 from unisono.errors import Unavailable
 
@@ -103,7 +105,8 @@ def check(world: TrainingWorld, path: list[str]) -> None:
         assert world.state() == "Suspended"
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     job=JOBS,
     policy=st.sampled_from(POLICIES),
@@ -188,7 +191,8 @@ async def _story(deaths: list[int]) -> tuple[Any, ...]:
         return world.names(), world.services(), world.state(), annotations["unisono.io/restarts"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(deaths=st.lists(st.integers(0, 10), max_size=5))
 def test_a_crash_at_any_write_changes_nothing_in_the_end(deaths):
     assert asyncio.run(_story(list(deaths))) == asyncio.run(_story([]))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_training_jobset import job_set, jobs
 from training_world import TrainingWorld
 
+from support.examples import examples
 from unisono.api.kinds import PODS
 
 ACTIONS = ["FailJobSet", "RestartJobSet", "RestartJob"]
@@ -50,7 +52,8 @@ async def play(world: TrainingWorld, step: tuple[Any, ...]) -> None:
     await world.settle()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     action=st.sampled_from(ACTIONS),
     most=st.integers(0, 2),

@@ -17,6 +17,7 @@ from test_training_ray import cluster, ray_job, ray_object, ray_spec, workers
 from training_world import TrainingWorld, manifest, pytorch, roles, template
 from unreliable import Fault, Faults, every_write_once, some_writes
 
+from support.examples import examples
 from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
 from unisono.api.training_kinds import JOB_SETS, RAY_CLUSTERS
 
@@ -256,8 +257,9 @@ def check_counts(life: Life) -> None:
     assert counted == there
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
 @given(script=STEPS)
 def test_whatever_happens(name, script):
     asyncio.run(_live(KINDS[name], script))

@@ -70,6 +70,7 @@ class Submitter:
             return 0
 
 
+@pytest.mark.more
 def test_kill_in_the_middle_of_500_submissions_loses_no_acknowledged_job(start_plane: Start) -> None:
     plane = start_plane("--no-agent")
     submitter = Submitter(plane)

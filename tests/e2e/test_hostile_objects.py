@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 PATIENCE = 300.0
 
 
+@pytest.mark.more
 async def test_a_job_runs_beside_hostile_objects_of_every_kind(tmp_path: Path) -> None:
     ceilings = attack.Ceilings(wait=PATIENCE)
     async with attack.attacking(tmp_path, seed=1, patience=PATIENCE, ceilings=ceilings) as attacked:

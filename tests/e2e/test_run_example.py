@@ -51,6 +51,7 @@ def test_the_result_as_json_goes_to_stdout_and_the_story_to_stderr() -> None:
     assert accuracy(done.stderr) > 0.9
 
 
+@pytest.mark.more
 @pytest.mark.torch
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed (pip install torch)")
 def test_pytorch_ddp_trains_on_gloo() -> None:

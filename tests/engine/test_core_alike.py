@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import GANG, cluster, config, flatten, gang, node, pod, queue, schedule
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.cluster.equivalence import Shapes
 from unisono.engine.contract.plugin import Plugin
@@ -83,7 +84,7 @@ def outcome(decisions: Decisions) -> Any:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters, st.sampled_from(sorted(CONFIGS)))
 def test_together_is_as_one_by_one(objects: list[Object], name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

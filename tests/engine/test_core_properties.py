@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.build import GANG, cluster, config, flatten, group, node, pod, queue, schedule
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.cluster.state import ClusterState
 from unisono.engine.candidates.table import CandidateTable
@@ -102,7 +103,7 @@ def build(nodes_: list[Any], jobs: list[Any]) -> list[Object]:
 
 
 clusters = st.builds(build, node_lists, job_lists)
-slow = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def outcome(decisions: Decisions) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.engine.plugins.deviceshare import mig
 from unisono.engine.plugins.deviceshare.model import Card, NodeCards, Order, Part
 from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE, CardTable
@@ -139,7 +140,7 @@ PARTS = st.builds(
 DEMANDS = st.lists(st.lists(PARTS, min_size=1, max_size=3), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(DEMANDS, st.sampled_from(Order), st.lists(st.integers(1, 12), min_size=1, max_size=4), st.data())
 def test_no_card_is_over_its_memory_cores_or_shares(
     demands: list[list[Part]], order: Order, sizes: list[int], data: st.DataObject
@@ -167,7 +168,7 @@ def test_no_card_is_over_its_memory_cores_or_shares(
     assert not made.used.amounts.any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 8), min_size=3, max_size=3), min_size=1, max_size=5),
     DEMANDS,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import build
+from support.examples import examples
 from unisono.api import kinds
 from unisono.api.annotations import CARDS
 from unisono.api.core import Container, Node, Pod, ResourceRequirements
@@ -470,7 +471,8 @@ def test_preemption_frees_cards_not_sums(need: int, evicted: list[str], waiting:
 JOBS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 18), st.sampled_from((0, 30, 50))), min_size=1, max_size=8)
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), JOBS, st.sampled_from(("", "binpack", "spread")))
 def test_cards_are_never_over_and_gangs_never_half(
     nodes: list[int], jobs: list[tuple[int, int, int]], policy: str

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import build
+from support.examples import examples
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.cycle.context import Cycle
@@ -99,7 +100,7 @@ ITEMS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(NODES, ITEMS, st.sampled_from((100, 300, 500, 1000)))
 def test_the_formulas_say_what_the_definition_says(nodes: list[Node], items: list[ItemOf], taken: int) -> None:
     work, where = workload(items, len(nodes)), np.arange(len(nodes))

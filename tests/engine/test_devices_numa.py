@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import build
+from support.examples import examples
 from unisono.api import kinds
 from unisono.api.core import Container, Pod, ResourceRequirements
 from unisono.api.nodeinfo import Numatopology
@@ -95,7 +96,7 @@ def test_policies_admit_as_the_kubelet_does(policy: str, free: Any, wanted: tupl
     assert (None if given is None else numa_nodes(topology, given)) == nodes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from((machine(), machine(4, 2), machine(2, 2, 2), machine(1, 4))),
     st.integers(0, 255),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import GANG, cluster, group, kind_of, node, pod, schedule
+from support.examples import examples
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
     Affinity,
@@ -181,7 +182,7 @@ def session_of(state: ClusterState) -> tuple[Session, Any, dict[str, Any]]:
     return session, plugin_of("predicates", session), scores
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(worlds())
 def test_vetoes_and_points_agree_with_the_description(drawn: tuple[World, Pod]) -> None:
     world, new = drawn
@@ -189,7 +190,7 @@ def test_vetoes_and_points_agree_with_the_description(drawn: tuple[World, Pod]) 
     check(world, new, session, predicates, scores)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.data())
 def test_they_follow_placements_and_their_undoing(drawn: tuple[World, Pod], data: st.DataObject) -> None:
     world, new = drawn
@@ -209,7 +210,7 @@ def test_they_follow_placements_and_their_undoing(drawn: tuple[World, Pod], data
     check(World(world.nodes, standing, SPACE_LABELS), new, session, predicates, scores)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.data())
 def test_no_bind_breaks_a_rule_and_none_is_missed(drawn: tuple[World, Pod], data: st.DataObject) -> None:
     world, _ = drawn
@@ -227,7 +228,7 @@ def test_no_bind_breaks_a_rule_and_none_is_missed(drawn: tuple[World, Pod], data
         standing.pods.append((made, bind.node))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_order_of_events_does_not_matter(drawn: tuple[World, Pod], random: Any) -> None:
     world, new = drawn

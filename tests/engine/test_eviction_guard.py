@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from support.build import START, cluster, config, flatten, gang, group, node, nodes, priority_class, queue, schedule
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.times import parse_time, rfc3339
@@ -389,7 +390,7 @@ crowds = st.builds(
     st.lists(st.tuples(third, third, st.integers(0, 9)), min_size=2, max_size=4),
     st.lists(st.tuples(third, third, st.integers(1, 3)), min_size=1, max_size=4),
 )
-slow = hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = hypothesis_settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 RETURNED = crowded([2], [0, 1, 0], [(0, 0, 1), (0, 2, 0)], [(0, 1, 1), (1, 0, 1)])

@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from support.build import flatten, group, node, pod, priority_class, queue
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.engine.decisions import Decisions
 
@@ -73,7 +74,7 @@ def build(nodes: list[tuple[int, int]], jobs: list[Any]) -> list[Object]:
 
 
 clusters = st.builds(build, node_lists, job_lists)
-slow = hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = hypothesis_settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @slow

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import START, cluster, config, group, node, pod, schedule
+from support.examples import examples
 from unisono.api import kinds
 from unisono.api.core import Device, DeviceClass, PodResourceClaim, ResourceClaim, ResourceSlice
 from unisono.cluster.state import ClusterState
@@ -376,7 +377,7 @@ requests = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["big", "small"]), st.integers(0, 1)), max_size=5), requests, st.booleans())
 def test_a_solution_is_found_if_there_is_one(
     have: list[tuple[str, int]], wanted: list[tuple[int, str]], same: bool

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from unisono.engine.plugins.common import formulas, formulas_at
 
 amount = st.one_of(st.integers(0, 40), st.integers(0, 2**42))
@@ -28,7 +29,7 @@ def of(rows: list[list[int]], column: int) -> list[int]:
     return [row[column] for row in rows]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(nodes())
 def test_one_node_is_as_in_the_array(given_: Any) -> None:
     before, after, whole, weights = given_

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plugins_world import World, a_pod, class_of, queue_of
 
+from support.examples import examples
 from unisono import engine
 from unisono.engine.config_file.reader import default_config
 
@@ -41,7 +42,7 @@ def holds(expression: dict[str, Any], labels: dict[str, str]) -> bool:
     }[operator]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(LABELS, min_size=1, max_size=5), LABELS, TERMS)
 def test_selectors_agree_with_the_scalar_form(nodes: list[Any], selector: dict[str, str], terms: list[Any]) -> None:
     world = World().queue("q")
@@ -83,7 +84,7 @@ def covers(toleration: dict[str, str], taint: dict[str, str]) -> bool:
     return same and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint["value"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(TAINTS, min_size=1, max_size=4), TOLERATIONS)
 def test_taints_agree_with_the_scalar_form(nodes: list[Any], tolerations: list[Any]) -> None:
     world = World().queue("q")
@@ -119,7 +120,7 @@ def shared(queues: list[Any], cpu: int) -> World:
     return world
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(QUEUES, st.integers(1, 16))
 def test_no_queue_ends_a_cycle_above_its_share(queues: list[Any], cpu: int) -> None:
     world = shared(queues, cpu)
@@ -133,7 +134,7 @@ def test_no_queue_ends_a_cycle_above_its_share(queues: list[Any], cpu: int) -> N
         assert queue_of(session, name).allocated[0] <= deserved[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(QUEUES, st.integers(1, 16))
 def test_headroom_is_how_often_allocatable_says_yes(queues: list[Any], cpu: int) -> None:
     session, plugin = shared(queues, cpu).open("proportion")

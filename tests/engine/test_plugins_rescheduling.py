@@ -11,6 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from support.build import START, cluster, config, flatten, group, node, priority_class, schedule
+from support.examples import examples
 from unisono.api.times import rfc3339
 from unisono.cluster.state import ClusterState
 from unisono.cluster.usage import NodeUsage
@@ -158,7 +159,7 @@ def test_it_looks_once_per_interval() -> None:
     assert [at for at, number in enumerate(found) if number] == [10]
 
 
-@hypothesis_settings(max_examples=25, deadline=None)
+@hypothesis_settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.integers(0, 10), min_size=2, max_size=4), st.integers(0, 10**6))
 def test_moving_comes_to_rest(pods: list[int], seed: int) -> None:
     """By requests, with nodes chosen by free room: sooner or later nothing is moved any more, and nobody is lost."""

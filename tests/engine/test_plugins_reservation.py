@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.build import START, cluster, config, flatten, gang, group, node, nodes, placed, pod, priority_class, queue
+from support.examples import examples
 from unisono import engine
 from unisono.api import kinds
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
@@ -96,7 +97,7 @@ def test_without_the_plugin_the_gang_starves() -> None:
     assert Stream(WITHOUT, lambda: random.randint(2, 6), stated=False).steps_until_start(120) == 120
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 10**6), longest=st.integers(1, 8), stated=st.booleans())
 def test_the_gang_starts_once_those_have_ended_who_ran_when_its_time_came(
     seed: int, longest: int, stated: bool

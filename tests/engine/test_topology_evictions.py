@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from topology_world import job, racks, spine, wish, world
 
 from support.build import confirm, priority_class, queue, schedule
+from support.examples import examples
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
@@ -166,7 +167,7 @@ def test_a_placement_outside_of_the_domain_is_dropped(monkeypatch: pytest.Monkey
 SIZES = st.integers(1, 4)
 
 
-@settings_of(max_examples=40, deadline=None)
+@settings_of(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(SIZES, SIZES, st.sampled_from([1, 2, 4]), st.sampled_from(["low", "high"])), max_size=5),
     st.lists(st.tuples(SIZES, st.sampled_from([1, 2, 3]), st.sampled_from([2, 4])), min_size=1, max_size=2),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from topology_world import hyper, spine, world
 
 from support.build import config, gang, node, pod, queue, schedule
+from support.examples import examples
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
 from unisono.engine.candidates.table import CandidateTable
@@ -94,7 +95,7 @@ def score_anew(self: NetworkTopologyAwarePlugin, pod_class: PodClass, nodes: Nod
     return None if lines is None else lines.points()[lines.codes]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(shapes)
 def test_lines_choose_the_nodes_that_a_look_at_every_node_chooses(shape: tuple[Any, ...]) -> None:
     things = build(*shape)

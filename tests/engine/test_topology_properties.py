@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from topology_world import TOPOLOGY, hyper, job, policy, spine, wish, world
 
 from support.build import node, schedule
+from support.examples import examples
 from unisono.cluster.hypertree import HyperNodeTree
 from unisono.engine.decisions import Decisions
 
@@ -63,7 +64,7 @@ def tier_over(tree: HyperNodeTree, columns: list[int]) -> int:
     return min(held)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(clusters())
 def test_gangs_stay_in_their_domains_and_are_whole(things: list[Any]) -> None:
     state = world(*things)
@@ -100,7 +101,7 @@ def test_gangs_stay_in_their_domains_and_are_whole(things: list[Any]) -> None:
                 assert tier_over(tree, own) <= each.wish.tier
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(clusters(), st.integers(0, 1000))
 def test_the_order_of_events_does_not_matter(things: list[Any], seed: int) -> None:
     flat: list[Any] = []
@@ -111,7 +112,7 @@ def test_the_order_of_events_does_not_matter(things: list[Any], seed: int) -> No
     assert shown(schedule(world(*flat), TOPOLOGY)) == shown(schedule(world(*mixed), TOPOLOGY))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(clusters())
 def test_a_suggested_tier_works(things: list[Any]) -> None:
     """With only one job, so that nobody else takes the room; bounds of sub-groups rise with that of the job."""

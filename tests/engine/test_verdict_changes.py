@@ -14,6 +14,7 @@ from topology_world import job as job_with
 from verdict_world import Objects
 
 from support.build import GANG, config, flatten, group, node, pod, priority_class, queue, quota, schedule
+from support.examples import examples
 from unisono.api.base import Object
 from unisono.api.core import (
     Affinity,
@@ -150,7 +151,7 @@ def check(objects: list[Object], settings: SchedulerConfig) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 10**9), share=deserved)
 def test_what_is_suggested_starts_the_job(name: str, seed: int, share: dict[str, int] | None) -> None:
     nodes, jobs = some(Random(seed))
@@ -251,7 +252,7 @@ def test_rules_among_pods_are_relaxed_where_that_helps(rule: str) -> None:
     assert RelaxRule(rule) in verdict.changes
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.integers(0, 2), min_size=4, max_size=4),
     st.lists(

@@ -11,6 +11,7 @@ from test_verdict_changes import GANG, Objects, check, starts_after
 from verdict_scenarios import CAPPED, PROMISING
 
 from support.build import config, flatten, gang, group, node, pod, queue, quota, schedule
+from support.examples import examples
 from unisono.engine.changes import AddNodes, RaiseCapability, RaiseQuota
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
@@ -71,7 +72,7 @@ def test_promises_that_others_take_first_are_counted_in() -> None:
     }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=2),
     st.integers(2, 6),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.virtual_clock import VirtualClock, settle
 from unisono.kube.backoff import Backoff
 from unisono.kube.workqueue import QueueClosed, WorkQueue
@@ -64,7 +65,7 @@ async def test_a_namespace_with_many_keys_does_not_delay_the_first_key_of_anothe
     assert len(queue) == queue.statistics().ready == 10_000 - 6
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20)), max_size=60))
 def test_a_key_waits_for_its_own_namespace_and_one_key_of_each_other(adds: list[tuple[str, int]]) -> None:
     async def scenario() -> None:
@@ -121,7 +122,7 @@ async def test_a_cancelled_getter_passes_its_wake_up_on() -> None:
     assert second.done() and second.result() == "a"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 3)), max_size=60), st.integers(1, 4))
 def test_one_key_is_never_in_work_twice_and_no_add_is_lost(adds: list[tuple[str, float]], workers: int) -> None:
     async def scenario() -> None:

@@ -6,10 +6,12 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scheduler_world import fill, inline
 
+from support.examples import examples
 from support.memory import MemoryClient
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.errors import ApiError, Conflict, Unavailable
@@ -165,10 +167,11 @@ SLOW_BINDS: list[Step] = [("slow bind", 0.0), ("submit", 0.0), ("submit", 0.05),
 DELETED: list[Step] = [("slow bind", 0.0), ("submit", 0.0), ("delete pod", 0.021)]
 
 
+@pytest.mark.more
 @example(HALF_A_GANG)
 @example(SLOW_BINDS)
 @example(DELETED)
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_no_fault_leads_to_a_double_bind_a_full_node_or_half_a_gang(story: list[Step]) -> None:
     asyncio.run(play(story))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler_world import Fixed, fill, group, node, pod, queue, world
 
 from support.build import config
+from support.examples import examples
 from support.memory import MemoryClient
 from unisono.api.annotations import VERDICT
 from unisono.api.base import ObjectMeta
@@ -127,12 +128,16 @@ async def play(story: Story) -> None:
     assert not waiting, f"{sorted(waiting)} never got a place; tried in vain: {story.tried}"
 
 
+@pytest.mark.more
 @example(Story([(16, "all")], [4, 4, 4]))
 @example(Story([(16, "one")], [4, 4, 4]))
 @example(Story([(4, "all")], [4, 4, 4], apart=True, taking=True))
 @example(Story([(4, "all"), (8, "one")], [3, 2], taking=True))
 @settings(
-    max_examples=4, phases=(Phase.explicit, Phase.generate), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(4),
+    phases=(Phase.explicit, Phase.generate),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 @given(stories)
 def test_no_job_that_is_refused_keeps_others_from_starting(story: Story) -> None:

@@ -134,6 +134,7 @@ async def test_a_wish_that_is_taken_back_is_not_written() -> None:
         assert not desk.written
 
 
+@pytest.mark.more
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0.0, 4.0)), min_size=1, max_size=20))
 def test_the_last_wish_for_every_object_is_written(puts: list[tuple[str, bool, float]]) -> None:
     async def story() -> None:
