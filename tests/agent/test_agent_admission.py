@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from agent_node import manifest
+from agent_node import Node, manifest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.memory import MemoryClient
 from unisono.agent.admission import Ledger
 from unisono.agent.lifecycle import Reason
 from unisono.api.core import Pod
@@ -63,6 +65,29 @@ def test_places_for_pods_are_looked_at_first() -> None:
     for number in range(3):
         assert node.admit(pod(f"p-{number}", {})) is None
     assert node.admit(pod("late", {"cpu": "1"})) == Reason("OutOfpods", message("pods", 1, 3, 3))
+
+
+@pytest.mark.processes
+async def test_more_containers_than_the_agent_can_watch_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.agent.host.most_containers", lambda: 3)
+    node = Node(MemoryClient(), tmp_path / "agent")
+    await node.start()
+    try:
+        sleeps = [{"name": f"c{number}", "image": "none", "command": ["sleep", "1000"]} for number in range(3)]
+        # Init containers run before the others; sidecars run beside them.
+        before = [{"name": "init", "image": "none", "command": ["true"]}]
+        node.run(manifest("two", containers=sleeps[:2], initContainers=before))
+        await node.phase("two", "Running")
+        beside = [{**sleeps[0], "restartPolicy": "Always"}]
+        node.run(manifest("late", containers=sleeps[1:2], initContainers=beside))
+        status = (await node.phase("late", "Failed")).status
+        assert (status.reason, status.message) == (
+            "OutOfcontainers", f"Pod was rejected: {message('containers', 2, 2, 3)}"
+        )  # fmt: skip
+    finally:
+        await node.stop()
 
 
 def test_extended_resources_that_the_node_does_not_know_or_a_claim_gives_are_not_its_concern() -> None:

@@ -15,7 +15,9 @@ from unisono.api.core.pod import PodSpec
 from unisono.api.resources import is_bytes, pod_requests
 
 # These are looked at first, in this order; the first that is short gives the reason.
-_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage", "containers")
+# Containers at a time, on nodes that offer a number of them: each takes an open file of the agent.
+CONTAINERS = "containers"
 _PREFIXES = ("hugepages-", "attachable-volumes-")
 
 
@@ -86,6 +88,8 @@ class Ledger:
 
     def _wanted(self, pod: Pod) -> Mapping[str, int]:
         wanted = self._requests.of(pod.spec)
+        if CONTAINERS in self._allocatable:
+            wanted = {**wanted, CONTAINERS: _containers(pod.spec)}
         if (backed := pod.status.extended_resource_claim_status) is None:
             return wanted
         # What a pod has through a resource claim stands in other accounts.
@@ -103,6 +107,12 @@ class Ledger:
             # Of a resource that the node does not know it cannot say how much there is: others look after it.
             return False
         return self._used.get(name, 0) + amount > (offered or 0)
+
+
+def _containers(spec: PodSpec) -> int:
+    """How many containers of a pod run at a time: init containers do so before the others, sidecars beside them."""
+    inits = spec.init_containers or ()
+    return len(spec.containers or ()) + sum(each.restart_policy == "Always" for each in inits)
 
 
 def _counts(name: str) -> bool:

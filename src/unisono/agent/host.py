@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from unisono.agent.addresses import AddressBook
-from unisono.agent.admission import Ledger
+from unisono.agent.admission import CONTAINERS, Ledger
 from unisono.agent.disk_pressure import DiskPressure
 from unisono.agent.environment import MissingSource
 from unisono.agent.files import rewrite_in_place
@@ -32,6 +32,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
+from unisono.kube.open_files import open_files
 
 _MACHINE_HOSTS = Path("/etc/hosts")
 
@@ -77,7 +78,12 @@ class Host:
 
     def __post_init__(self) -> None:
         """Nothing is accepted yet."""
-        self.ledger = Ledger(self.allocatable)
+        self.ledger = Ledger({**self.allocatable, CONTAINERS: most_containers()})
+
+
+def most_containers() -> int:
+    """How many containers this process can watch: half of its open files, the rest is for clients and logs."""
+    return open_files() // 2
 
 
 class NameRegistry:
