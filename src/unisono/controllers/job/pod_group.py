@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
-from unisono.api.base import ObjectMeta
 from unisono.api.batch import PartitionPolicySpec
-from unisono.api.core import LabelSelector, PodSpec
-from unisono.api.keys import JOB_VERSION, LAST_APPLIED, PARTITION_ID, TASK_SPEC
+from unisono.api.core import LabelSelector
+from unisono.api.keys import JOB_VERSION, PARTITION_ID, TASK_SPEC
 from unisono.api.kinds import JOBS
-from unisono.api.resources import add, pod_limits, pod_requests, to_wire
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus, SubGroupPolicySpec
+from unisono.api.scheduling import PodGroup, PodGroupSpec, SubGroupPolicySpec
 from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers.job.view import JobView, TaskView
-from unisono.controllers.owners import owned_by
-
-PENDING = "Pending"
-
-# Resources of which a quota counts limits.
-_LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
+from unisono.controllers.pod_groups import pod_group_of_job, sum_usage
 
 Priorities = Callable[[str | None], int]
 
 
 def pod_group_for(view: JobView, version: int, priority: Priorities) -> PodGroup:
     """The pod group of the job at ``version``; ``priority`` gives the value of a priority class, 0 when unknown."""
-    meta = view.job.metadata
-    annotations = {k: v for k, v in (meta.annotations or {}).items() if k != LAST_APPLIED}
-    return PodGroup(
-        metadata=ObjectMeta(
-            name=view.pod_group_name,
-            namespace=view.namespace,
-            labels=dict(meta.labels) if meta.labels else None,
-            annotations={**annotations, JOB_VERSION: str(version)},
-            owner_references=[owned_by(JOBS, view.job)],
-        ),
-        spec=pod_group_spec(view, priority),
-        status=PodGroupStatus(phase=PENDING),
-    )
+    spec, marks = pod_group_spec(view, priority), {JOB_VERSION: str(version)}
+    labels = view.job.metadata.labels
+    return pod_group_of_job(JOBS, view.job, view.pod_group_name, spec, labels=labels, annotations=marks)
 
 
 def pod_group_spec(view: JobView, priority: Priorities) -> PodGroupSpec:
@@ -77,25 +60,6 @@ def min_resources(view: JobView, priority: Priorities) -> dict[str, str]:
         taken[task.name] += max(0, more)
         left -= max(0, more)
     return sum_usage((task.template.spec, taken[task.name]) for task in order)
-
-
-def sum_usage(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:
-    """Quota usage, as wire quantities, of so many pods of each spec (Kubernetes' pod quota evaluator)."""
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
-    pods = 0
-    for spec, count in parts:
-        if count > 0:
-            add(requests, {name: amount * count for name, amount in pod_requests(spec).items()})
-            add(limits, {name: amount * count for name, amount in pod_limits(spec).items()})
-            pods += count
-    usage = {"pods": str(pods), "count/pods": str(pods)} if pods else {}
-    for name, quantity in to_wire(requests).items():
-        usage[name] = usage[f"requests.{name}"] = quantity
-    for name, quantity in to_wire(limits).items():
-        if name in _LIMITED:
-            usage[f"limits.{name}"] = quantity
-    return usage
 
 
 def _priority_class(view: JobView, task: TaskView) -> str | None:

@@ -7,12 +7,13 @@ from itertools import islice
 from typing import Any
 
 from unisono.api.scheduling import PodGroup
+from unisono.controllers import pod_groups
 from unisono.controllers.job.dependencies import may_start
 from unisono.controllers.job.observed import Observed, PodView
 from unisono.controllers.job.occurrences import group_version
 from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
-from unisono.controllers.job.pod_group import PENDING, pod_group_for
+from unisono.controllers.job.pod_group import pod_group_for
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import claims_to_make, job_volumes, named_volumes
 from unisono.controllers.parallel import SLICE
@@ -55,8 +56,7 @@ def plan_sync(
 
 def is_admitted(view: JobView, group: PodGroup) -> bool:
     """Whether the scheduler let the gang of this version in: pods may exist from then on."""
-    phase = group.status.phase
-    return phase not in (None, "", PENDING) and not group_is_outdated(view, group)
+    return pod_groups.is_admitted(group) and not group_is_outdated(view, group)
 
 
 def group_is_outdated(view: JobView, group: PodGroup) -> bool:
@@ -98,7 +98,7 @@ def _plan_group(plan: Plan, view: JobView, seen: Observed) -> tuple[str, str] | 
         plan.create_group = pod_group_for(view, view.version, seen.priority)
         return None
     if not any(owner.uid == view.uid for owner in group.metadata.owner_references or ()):
-        message = f"pod group {group.key} exists and belongs to something else; delete it to let this job start"
+        message = pod_groups.foreign_group(group)
         plan.warn("PodGroupError", f"Failed to create PodGroup, err: {message}", once=group.metadata.uid or "")
         return "PodGroupError", message
     if group_is_outdated(view, group):

@@ -14,9 +14,9 @@ from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.api.times import rfc3339
 from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers import keys, pod_facts
-from unisono.controllers.job.pod_group import PENDING, sum_usage
 from unisono.controllers.owners import controller_of, owned_by
 from unisono.controllers.patching import to_json
+from unisono.controllers.pod_groups import PENDING, sum_usage
 from unisono.controllers.texts import whole_number
 
 # Owners of these kinds hand their annotations down to the pod group.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.base import Object, ObjectMeta
+from unisono.api.base import Object
 from unisono.api.core import PodSpec
-from unisono.api.keys import LAST_APPLIED
+from unisono.api.fields import Quantity
 from unisono.api.kind import Kind
-from unisono.api.resources import add, pod_requests, to_wire
-from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
-from unisono.controllers.job.pod_group import PENDING
+from unisono.api.scheduling import PodGroup, PodGroupSpec
+from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers.objects import owner_uid
-from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import contains, merge_diff, to_json
+from unisono.controllers.pod_groups import foreign_group, is_admitted, pod_group_of_job, sum_requests
 from unisono.controllers.training.plan import Plan
 
 # Fields that follow the job; a queue once given stays, and what others set is left alone.
@@ -22,30 +22,60 @@ _FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", 
 _EXACT = frozenset({"minTaskMember", "minResources"})
 
 
-def pod_group_for(kind: Kind[Any], job: Object, name: str, spec: PodGroupSpec) -> PodGroup:
-    """The pod group of a job; it takes over the job's annotations."""
-    annotations = {k: v for k, v in (job.metadata.annotations or {}).items() if k != LAST_APPLIED}
-    return PodGroup(
-        metadata=ObjectMeta(
-            name=name,
-            namespace=job.metadata.namespace,
-            annotations=annotations or None,
-            owner_references=[owned_by(kind, job)],
-        ),
-        spec=spec,
-        status=PodGroupStatus(phase=PENDING),
-    )
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """What the pods of a training job need together before any of them starts.
+
+    Attributes:
+        members: pods that must run together.
+        parts: pods of the smallest gang, so many of each spec.
+        queue: where the gang waits.
+        priority_class: name of the gang's priority class.
+        resources: what the author of the job says that the gang needs, in place of what ``parts`` request.
+        topology: how close the pods must be.
+
+    """
+
+    members: int
+    parts: Iterable[tuple[PodSpec, int]]
+    queue: str
+    priority_class: str | None = None
+    resources: Mapping[str, Quantity] | None = None
+    topology: NetworkTopologySpec | None = None
+
+    def spec(self) -> PodGroupSpec:
+        """The same as a PodGroup says it."""
+        return PodGroupSpec(
+            min_member=self.members,
+            queue=self.queue,
+            priority_class_name=self.priority_class,
+            min_resources={**(self.resources or sum_requests(self.parts))} or None,
+            network_topology=self.topology,
+        )
 
 
-def plan_group(plan: Plan, job: Object, wanted: PodGroup, found: PodGroup | None) -> bool:
-    """Bring the pod group about; answers whether the gang has been admitted, so that its pods may be made."""
+def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, found: PodGroup | None) -> bool:
+    """Bring the job's PodGroup about: make it, let it follow the job, and wait until the scheduler admits it.
+
+    Args:
+        plan: gets the steps, and what the job is told.
+        kind: kind of the job.
+        job: the job.
+        name: name of its PodGroup.
+        gang: what the pods need.
+        found: the PodGroup of that name, whoever owns it.
+
+    Returns:
+        whether the gang has been admitted, so that its pods may be made.
+
+    """
+    wanted = pod_group_of_job(kind, job, name, gang.spec())
     if found is None:
         plan.create_group = wanted
         return False
     if owner_uid(found) != job.metadata.uid:
         if not found.metadata.deletion_timestamp:
-            message = f"pod group {found.key} exists and belongs to something else; delete it to let this job start"
-            plan.warn("FailedCreatePodGroup", message, once=found.metadata.uid or "")
+            plan.warn("FailedCreatePodGroup", foreign_group(found), once=found.metadata.uid or "")
         plan.again_within(5.0)
         return False
     if found.metadata.deletion_timestamp:
@@ -62,20 +92,6 @@ def drop_group(plan: Plan, job: Object, found: PodGroup | None) -> bool:
         return False
     plan.delete_group = found
     return True
-
-
-def is_admitted(group: PodGroup) -> bool:
-    """Whether the scheduler has let the gang into its queue."""
-    return (group.status.phase or PENDING) != PENDING
-
-
-def sum_requests(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:
-    """Requests of so many pods of each spec, as wire quantities."""
-    total: dict[str, int] = {}
-    for spec, count in parts:
-        if count > 0:
-            add(total, {name: amount * count for name, amount in pod_requests(spec).items()})
-    return to_wire(total)
 
 
 def _patch(actual: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:

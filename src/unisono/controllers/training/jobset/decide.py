@@ -8,7 +8,6 @@ import msgspec
 
 from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.patterns import PatternError, compile_pattern
-from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import JOBSET_CONTROLLER, validate_job_set
@@ -17,7 +16,7 @@ from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared_objects
 from unisono.controllers.training.jobset.view import ChildJob, JobSetView, completion_index
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 from unisono.controllers.training.standard_conditions import is_true, set_condition
 
 COMPLETED, FAILED, SUSPENDED = "Completed", "Failed", "Suspended"
@@ -168,24 +167,15 @@ class _Decision:
         """The pod group grows with the Jobs that may start: those that wait for others cannot be in their gang."""
         view = self.view
         annotations = view.job_set.metadata.annotations or {}
-        spec = PodGroupSpec(
-            min_member=sum(child.expected for child in members),
+        specs = [(child, child.replicated.template.spec.template.spec) for child in members]
+        gang = Gang(
+            members=sum(child.expected for child in members),
+            parts=((spec, child.expected) for child, spec in specs if not child.complete),
             queue=view.queue,
-            priority_class_name=next(
-                (name for c in members if (name := c.replicated.template.spec.template.spec.priority_class_name)), None
-            ),
-            min_resources={
-                **sum_requests(
-                    (child.replicated.template.spec.template.spec, child.expected)
-                    for child in members
-                    if not child.complete
-                )
-            }
-            or None,
-            network_topology=topology(annotations),
+            priority_class=next((spec.priority_class_name for _, spec in specs if spec.priority_class_name), None),
+            topology=topology(annotations),
         )
-        wanted = pod_group_for(JOB_SETS, view.job_set, view.name, spec)
-        return plan_group(self.plan, view.job_set, wanted, self.seen.group)
+        return bring_gang(self.plan, JOB_SETS, view.job_set, view.name, gang, self.seen.group)
 
     def _may_start(self, job: ReplicatedJob) -> bool:
         view = self.view

@@ -13,6 +13,7 @@ from unisono.api.batch_v1 import PodFailurePolicy, SuccessPolicy
 from unisono.api.core import Pod
 from unisono.api.job_set import JobSet, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.keys import COMPLETION_INDEX, JOBSET_REPLICATED_JOB_NAME, POD_QUEUE
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import pod_facts
 from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
@@ -225,7 +226,7 @@ class JobSetView:
     @property
     def queue(self) -> str:
         """Where the gang waits."""
-        return (self.job_set.metadata.annotations or {}).get(POD_QUEUE) or "default"
+        return (self.job_set.metadata.annotations or {}).get(POD_QUEUE) or DEFAULT_QUEUE
 
     def is_true(self, type: str) -> bool:
         """Whether the condition is true."""

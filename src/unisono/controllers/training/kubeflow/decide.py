@@ -14,7 +14,6 @@ import msgspec
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
 from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
-from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.api.validation.kubeflow import validate_training_job
 from unisono.controllers import pod_facts
@@ -42,7 +41,7 @@ from unisono.controllers.training.kubeflow.view import (
     has,
 )
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 
 # A pod that failed after so long starts the count of restarts in a row anew.
 _FORGIVEN_SECONDS = 600.0
@@ -123,17 +122,14 @@ class _Decision:
 
     def _gang(self) -> bool:
         view, policy = self.view, self.view.scheduling
-        resources = policy.min_resources or sum_requests(
-            (role.template.spec, count) for role, count in self.framework.gang_shares(view)
-        )
-        spec = PodGroupSpec(
-            min_member=self.framework.gang_size(view),
+        gang = Gang(
+            members=self.framework.gang_size(view),
+            parts=((role.template.spec, count) for role, count in self.framework.gang_shares(view)),
             queue=view.queue,
-            priority_class_name=policy.priority_class,
-            min_resources={**resources} or None,
+            priority_class=policy.priority_class,
+            resources=policy.min_resources,
         )
-        wanted = pod_group_for(self.framework.kind, view.job, view.name, spec)
-        return plan_group(self.plan, view.job, wanted, self.seen.group)
+        return bring_gang(self.plan, self.framework.kind, view.job, view.name, gang, self.seen.group)
 
     def _is_overdue(self) -> bool:
         limit = self.view.run.active_deadline_seconds

@@ -7,20 +7,24 @@ from functools import partial
 import msgspec
 
 from unisono.api.core import Pod
-from unisono.api.keys import NETWORK_TOPOLOGY_HIGHEST_TIER, NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED, NETWORK_TOPOLOGY_MODE
+from unisono.api.keys import (
+    NETWORK_TOPOLOGY_HIGHEST_TIER,
+    NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
+    NETWORK_TOPOLOGY_MODE,
+)
 from unisono.api.kinds import SERVICES
 from unisono.api.ray import RayCluster, RayClusterStatus, RayHeadInfo
-from unisono.api.scheduling import PodGroupSpec
 from unisono.api.times import rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_ended, is_ready
+from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
-from unisono.controllers.training.pod_group import drop_group, plan_group, pod_group_for, sum_requests
+from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 from unisono.controllers.training.ray import labels
 from unisono.controllers.training.ray.pods import build_pod, head_service
 from unisono.controllers.training.ray.view import Place, RayClusterView, desired, fewest, most
@@ -117,15 +121,14 @@ class _Decision:
             )
             if key in view.marks
         }
-        spec = PodGroupSpec(
-            min_member=sum(count for _, count in shares),
+        gang = Gang(
+            members=sum(count for _, count in shares),
+            parts=shares,
             queue=view.queue,
-            priority_class_name=view.marks.get(labels.PRIORITY_CLASS),
-            min_resources={**sum_requests(shares)} or None,
-            network_topology=topology(wanted_topology),
+            priority_class=view.marks.get(labels.PRIORITY_CLASS),
+            topology=topology(wanted_topology),
         )
-        wanted = pod_group_for(RAY_CLUSTERS, view.cluster, view.group_name, spec)
-        return plan_group(self.plan, view.cluster, wanted, self.seen.group)
+        return bring_gang(self.plan, RAY_CLUSTERS, view.cluster, view.group_name, gang, self.seen.group)
 
     def _suspend(self) -> None:
         self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]

@@ -8,6 +8,7 @@ from itertools import count
 
 from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.keys import QUEUE_NAME, RAY_GROUP, TASK_INDEX
+from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
 from unisono.controllers.pod_facts import has_ended
 from unisono.controllers.texts import whole_number
@@ -93,7 +94,7 @@ class RayClusterView:
     @property
     def queue(self) -> str:
         """Where the gang waits."""
-        return self.marks.get(QUEUE_NAME) or "default"
+        return self.marks.get(QUEUE_NAME) or DEFAULT_QUEUE
 
 
 def _number_in(group: RayWorkerGroupSpec, pod: Pod) -> int | None:

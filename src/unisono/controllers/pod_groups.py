@@ -1,0 +1,79 @@
+"""What all kinds of jobs say about their PodGroup: how it is made, what it asks for, whether it was admitted (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.core import PodSpec
+from unisono.api.keys import LAST_APPLIED
+from unisono.api.kind import Kind
+from unisono.api.resources import add, pod_limits, pod_requests, to_wire
+from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.controllers.owners import owned_by
+
+PENDING: Final = "Pending"
+"""Phase of a PodGroup that waits for its admission."""
+
+# Resources of which a quota counts limits.
+_LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+def pod_group_of_job(
+    kind: Kind[Any],
+    job: Object,
+    name: str,
+    spec: PodGroupSpec,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> PodGroup:
+    """The PodGroup that a job controls; it takes over the job's annotations, and these besides."""
+    handed = {k: v for k, v in (job.metadata.annotations or {}).items() if k != LAST_APPLIED}
+    return PodGroup(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=job.metadata.namespace,
+            labels=dict(labels) if labels else None,
+            annotations={**handed, **(annotations or {})} or None,
+            owner_references=[owned_by(kind, job)],
+        ),
+        spec=spec,
+        status=PodGroupStatus(phase=PENDING),
+    )
+
+
+def is_admitted(group: PodGroup) -> bool:
+    """Whether the scheduler has let the gang into its queue: pods may exist from then on."""
+    return (group.status.phase or PENDING) != PENDING
+
+
+def foreign_group(group: PodGroup) -> str:
+    """What a job is told whose PodGroup's name is taken."""
+    return f"pod group {group.key} exists and belongs to something else; delete it to let this job start"
+
+
+def sum_requests(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:
+    """Requests of so many pods of each spec, as wire quantities."""
+    total: dict[str, int] = {}
+    for spec, count in parts:
+        if count > 0:
+            add(total, {name: amount * count for name, amount in pod_requests(spec).items()})
+    return to_wire(total)
+
+
+def sum_usage(parts: Iterable[tuple[PodSpec, int]]) -> dict[str, str]:
+    """Quota usage, as wire quantities, of so many pods of each spec (Kubernetes' pod quota evaluator)."""
+    parts = [(spec, count) for spec, count in parts if count > 0]
+    limits: dict[str, int] = {}
+    for spec, count in parts:
+        add(limits, {name: amount * count for name, amount in pod_limits(spec).items()})
+    pods = sum(count for _, count in parts)
+    usage = {"pods": str(pods), "count/pods": str(pods)} if pods else {}
+    for name, quantity in sum_requests(parts).items():
+        usage[name] = usage[f"requests.{name}"] = quantity
+    for name, quantity in to_wire(limits).items():
+        if name in _LIMITED:
+            usage[f"limits.{name}"] = quantity
+    return usage
