@@ -10,9 +10,12 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from unisono.cli import connection, explaining, resources
+from unisono.api.decode import decode
+from unisono.api.kinds import PODS
+from unisono.cli import connection, resources
 from unisono.cli.commands.explain import command
 from unisono.cli.resources import Resource, ResourceMap
+from unisono.sdk.explaining import explain_pod
 
 PORT = "port 18765 is taken by pod default/first; it starts when that pod ends"
 
@@ -65,7 +68,7 @@ RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:
     ],
 )
 async def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
-    assert (await explaining._pod(cast("Any", None), item, "pod/second")).state == expected
+    assert (await explain_pod(cast("Any", None), decode(PODS, item).obj, "pod/second")).state == expected
 
 
 @pytest.mark.parametrize(
@@ -90,14 +93,10 @@ def test_explain_pod(monkeypatch: pytest.MonkeyPatch, item: dict[str, Any], line
     async def request_json(*_: object) -> dict[str, Any]:
         return item
 
-    async def verdicts_of(*_: object) -> list[dict[str, Any]]:
-        return []
-
     monkeypatch.setattr(connection, "connect", connect)
     monkeypatch.setattr(connection, "namespace_of", lambda _: "default")
     monkeypatch.setattr(resources, "discover", discover)
     monkeypatch.setattr(resources, "request_json", request_json)
-    monkeypatch.setattr(explaining, "verdicts_of", verdicts_of)
     assert CliRunner().invoke(command, ["pod/second"], catch_exceptions=False).output == line
     found = json.loads(CliRunner().invoke(command, ["pod/second", "-o", "json"], catch_exceptions=False).output)
     told = [c["reason"] for c in found["waiting_containers"]]

@@ -9,9 +9,10 @@ import pytest
 
 from support.plane import wait_until
 from unisono.api.workload_kinds import BATCH_CRON_JOBS
-from unisono.cli.explaining import Explanation, explain
+from unisono.cli.explaining import explain, explanation_json, explanation_lines
 from unisono.errors import UnisonoError
 from unisono.sdk import Client
+from unisono.sdk.explaining import Explanation
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("explain")]
 
@@ -116,16 +117,16 @@ def test_every_kind_leads_to_the_verdict_of_its_pods(plane: Client, what: str) -
 
     found = wait_until(f"{what} has a verdict", told, PATIENCE)
     assert sum(found.verdicts[0].need.values()) >= 40_000
-    text = "\n".join(found.lines())
+    text = "\n".join(explanation_lines(found))
     assert "cause:" in text
     assert "try:" in text
-    assert found.json()["kind"].lower() == what.split("/", maxsplit=1)[0].split(".", maxsplit=1)[0]
+    assert explanation_json(found)["kind"].lower() == what.split("/", maxsplit=1)[0].split(".", maxsplit=1)[0]
 
 
 def test_a_suspended_job_says_which_field_holds_it(plane: Client) -> None:
     spec = {**WORKLOADS["pytorchjob/torch"]["spec"], "runPolicy": {"suspend": True}}
     plane.run(plane.aio.apply(manifest("kubeflow.org/v1", "PyTorchJob", "asleep", spec)))
-    text = "\n".join(explained(plane, "pytorchjob/asleep").lines())
+    text = "\n".join(explanation_lines(explained(plane, "pytorchjob/asleep")))
     assert text.startswith("pytorchjob/asleep is suspended")
     assert "goes on when spec.runPolicy.suspend is false" in text
 

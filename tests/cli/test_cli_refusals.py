@@ -9,8 +9,9 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from unisono.api.verdict import Verdict
-from unisono.cli.explaining import Explanation
-from unisono.cli.refusals import Refusal, refusal
+from unisono.cli.explaining import explanation_json, explanation_lines
+from unisono.sdk.explaining import Explanation
+from unisono.sdk.refusals import Refusal, refusal
 
 QUOTA = 'pods "train-w-0" is forbidden: failed quota: gpus: must specify limits.cpu for: c'
 NO_PODS = convert(
@@ -75,7 +76,7 @@ def test_a_refusal_is_told_in_place_of_missing_pods(
     verdicts: list[Verdict], refused: list[Refusal], expected: list[str]
 ) -> None:
     told = Explanation("Job", "train", "job/train", "S", verdicts, refused=refused)
-    text = "\n".join(told.lines())
+    text = "\n".join(explanation_lines(told))
     assert [each for each in expected if each not in text] == []
     assert ("create pods that name" in text) == (not refused or verdicts[0].cause != "NoPods")
-    assert told.json()["refused"] == [{"kind": "job", "name": "train", "message": QUOTA} for _ in refused]
+    assert explanation_json(told)["refused"] == [{"kind": "job", "name": "train", "message": QUOTA} for _ in refused]

@@ -1,56 +1,14 @@
-"""Verdicts for people: those that concern an object, and one fact per line."""
+"""Verdicts for people, one fact per line."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unisono.api.verdict import Holder, Verdict
-    from unisono.kube.http import HttpClient
 
 _UID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-POD_GROUPS_PATH = "/apis/scheduling.volcano.sh/v1beta1"
-
-
-async def verdicts_of(client: HttpClient, kind: str, item: dict[str, Any]) -> list[Verdict]:
-    """Verdicts that concern an object: of its PodGroup, or for a queue those of all its PodGroups.
-
-    Raises:
-        ApiError: the server cannot answer.
-    """
-    from unisono.api.membership import pod_group_name
-    from unisono.api.verdict import verdict_in
-    from unisono.cli.resources import request_json
-    from unisono.errors import NotFound
-
-    metadata = item["metadata"]
-    namespace = metadata.get("namespace")
-    scope = f"{POD_GROUPS_PATH}/namespaces/{namespace}/podgroups" if namespace else f"{POD_GROUPS_PATH}/podgroups"
-    if kind == "PodGroup":
-        groups = [item]
-    elif kind == "Pod":
-        name = pod_group_name(metadata.get("annotations"))
-        try:
-            groups = [await request_json(client, "GET", f"{scope}/{name}")] if name else []
-        except NotFound:
-            groups = []
-    elif kind in ("Queue", "Job"):
-        listed = (await request_json(client, "GET", scope)).get("items") or []
-        groups = [group for group in listed if _concerns(group, kind, metadata)]
-    else:
-        groups = []
-    found = (verdict_in(group["metadata"].get("annotations")) for group in groups)
-    return [verdict for verdict in found if verdict is not None]
-
-
-def _concerns(group: dict[str, Any], kind: str, metadata: dict[str, Any]) -> bool:
-    if kind == "Queue":
-        from unisono.api.membership import DEFAULT_QUEUE
-
-        return bool(((group.get("spec") or {}).get("queue") or DEFAULT_QUEUE) == metadata["name"])
-    owners = group["metadata"].get("ownerReferences") or []
-    return any(owner.get("uid") == metadata.get("uid") for owner in owners)
 
 
 def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:

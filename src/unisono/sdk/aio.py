@@ -14,7 +14,7 @@ from unisono.api.base import Object
 from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
-from unisono.api.verdict import Verdict, verdict_in
+from unisono.api.verdict import Verdict
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
 from unisono.sdk import control
@@ -22,6 +22,7 @@ from unisono.sdk.dependents import Dependents, dependents
 from unisono.sdk.endpoint import Place, Where, find
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
 from unisono.sdk.events import Observed, Target
+from unisono.sdk.explaining import group_verdicts
 from unisono.sdk.following import follow as follow_targets
 from unisono.sdk.handles import JobHandle
 from unisono.sdk.job_kinds import named
@@ -288,9 +289,7 @@ class AsyncClient:
         http = await self._connected()
         kind, namespace, name = self._key(job)
         live = await http.get(kind, name, namespace)
-        groups = (await dependents(http, kind.resource, live)).groups
-        verdicts = (verdict_in(group.metadata.annotations) for group in groups)
-        return next((verdict for verdict in verdicts if verdict is not None), None)
+        return next(iter(group_verdicts(await dependents(http, kind.resource, live))), None)
 
     async def queues(self) -> Queues:
         """All queues with their limits, and how many PodGroups are in which phase."""

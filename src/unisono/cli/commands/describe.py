@@ -23,9 +23,10 @@ def command(where: Where, what: tuple[str, ...]) -> None:
 async def describe(where: Where, what: tuple[str, ...]) -> None:
     """Print the objects that ``what`` names, each with its verdict and events."""
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.resources import discover, request_json
+    from unisono.cli.resources import discover, object_of, request_json
     from unisono.cli.targets import parse
-    from unisono.cli.verdicts import verdict_lines, verdicts_of
+    from unisono.cli.verdicts import verdict_lines
+    from unisono.sdk.explaining import verdicts_of
 
     async with connect(where) as client:
         namespace = namespace_of(where)
@@ -39,7 +40,7 @@ async def describe(where: Where, what: tuple[str, ...]) -> None:
                 live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}
                 for line in describe_lines(live):
                     click.echo(line)
-                for verdict in await verdicts_of(client, resource.kind, live):
+                for verdict in await verdicts_of(client, resource.kind, object_of(resource, live)[1].metadata):
                     click.echo("Verdict:")
                     for line in verdict_lines(verdict):
                         click.echo(f"  {line}")

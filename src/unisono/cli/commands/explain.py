@@ -23,13 +23,13 @@ def command(where: Where, what: tuple[str, ...], output: str) -> None:
 
 async def _explain(where: Where, what: tuple[str, ...], output: str) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.explaining import explain
+    from unisono.cli.explaining import explain, explanation_json, explanation_lines
     from unisono.cli.printing import print_json
 
     async with connect(where) as client:
         explanation = await explain(client, what, namespace_of(where))
     if output == "json":
-        print_json(explanation.json())
+        print_json(explanation_json(explanation))
         return
-    for line in explanation.lines():
+    for line in explanation_lines(explanation):
         click.echo(line)

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from unisono.api.kinds import EVENTS
+
 if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
@@ -65,9 +69,6 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
         pods: all pods that it has.
 
     """
-    from unisono.cli.resources import request_json
-    from unisono.errors import ApiError
-
     made: dict[str, str] = {}
     for pod in pods:
         for reference in pod.metadata.owner_references or ():
@@ -76,12 +77,11 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
     for owner in owners[:_OBJECTS]:
         meta = owner.metadata
         params = {"fieldSelector": f"involvedObject.uid={meta.uid}"}
-        try:
-            listed = await request_json(client, "GET", f"/api/v1/namespaces/{meta.namespace}/events", params=params)
-        except ApiError:
-            # Who may read jobs may not always read events; the rest of the answer is true without them.
+        status, _, body = await client.request("GET", EVENTS.path(meta.namespace), params=params)
+        if status >= 300:
+            # Users who may read jobs may not always read events; the rest of the answer is true without them.
             return found
-        told = refusal(listed.get("items") or (), made.get(meta.uid or "", ""))
+        told = refusal(msgspec.json.decode(body).get("items") or (), made.get(meta.uid or "", ""))
         if told is not None:
             found.append(told)
     return found

@@ -8,10 +8,11 @@ from typing import Any, cast
 from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kinds import PODS
-from unisono.cli.explaining import Explanation
-from unisono.cli.failures import failed, failed_pods
+from unisono.cli.explaining import explanation_lines
 from unisono.errors import ApiError
 from unisono.kube.http import HttpClient
+from unisono.sdk.explaining import Explanation
+from unisono.sdk.failures import failed, failed_pods
 
 
 class Logs:
@@ -48,7 +49,7 @@ def pod(name: str, phase: str = "Failed", second: int = 0, **codes: int) -> Pod:
 
 async def told(server: Logs, *pods: Pod) -> list[str]:
     found = await failed_pods(cast(HttpClient, server), pods)
-    return Explanation("Job", "train", "job/train", "its phase is Aborted", failures=found).lines()
+    return explanation_lines(Explanation("Job", "train", "job/train", "its phase is Aborted", failures=found))
 
 
 async def test_a_failed_job_shows_exit_code_last_lines_and_where_the_rest_is() -> None:

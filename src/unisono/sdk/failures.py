@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from unisono.errors import ApiError
+from unisono.sdk.joblogs import read_pods
+from unisono.sdk.log_selection import LogSelection
+from unisono.sdk.views import end_text, pod_end
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -45,8 +50,6 @@ class FailedPod:
 
 def failed(pod: Pod) -> FailedPod | None:
     """How the pod failed, without its log; None where it has not."""
-    from unisono.sdk.views import end_text, pod_end
-
     if pod.status.phase != "Failed":
         return None
     statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
@@ -64,19 +67,13 @@ async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod
 
 
 async def _with_log(client: HttpClient, pod: Pod, told: FailedPod) -> FailedPod:
-    from dataclasses import replace
-
-    from unisono.errors import ApiError
-    from unisono.sdk.joblogs import read_pods
-    from unisono.sdk.log_selection import LogSelection
-
     if not told.container:
         return told
     wanted = LogSelection(container=told.container, params={"tailLines": str(_LINES)})
     try:
         return replace(told, log=tuple([line.text async for line in read_pods(client, [pod], wanted)]))
     except ApiError:
-        # Who may read pods may not always read logs; the rest of the answer is true without them.
+        # Users who may read pods may not always read logs; the rest of the answer is true without them.
         return told
 
 

@@ -1,0 +1,210 @@
+"""Why an object waits: from any kind down to its PodGroups and pods, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
+from unisono.api.membership import pod_group_name, queue_of
+from unisono.api.verdict import Verdict, verdict_in
+from unisono.errors import NotFound, UnisonoError
+from unisono.sdk.dependents import OWNERS, Dependents, dependents, listed
+from unisono.sdk.failures import FailedPod, failed_pods
+from unisono.sdk.followed import workload_view
+from unisono.sdk.job_kinds import job_kind_of
+from unisono.sdk.refusals import Refusal, refusals
+from unisono.sdk.waiting import (
+    UnboundPod,
+    WaitingContainer,
+    pods_text,
+    suspended_by,
+    unbound_pods,
+    waiting_containers,
+)
+
+if TYPE_CHECKING:
+    from unisono.api.base import Object, ObjectMeta
+    from unisono.api.core import Pod
+    from unisono.api.kind import Kind
+    from unisono.api.scheduling import PodGroup
+    from unisono.kube.client import Client
+    from unisono.kube.http import HttpClient
+
+# Phases of a Volcano Job in which its message says how it came to that.
+_TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
+# Phases and conditions after which no pods are wanted any more.
+_OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Succeeded", "Terminated"})
+
+
+class NothingToExplain(UnisonoError):
+    """The object has nothing that could wait for a node."""
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What is known about why an object waits.
+
+    Attributes:
+        kind: of the object.
+        name: of the object.
+        title: ``job/train``.
+        state: what the object itself says it is doing.
+        verdicts: of its PodGroups that wait, as the scheduler wrote them.
+        pods: pods without a node that no verdict speaks of.
+        containers: containers of bound pods that wait on their nodes.
+        suspended: the field that stops it.
+        failures: pods that have failed.
+        refused: pods that it wants and that the server does not let be created.
+
+    """
+
+    kind: str
+    name: str
+    title: str
+    state: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    pods: list[UnboundPod] = field(default_factory=list)
+    containers: list[WaitingContainer] = field(default_factory=list)
+    suspended: str = ""
+    failures: list[FailedPod] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+
+async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdict]:
+    """Verdicts that concern an object: of its PodGroup, or for a queue those of all its PodGroups.
+
+    Args:
+        client: the server.
+        kind: ``PodGroup``, ``Pod``, ``Queue`` or ``Job``; objects of other kinds have none.
+        meta: of the object.
+
+    Raises:
+        ApiError: the server cannot answer.
+
+    """
+    groups: list[PodGroup] = []
+    if kind == POD_GROUPS.kind:
+        return _verdicts(verdict_in(meta.annotations))
+    if kind == PODS.kind:
+        name = pod_group_name(meta.annotations)
+        try:
+            groups = [await client.get(POD_GROUPS, name, meta.namespace)] if name else []
+        except NotFound:
+            groups = []
+    elif kind == QUEUES.kind:
+        groups = [each for each in await listed(client, POD_GROUPS, None) if queue_of(each) == meta.name]
+    elif kind == JOBS.kind:
+        groups = [
+            each
+            for each in await listed(client, POD_GROUPS, meta.namespace)
+            if any(owner.uid == meta.uid for owner in each.metadata.owner_references or ())
+        ]
+    return _verdicts(*(verdict_in(group.metadata.annotations) for group in groups))
+
+
+def group_verdicts(found: Dependents) -> list[Verdict]:
+    """The verdicts of the PodGroups that wait."""
+    return _verdicts(*(verdict_in(group.metadata.annotations) for group in found.groups))
+
+
+def _verdicts(*found: Verdict | None) -> list[Verdict]:
+    return [verdict for verdict in found if verdict is not None]
+
+
+async def explain_queue(client: Client, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
+    """What is known of a queue: its state, and the verdicts of its PodGroups."""
+    return Explanation(QUEUES.kind, meta.name, title, _queue_state(item), await verdicts_of(client, QUEUES.kind, meta))
+
+
+async def explain_group(client: Client, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
+    """What is known of a PodGroup."""
+    phase = (item.get("status") or {}).get("phase") or "Pending, the next cycle decides"
+    verdicts = await verdicts_of(client, POD_GROUPS.kind, meta)
+    return Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts)
+
+
+async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
+    """What is known of a pod."""
+    verdicts = [] if pod.spec.node_name else await verdicts_of(client, PODS.kind, pod.metadata)
+    containers = waiting_containers(pod)
+    place = f" on node {pod.spec.node_name}" if pod.spec.node_name else ", not bound yet"
+    state = "; ".join([f"its phase is {pod.status.phase or 'Pending'}{place}", *map(str, containers)])
+    alone = [] if verdicts else unbound_pods([pod])
+    failures = await failed_pods(client, [pod])
+    return Explanation("Pod", pod.metadata.name, title, state, verdicts, alone, containers, failures=failures)
+
+
+async def explain_owner(
+    client: HttpClient, resource: str, kind: Kind[Any] | None, owner: Object, item: Mapping[str, Any], title: str
+) -> Explanation:
+    """What is known of an object that has pods, however many owners are between them.
+
+    Args:
+        client: the server.
+        resource: of the object, such as ``rayjobs.ray.io``.
+        kind: of the object; None where it is not known here.
+        owner: the object.
+        item: the same as the server sent it.
+        title: as a user types the object.
+
+    Raises:
+        NothingToExplain: it has neither pods nor PodGroups, and its kind is not known to have any.
+        ApiError: the server cannot answer.
+
+    """
+    found = await dependents(client, resource, owner)
+    known = resource in {each.resource for each in OWNERS}
+    if not known and not found.groups and not found.pods:
+        raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
+    waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
+    alone = [pod for pod in found.pods if pod_group_name(pod.metadata.annotations) not in waiting]
+    return Explanation(
+        item.get("kind") or (kind.kind if kind else ""),
+        owner.metadata.name,
+        title,
+        _state(kind, owner, found),
+        group_verdicts(found),
+        unbound_pods(alone),
+        [container for pod in found.pods for container in waiting_containers(pod)],
+        suspended_by(item),
+        await failed_pods(client, found.pods),
+        [] if suspended_by(item) or _over(item) else await refusals(client, [owner, *found.parts], found.pods),
+    )
+
+
+def _over(item: Mapping[str, Any]) -> bool:
+    """Whether the object wants no more pods."""
+    status = item.get("status") or {}
+    state = status.get("state") or {}
+    phases = {state.get("phase") if isinstance(state, dict) else state, status.get("jobDeploymentStatus")}
+    conditions = status.get("conditions")
+    if isinstance(conditions, list):  # those of a JobFlow are a map by job
+        phases |= {each.get("type") for each in conditions if each.get("status") == "True"}
+    return not _OVER.isdisjoint(phases)
+
+
+def _state(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
+    """What the object itself says it is doing."""
+    pods = pods_text(found.pods)
+    if kind is None:
+        return pods
+    if kind.resource == JOBS.resource:
+        state = owner.status.state
+        if state is None or not state.phase:
+            return "its phase is Pending, its PodGroup comes next"
+        told = (state.message or state.reason or "").rstrip(".")
+        return f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
+    if job_kind_of(kind) is None:
+        parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
+        return pods.replace("it has ", f"it has {parts}", 1)
+    view = workload_view(owner, found.parts, found.groups, found.pods)
+    message = f": {view.message.rstrip('.')}" if view.message else ""
+    return f"its phase is {view.phase}{message}; {pods}"
+
+
+def _queue_state(item: Mapping[str, Any]) -> str:
+    status = item.get("status") or {}
+    counts = ", ".join(f"{status.get(name) or 0} {name}" for name in ("pending", "inqueue", "running"))
+    return f"it is {status.get('state') or 'not opened yet'}, with {counts} PodGroups"
