@@ -17,7 +17,7 @@ from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 
 
 @dataclass(frozen=True, slots=True)

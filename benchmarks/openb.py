@@ -42,7 +42,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 
 MILLI, COUNT, MODEL = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count", "alibabacloud.com/gpu-card-model"
 START = 1_700_000_000.0

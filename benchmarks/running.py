@@ -17,7 +17,7 @@ from unisono.api.kind import Kind
 from unisono.cluster.state import ClusterState
 from unisono.engine import run
 from unisono.engine.config_file.reader import default_config
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 
 _decide = collector_paused()(run)
 """A cycle as the scheduler runs it."""

@@ -15,7 +15,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.answers import Reason, Veto
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.node_view import NodeView
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 
 
 class Counting(Plugin):

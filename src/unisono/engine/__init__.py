@@ -28,7 +28,7 @@ def run(
     """Decide one cycle.
 
     A cycle makes many small objects. A long-lived program should pause the garbage collector around the call
-    (`unisono.quiet.collector_paused`), as the scheduler does.
+    (`unisono.gc_pauses.collector_paused`), as the scheduler does.
 
     Args:
         snapshot: the cluster; not changed (its memo is filled).

@@ -43,10 +43,10 @@ from unisono.api.kinds import (
 )
 from unisono.api.scheduling import PodGroup, Queue
 from unisono.cluster.state import ClusterState
+from unisono.gc_pauses import collector_paused
 from unisono.kube.client import EventType
 from unisono.kube.informer import is_newer
 from unisono.kube.reflector import Sink
-from unisono.quiet import collector_paused
 
 _log = structlog.get_logger(__name__)
 

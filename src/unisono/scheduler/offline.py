@@ -18,7 +18,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig, from_flags
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.decisions import Decisions
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 from unisono.scheduler.explain import on_wire
 
 

@@ -20,7 +20,7 @@ from unisono.apiserver.storage.inspection import inspect, readable
 from unisono.apiserver.storage.judgement import Judgement
 from unisono.apiserver.storage.marker import Marker, read_mark
 from unisono.apiserver.storage.rows import entry_of, event_rows, object_sum
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 
 MEMORY = ":memory:"
 OTHERWISE = "choose another data directory"

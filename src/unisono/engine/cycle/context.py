@@ -184,7 +184,7 @@ class Cycle:
         """Let go of everything but the decisions.
 
         Session, plug-ins and tables refer to each other. They are taken apart here, so that their memory is free at
-        once: the garbage collector looks at what a cycle made only when it searches everything (`unisono.quiet`).
+        once: the garbage collector looks at what a cycle made only when it searches everything (`unisono.gc_pauses`).
         """
         self.session.end()
         decisions, guard = self.decisions, self.hooks.guard

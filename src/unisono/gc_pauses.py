@@ -1,4 +1,4 @@
-"""A pause for the garbage collector."""
+"""Pauses of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def collector_paused() -> Iterator[None]:
     A cycle, or a list of pods, makes many small objects within a second that are given back, handed out or kept. Each
     few hundred of them would start a search, and every so often one through the whole state of the cluster. What was
     made inside counts as old at once, so that no search goes through it right afterwards; the next search through
-    everything sees it like all else. Objects that somebody has frozen are looked at again, too.
+    everything sees it like all else. Objects that were frozen before are looked at again, too.
     """
     if not gc.isenabled():
         yield

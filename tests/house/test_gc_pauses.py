@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from unisono.quiet import collector_paused
+from unisono.gc_pauses import collector_paused
 
 
 class Thing:
