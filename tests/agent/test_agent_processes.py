@@ -44,7 +44,7 @@ async def test_hello(node: Node) -> None:
 async def test_node_offers_this_machine(node: Node) -> None:
     found = node.client.find(NODES, "here")
     assert found.status.capacity["pods"] == "110"
-    assert {c.type: c.status for c in found.status.conditions} == {"Ready": "True"}
+    assert {c.type: c.status for c in found.status.conditions} == {"Ready": "True", "DiskPressure": "False"}
     assert found.metadata.labels["kubernetes.io/os"] == "linux"
 
 
