@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -57,3 +58,16 @@ def test_the_sdk_shows_the_working_directory_to_the_pods(
     with Client(data_dir=plane.data_dir) as client:
         client.submit(Job("hello").task("main", command=["python", "hello.py"], image="none"))
         assert client.wait("hello").phase == "Completed"
+
+
+@pytest.mark.skipif(
+    shutil.which("mpirun") is None
+    or shutil.which("sshd", path="/usr/sbin:/usr/bin") is None
+    or importlib.util.find_spec("mpi4py") is None,
+    reason="Open MPI, an ssh server or mpi4py is not installed",
+)
+def test_the_mpi_example_runs_without_the_label_for_privileged_pods(start_plane: Start) -> None:
+    done = start_plane().unisono("run", str(REPOSITORY / "examples" / "mpi.yaml"))
+    assert [f"rank {rank} of 4" in done.stdout for rank in range(4)] == [True] * 4
+    assert done.stdout.count("the sum is 10") == 4
+    assert "Accepted publickey for unisono-pod" in done.stdout
