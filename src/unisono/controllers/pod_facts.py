@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from unisono.api.core import ContainerStatus, Pod, PodCondition
 from unisono.api.times import parse_time
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_ENDED = ("Succeeded", "Failed")
+PENDING: Final = "Pending"
+RUNNING: Final = "Running"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+
+
+def phase_of(pod: Pod) -> str:
+    """The pod's phase; Pending before its first status."""
+    return pod.status.phase or PENDING
+
+
+def is_running(pod: Pod) -> bool:
+    """Whether the pod runs, ready or not."""
+    return pod.status.phase == RUNNING
+
+
+def has_succeeded(pod: Pod) -> bool:
+    """Whether all containers ended well."""
+    return pod.status.phase == SUCCEEDED
+
+
+def has_failed(pod: Pod) -> bool:
+    """Whether the pod ended otherwise."""
+    return pod.status.phase == FAILED
 
 
 def has_ended(pod: Pod) -> bool:
     """Succeeded or failed."""
-    return pod.status.phase in _ENDED
+    return has_succeeded(pod) or has_failed(pod)
+
+
+def is_deleting(pod: Pod) -> bool:
+    """Whether the pod is being deleted."""
+    return bool(pod.metadata.deletion_timestamp)
 
 
 def is_active(pod: Pod) -> bool:
     """Neither ended nor being deleted."""
-    return not has_ended(pod) and not pod.metadata.deletion_timestamp
+    return not has_ended(pod) and not is_deleting(pod)
+
+
+def staying(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that are not being deleted."""
+    return [pod for pod in pods if not is_deleting(pod)]
 
 
 def condition(pod: Pod, name: str) -> PodCondition | None:
@@ -76,9 +110,13 @@ def restarts(pod: Pod) -> int:
 
 def has_started(pod: Pod) -> bool:
     """Whether any container of the pod has ever run."""
-    return pod.status.phase in ("Running", "Succeeded") or any(
-        each.state.running is not None or each.state.terminated is not None or each.restart_count
-        for each in container_statuses(pod)
+    return (
+        is_running(pod)
+        or has_succeeded(pod)
+        or any(
+            each.state.running is not None or each.state.terminated is not None or each.restart_count
+            for each in container_statuses(pod)
+        )
     )
 
 
@@ -108,7 +146,7 @@ def created_text(pod: Pod) -> str | None:
     return pod.metadata.creation_timestamp
 
 
-_PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
+_PHASE_ORDER = {PENDING: 0, "Unknown": 1, RUNNING: 2}
 
 
 def cheapest_first(pods: Iterable[Pod], neighbours: Mapping[str, int] | None = None) -> list[Pod]:
@@ -127,7 +165,7 @@ def cheapest_first(pods: Iterable[Pod], neighbours: Mapping[str, int] | None = N
         since = ready_since(pod)
         return (
             bool(pod.spec.node_name),
-            _PHASE_ORDER.get(pod.status.phase or "Pending", 1),
+            _PHASE_ORDER.get(phase_of(pod), 1),
             since is not None,
             deletion_cost(pod),
             -(neighbours or {}).get(pod.spec.node_name or "", 0),

@@ -18,7 +18,7 @@ from unisono.api.times import format_duration, parse_time, rfc3339
 from unisono.controllers import keys
 from unisono.controllers.job import completion, phases
 from unisono.controllers.job.backoff import restart_delay
-from unisono.controllers.job.observed import Observed, PodView, Tally, is_doomed, see, tally
+from unisono.controllers.job.observed import Observed, Tally, TaskPod, is_doomed, see, tally
 from unisono.controllers.job.occurrences import EVICTED_PREFIX, POD_EVICTED, occurrences
 from unisono.controllers.job.plan import Plan
 from unisono.controllers.job.policies import Verdict, Verdicts, judge
@@ -251,7 +251,7 @@ class _Decision:
     def _delete(self, state: Target) -> None:
         self.plan.delete_pods = [pod.pod for pod in self.pods if not pod.deleting and self._doomed(pod, state)]
 
-    def _doomed(self, pod: PodView, state: Target) -> bool:
+    def _doomed(self, pod: TaskPod, state: Target) -> bool:
         marked = pod.name in self.plan.marks
         return marked or is_doomed(pod, self.view, state.phase, state.version, state.reason)
 

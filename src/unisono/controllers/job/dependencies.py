@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from unisono.controllers.job.observed import PodView, Tally
+from unisono.controllers.job.observed import Tally, TaskPod
 from unisono.controllers.job.view import JobView, TaskView
 
 
-def may_start(view: JobView, task: TaskView, pods: Iterable[PodView]) -> bool:
+def may_start(view: JobView, task: TaskView, pods: Iterable[TaskPod]) -> bool:
     """Whether the tasks on which ``task`` depends are ready: all of them, or any where it says so."""
     if not task.depends_on:
         return True
@@ -30,7 +30,7 @@ def unreachable(view: JobView, counts: Tally) -> list[TaskView]:
         blocked |= {task.name: task for task in found}
 
 
-def _ready(task: TaskView | None, pods: Iterable[PodView]) -> bool:
+def _ready(task: TaskView | None, pods: Iterable[TaskPod]) -> bool:
     """Enough pods run with every container ready, or succeeded."""
     if task is None:
         return False

@@ -13,9 +13,8 @@ from unisono.api.scheduling import PodGroup
 from unisono.controllers import keys, pod_facts
 from unisono.controllers.job import phases
 from unisono.controllers.job.view import JobView
+from unisono.controllers.pod_view import PodView
 from unisono.controllers.texts import whole_number
-
-DONE = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
+class TaskPod(PodView):
     """One pod of a job.
 
     Attributes:
@@ -55,7 +54,6 @@ class PodView:
 
     """
 
-    pod: Pod
     task: str
     index: int
     version: int
@@ -63,41 +61,12 @@ class PodView:
     marked: bool
 
     @property
-    def name(self) -> str:
-        """Name of the pod."""
-        return self.pod.metadata.name
-
-    @property
-    def phase(self) -> str:
-        """Pending, Running, Succeeded, Failed or Unknown."""
-        return self.pod.status.phase or "Pending"
-
-    @property
-    def deleting(self) -> bool:
-        """Whether somebody deleted it already."""
-        return self.pod.metadata.deletion_timestamp is not None
-
-    @property
     def partition(self) -> str | None:
         """Number of its partition, None outside partitions."""
         return (self.pod.metadata.labels or {}).get(PARTITION_ID)
 
     @property
-    def created(self) -> float:
-        """Creation time, seconds since 1970; 0 when unknown."""
-        return pod_facts.created(self.pod)
-
-    @property
-    def exit_codes(self) -> frozenset[int]:
-        """Exit codes other than 0 of its containers."""
-        return frozenset(
-            status.state.terminated.exit_code
-            for status in self.pod.status.container_statuses or ()
-            if status.state.terminated and status.state.terminated.exit_code
-        )
-
-    @property
-    def ended(self) -> float:
+    def ended_at(self) -> float:
         """When its last container ended; its creation when no container says."""
         return pod_facts.last_end(self.pod.status.container_statuses or ()) or self.created
 
@@ -106,11 +75,6 @@ class PodView:
         """When the deletion was asked for."""
         meta = self.pod.metadata
         return pod_facts.seconds(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
-
-    @property
-    def restarts(self) -> int:
-        """Restarts of its containers, init containers included."""
-        return pod_facts.restarts(self.pod)
 
     @property
     def ready(self) -> bool:
@@ -148,14 +112,14 @@ class Tally:
         return self.tasks.get(task, {}).get(phase, 0)
 
 
-def see(view: JobView, pods: Iterable[Pod]) -> list[PodView]:
+def see(view: JobView, pods: Iterable[Pod]) -> list[TaskPod]:
     """The job's pods, by place of their task and index, strangers last."""
     places = {task.name: task.position for task in view.tasks}
     seen = [_see(view, pod) for pod in pods]
     return sorted(seen, key=lambda pod: (places.get(pod.task, len(places)), pod.index, pod.name))
 
 
-def is_doomed(pod: PodView, view: JobView, phase: str, version: int, reason: str) -> bool:
+def is_doomed(pod: TaskPod, view: JobView, phase: str, version: int, reason: str) -> bool:
     """Whether the pod has to go in the given state of the job, or goes already.
 
     Args:
@@ -169,7 +133,7 @@ def is_doomed(pod: PodView, view: JobView, phase: str, version: int, reason: str
     if pod.deleting or pod.marked:
         return True
     if phase not in phases.ACTIVE:
-        return phase != "" and pod.phase not in DONE
+        return phase != "" and not pod.ended
     task = view.task(pod.task)
     if task is None or not 0 <= pod.index < task.replicas:
         return True
@@ -179,7 +143,7 @@ def is_doomed(pod: PodView, view: JobView, phase: str, version: int, reason: str
     return not (keeps_success and pod.phase == "Succeeded")
 
 
-def tally(pods: Iterable[PodView], doomed: Callable[[PodView], bool]) -> Tally:
+def tally(pods: Iterable[TaskPod], doomed: Callable[[TaskPod], bool]) -> Tally:
     """Count the pods."""
     counts: dict[str, int] = {}
     tasks: dict[str, dict[str, int]] = {}
@@ -209,7 +173,7 @@ def recorded_pods(status: JobStatus, task: str) -> int:
     return sum((state.phase or {}).values())
 
 
-def _see(view: JobView, pod: Pod) -> PodView:
+def _see(view: JobView, pod: Pod) -> TaskPod:
     meta = pod.metadata
     annotations = meta.annotations or {}
     task_name = annotations.get(TASK_SPEC) or (meta.labels or {}).get(TASK_SPEC) or ""
@@ -219,7 +183,7 @@ def _see(view: JobView, pod: Pod) -> PodView:
         number = whole_number(meta.name.rpartition("-")[2])
         if number is not None and meta.name == task.pod_name(number):
             index = number
-    return PodView(
+    return TaskPod(
         pod=pod,
         task=task_name,
         index=index,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from unisono.api.keys import JOB_VERSION
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
-from unisono.controllers.job.observed import PodView, recorded_pods
+from unisono.controllers.job.observed import TaskPod, recorded_pods
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.texts import whole_number
 
@@ -53,7 +53,7 @@ class Occurrence:
 
 
 def occurrences(
-    view: JobView, pods: list[PodView], pod_group: PodGroup | None, expected: frozenset[str], now: float
+    view: JobView, pods: list[TaskPod], pod_group: PodGroup | None, expected: frozenset[str], now: float
 ) -> list[Occurrence]:
     """Everything that a policy may act on now, oldest first.
 
@@ -65,7 +65,7 @@ def occurrences(
         now: seconds since 1970; the time of events that no object dates.
 
     """
-    by_task: dict[str, list[PodView]] = {task.name: [] for task in view.tasks}
+    by_task: dict[str, list[TaskPod]] = {task.name: [] for task in view.tasks}
     for pod in pods:
         if pod.task in by_task:
             by_task[pod.task].append(pod)
@@ -90,20 +90,20 @@ def group_version(view: JobView, pod_group: PodGroup) -> int:
     return view.version if version is None else version
 
 
-def _of_pod(pod: PodView) -> Iterator[Occurrence]:
+def _of_pod(pod: TaskPod) -> Iterator[Occurrence]:
     if pod.deleting:
         yield _at(pod, POD_EVICTED, pod.deleted, f"pod {pod.name} was deleted")
     if pod.phase == "Failed":
-        yield _at(pod, POD_FAILED, pod.ended, _failure(pod), pod.exit_codes)
+        yield _at(pod, POD_FAILED, pod.ended_at, _failure(pod), pod.exit_codes)
     elif pod.phase == "Pending" and not pod.deleting:
         yield _at(pod, POD_PENDING, pod.created, f"pod {pod.name} is pending")
 
 
-def _of_task(task: TaskView, pods: list[PodView], current: list[PodView]) -> Iterator[Occurrence]:
+def _of_task(task: TaskView, pods: list[TaskPod], current: list[TaskPod]) -> Iterator[Occurrence]:
     done = [pod for pod in pods if pod.phase == "Succeeded" and not pod.marked]
     if task.replicas and len(done) >= task.replicas and any(pod.phase == "Succeeded" for pod in current):
-        last = max(done, key=lambda pod: pod.ended)
-        yield _at(last, TASK_COMPLETED, last.ended, f"all pods of task {task.name} succeeded")
+        last = max(done, key=lambda pod: pod.ended_at)
+        yield _at(last, TASK_COMPLETED, last.ended_at, f"all pods of task {task.name} succeeded")
     living = [pod for pod in current if pod.phase in ("Running", "Pending") and not pod.deleting]
     restarts = sum(pod.restarts for pod in living)
     if living and restarts >= task.max_retry:
@@ -112,7 +112,7 @@ def _of_task(task: TaskView, pods: list[PodView], current: list[PodView]) -> Ite
 
 
 def _lost(
-    view: JobView, task: TaskView, pods: list[PodView], expected: frozenset[str], now: float
+    view: JobView, task: TaskView, pods: list[TaskPod], expected: frozenset[str], now: float
 ) -> Iterator[Occurrence]:
     """Pods that were counted in the last status and vanished without being seen on their way out."""
     here = {pod.index for pod in pods}
@@ -129,7 +129,7 @@ def _lost(
             )
 
 
-def _remembered(view: JobView, pods: list[PodView], found: Iterable[Occurrence]) -> Iterator[Occurrence]:
+def _remembered(view: JobView, pods: list[TaskPod], found: Iterable[Occurrence]) -> Iterator[Occurrence]:
     """Evictions on which a policy waits, until the pod's successor runs."""
     fresh = {o.pod for o in found if o.event == POD_EVICTED}
     settled = {pod.name for pod in pods if pod.phase in ("Running", "Succeeded") and not pod.deleting}
@@ -153,11 +153,11 @@ def _place(view: JobView, pod_name: str) -> tuple[TaskView | None, int]:
     return None, -1
 
 
-def _at(pod: PodView, event: str, since: float, text: str, exit_codes: frozenset[int] = frozenset()) -> Occurrence:
+def _at(pod: TaskPod, event: str, since: float, text: str, exit_codes: frozenset[int] = frozenset()) -> Occurrence:
     return Occurrence(event, since, text, pod.task, pod.name, pod.partition, exit_codes)
 
 
-def _failure(pod: PodView) -> str:
+def _failure(pod: TaskPod) -> str:
     if pod.exit_codes:
         return f"pod {pod.name} failed with exit code {', '.join(map(str, sorted(pod.exit_codes)))}"
     reason = pod.pod.status.reason

@@ -9,7 +9,7 @@ from typing import Any
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import pod_groups
 from unisono.controllers.job.dependencies import may_start
-from unisono.controllers.job.observed import Observed, PodView
+from unisono.controllers.job.observed import Observed, TaskPod
 from unisono.controllers.job.occurrences import group_version
 from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
@@ -28,7 +28,7 @@ _FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", 
 
 
 def plan_sync(
-    plan: Plan, view: JobView, pods: Sequence[PodView], seen: Observed, controlled: dict[str, str]
+    plan: Plan, view: JobView, pods: Sequence[TaskPod], seen: Observed, controlled: dict[str, str]
 ) -> tuple[str, str] | None:
     """Plan the objects, the pod group and the missing pods.
 
@@ -153,7 +153,7 @@ def _tell_why_pending(plan: Plan, view: JobView, group: PodGroup) -> None:
         plan.warn("PodGroupPending", message, once=message)
 
 
-def _missing(view: JobView, pods: Sequence[PodView], expected: frozenset[str]) -> Iterator[PodSlot]:
+def _missing(view: JobView, pods: Sequence[TaskPod], expected: frozenset[str]) -> Iterator[PodSlot]:
     """Pods to make, one after the other: there may be as many as somebody wrote into the job."""
     names = {pod.name for pod in pods} | expected
     return (

@@ -10,6 +10,7 @@ from unisono.api.core import Pod
 from unisono.api.flow import FlowProbe, HttpGet, TaskStatus, TcpSocket
 from unisono.api.keys import TASK_SPEC
 from unisono.controllers.job.view import JobView, TaskView
+from unisono.controllers.pod_facts import is_deleting, is_running
 from unisono.controllers.probing import Probe
 
 # Pods of a job, by the job's UID.
@@ -77,9 +78,7 @@ def _question(each: HttpGet | TcpSocket, job: Job, task: TaskView, pods: Iterabl
     mine = [
         pod
         for pod in pods
-        if (pod.metadata.labels or {}).get(TASK_SPEC) == task.name
-        and pod.status.phase == "Running"
-        and not pod.metadata.deletion_timestamp
+        if (pod.metadata.labels or {}).get(TASK_SPEC) == task.name and is_running(pod) and not is_deleting(pod)
     ]
     probes = [Probe(pod.status.pod_ip, each.port or 0, path, header) for pod in mine if pod.status.pod_ip]
     return Question(tuple(sorted(probes, key=lambda probe: probe.host)), _need(task))

@@ -13,7 +13,7 @@ from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.controllers.indexing import index
 from unisono.controllers.nodes.decide import disrupted, eviction_time, lost_conditions, ready, wanted_taints
-from unisono.controllers.pod_facts import has_ended
+from unisono.controllers.pod_facts import has_ended, is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten
 from unisono.controllers.workloads.amounts import sooner
@@ -135,7 +135,7 @@ class NodeLifecycleController(Controller):
     async def _evict_one(self, pod: Pod, taints: Sequence[Taint], seen: float, now: float) -> float | None:
         """Delete the pod if its time is over; answers in how many seconds it will be."""
         due = eviction_time(pod, taints, seen)
-        if due is None or pod.metadata.deletion_timestamp:
+        if due is None or is_deleting(pod):
             return None
         if due > now:
             return due - now

@@ -14,6 +14,7 @@ from unisono.api.volumes import claim_keys, claim_name
 from unisono.controllers.indexing import index
 from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.owners import controller_uids, owned_by
+from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.volumes.binder import POD_INDEX
 from unisono.errors import AlreadyExists, ApiError, NotFound, UnisonoError
@@ -42,7 +43,7 @@ class EphemeralVolumeController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Make what is missing."""
         pod = self._pods.get(key)
-        if pod is None or pod.metadata.deletion_timestamp:
+        if pod is None or is_deleting(pod):
             return None
         again: float | None = None
         for volume in pod.spec.volumes or ():

@@ -25,9 +25,12 @@ from unisono.controllers.pod_facts import (
     created,
     finished_at,
     has_ended,
+    is_active,
     is_available,
+    is_deleting,
     is_ready,
     next_available,
+    staying,
 )
 from unisono.controllers.workloads.amounts import amount, sooner
 from unisono.controllers.workloads.node_fit import blocking, fits
@@ -126,7 +129,7 @@ def decide(daemon_set: DaemonSet, nodes: Sequence[Node], pods: Sequence[Pod], up
     if daemon_set.metadata.deletion_timestamp:
         return plan
     for node_name in sorted({*by_node, *wanted}):
-        present = [pod for pod in by_node.get(node_name, []) if not pod.metadata.deletion_timestamp]
+        present = staying(by_node.get(node_name, []))
         if node_name not in wanted:
             # A pod that runs stays on a node that only takes no new ones.
             plan.delete += [pod for pod in present if node_name not in tolerated or has_ended(pod)]
@@ -169,7 +172,7 @@ def _keep_one(
         if which in kept:
             plan.delete.append(pod)
         kept.add(which)
-    if not alive and not ended and not [pod for pod in every if pod.metadata.deletion_timestamp]:
+    if not alive and not ended and not [pod for pod in every if is_deleting(pod)]:
         plan.create.append(node)
 
 
@@ -190,7 +193,7 @@ def _roll(
     missing, surged = 0, 0
     old: list[tuple[Pod, bool, bool]] = []
     for node in sorted(wanted):
-        alive = [p for p in by_node.get(node, []) if not p.metadata.deletion_timestamp and not has_ended(p)]
+        alive = [p for p in by_node.get(node, []) if is_active(p)]
         before = [pod for pod in alive if hash_of(pod) != update]
         after = [pod for pod in alive if hash_of(pod) == update]
         works = any(is_available(pod, waiting, now) for pod in alive)
@@ -222,10 +225,7 @@ def _status(
     daemon_set: DaemonSet, by_node: dict[str, list[Pod]], wanted: set[str], update: str, now: float
 ) -> DaemonSetStatus:
     waiting = daemon_set.spec.min_ready_seconds or 0
-    alive = {
-        node: [pod for pod in pods if not has_ended(pod) and not pod.metadata.deletion_timestamp]
-        for node, pods in by_node.items()
-    }
+    alive = {node: [pod for pod in pods if is_active(pod)] for node, pods in by_node.items()}
     there = [node for node in wanted if alive.get(node)]
     available = sum(any(is_available(pod, waiting, now) for pod in alive[node]) for node in there)
     return msgspec.structs.replace(

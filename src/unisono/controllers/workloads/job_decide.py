@@ -13,12 +13,12 @@ from unisono.api.index_lists import format_indexes
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.job_policies import fulfilled_rule
 from unisono.controllers.notices import Notice
-from unisono.controllers.pod_facts import cheapest_first, finished_at, restarts
+from unisono.controllers.pod_facts import cheapest_first, finished_at, has_succeeded, restarts
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.job_tally import (
     Tally,
     count,
-    has_failed,
+    counts_as_failed,
     index_failures,
     index_of,
     is_indexed,
@@ -261,7 +261,7 @@ def _fill_indexes(
         if index in taken:
             continue
         before = by_index.get(index, [])
-        failed = [pod for pod in before if has_failed(job, pod)]
+        failed = [pod for pod in before if counts_as_failed(job, pod)]
         pause = _pause(job, before, now) if apart else 0.0
         if pause > 0:
             plan.requeue_after = sooner(plan.requeue_after, pause)
@@ -273,8 +273,8 @@ def _fill_indexes(
 
 def _pause(job: BatchJob, pods: Sequence[Pod], now: float) -> float:
     """Seconds until the next pod may be made: longer with every failure since the last success."""
-    success = max((finished_at(pod) for pod in pods if pod.status.phase == "Succeeded"), default=0.0)
-    failures = [at for pod in pods if has_failed(job, pod) and (at := finished_at(pod)) > success]
+    success = max((finished_at(pod) for pod in pods if has_succeeded(pod)), default=0.0)
+    failures = [at for pod in pods if counts_as_failed(job, pod) and (at := finished_at(pod)) > success]
     if not failures:
         return 0.0
     delay = min(LONGEST_BACKOFF, BACKOFF_SECONDS * float(1 << min(len(failures) - 1, 16)))

@@ -14,7 +14,7 @@ from unisono.api.core import Pod
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.controllers.job_policies import judge
-from unisono.controllers.pod_facts import has_ended, is_active, is_ready
+from unisono.controllers.pod_facts import has_ended, has_failed, has_succeeded, is_active, is_deleting, is_ready
 from unisono.controllers.texts import whole_number
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -80,15 +80,15 @@ def is_tracked(pod: Pod) -> bool:
     return FINALIZER in (pod.metadata.finalizers or ())
 
 
-def has_failed(job: BatchJob, pod: Pod) -> bool:
+def counts_as_failed(job: BatchJob, pod: Pod) -> bool:
     """Whether a pod counts as failed: one that is being deleted does, unless only failed pods are replaced."""
-    if pod.status.phase == "Failed":
+    if has_failed(pod):
         return True
-    if pod.metadata.deletion_timestamp and pod.metadata.deletion_grace_period_seconds == 0:
+    if is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0:
         # Its node has let it go: nothing of it runs any more, whatever its phase says.
-        return pod.status.phase != "Succeeded"
+        return not has_succeeded(pod)
     replaces_late = job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
-    return bool(pod.metadata.deletion_timestamp) and pod.status.phase != "Succeeded" and not replaces_late
+    return is_deleting(pod) and not has_succeeded(pod) and not replaces_late
 
 
 def count(job: BatchJob, pods: Sequence[Pod]) -> Tally:
@@ -96,7 +96,7 @@ def count(job: BatchJob, pods: Sequence[Pod]) -> Tally:
     old = job.status
     tally = Tally(active=[pod for pod in pods if is_active(pod)])
     tally.ready = sum(map(is_ready, tally.active))
-    tally.terminating = [pod for pod in pods if pod.metadata.deletion_timestamp and not has_ended(pod)]
+    tally.terminating = [pod for pod in pods if is_deleting(pod) and not has_ended(pod)]
     known = {pod.metadata.uid: pod for pod in pods}
     noted = old.uncounted_terminated_pods or UncountedTerminatedPods()
     waiting: list[set[str]] = [set(), set()]
@@ -137,12 +137,12 @@ def _add_ended(job: BatchJob, pods: Sequence[Pod], tally: Tally, waiting: list[s
             return
         index = index_of(pod) if indexed else None
         strange = indexed and (index is None or index >= most)
-        if pod.status.phase == "Succeeded":
+        if has_succeeded(pod):
             if indexed and not strange and index is not None:
                 tally.completed.add(index)
             elif not indexed:
                 waiting[0].add(uid)
-        elif has_failed(job, pod):
+        elif counts_as_failed(job, pod):
             action = "Ignore" if strange else _judge(job, pod, tally)
             if action != "Ignore":
                 waiting[1].add(uid)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from unisono.api.core import Pod
-from unisono.controllers.pod_facts import created, has_started
+from unisono.controllers.pod_facts import created, has_failed, has_started
 
 # The second try after a refusal waits so long, each further one twice as long as the one before.
 FIRST_SECONDS = 1.0
@@ -17,7 +17,7 @@ NAMED_SECONDS = 10.0
 
 def was_refused(pod: Pod) -> bool:
     """Whether the pod failed before any of its containers began: its node had no room for it, or not its labels."""
-    return pod.status.phase == "Failed" and not has_started(pod)
+    return has_failed(pod) and not has_started(pod)
 
 
 def refused_for(pod: Pod, now: float) -> float:

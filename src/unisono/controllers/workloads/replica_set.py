@@ -19,6 +19,7 @@ from unisono.controllers.pod_facts import (
     has_ended,
     is_active,
     is_available,
+    is_deleting,
     is_ready,
     next_available,
 )
@@ -98,7 +99,7 @@ def status_of(
         fully_labeled_replicas=sum(wanted <= (pod.metadata.labels or {}).items() for pod in active) or None,
         ready_replicas=sum(map(is_ready, active)) or None,
         available_replicas=sum(is_available(pod, spec.min_ready_seconds or 0, now) for pod in active) or None,
-        terminating_replicas=sum(bool(pod.metadata.deletion_timestamp) and not has_ended(pod) for pod in pods) or None,
+        terminating_replicas=sum(is_deleting(pod) and not has_ended(pod) for pod in pods) or None,
         observed_generation=replica_set.metadata.generation,
         conditions=_conditions(old.conditions or [], failure, now),
     )

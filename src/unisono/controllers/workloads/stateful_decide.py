@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from unisono.api.apps import StatefulSet, StatefulSetStatus
 from unisono.api.core import Pod
 from unisono.controllers.parallel import SLICE
-from unisono.controllers.pod_facts import has_ended, is_available, is_ready, next_available
+from unisono.controllers.pod_facts import (
+    has_ended,
+    is_available,
+    is_deleting,
+    is_ready,
+    is_running,
+    next_available,
+    staying,
+)
 from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import amount, sooner
 from unisono.controllers.workloads.refusals import refused_for
@@ -103,9 +111,9 @@ def _fill(
                 plan.requeue_after = sooner(plan.requeue_after, left)
             else:
                 plan.delete.append(pod)
-        elif not pod.metadata.deletion_timestamp and is_available(pod, spec.min_ready_seconds or 0, now):
+        elif not is_deleting(pod) and is_available(pod, spec.min_ready_seconds or 0, now):
             continue
-        elif not pod.metadata.deletion_timestamp and not is_ready(pod) and _outdated(stateful_set, number, pod, update):
+        elif not is_deleting(pod) and not is_ready(pod) and _outdated(stateful_set, number, pod, update):
             # It would never be waited for: a template that does not work must be replaceable.
             plan.delete.append(pod)
         complete = False
@@ -121,7 +129,7 @@ def _shrink(plan: StatefulPlan, stateful_set: StatefulSet, have: dict[int, Pod],
     condemned = sorted((number for number in have if number not in wanted), reverse=True)
     for number in condemned:
         pod = have[number]
-        if not pod.metadata.deletion_timestamp:
+        if not is_deleting(pod):
             plan.delete.append(pod)
         if one_by_one:
             return False
@@ -144,7 +152,7 @@ def _roll(plan: StatefulPlan, stateful_set: StatefulSet, have: dict[int, Pod], u
     )
     for number in reversed(wanted):
         pod = have[number]
-        if pod.metadata.deletion_timestamp or pod in plan.delete or not _outdated(stateful_set, number, pod, update):
+        if is_deleting(pod) or pod in plan.delete or not _outdated(stateful_set, number, pod, update):
             continue
         if not is_available(pod, waiting, now):
             plan.delete.append(pod)
@@ -173,8 +181,8 @@ def status_of(
 ) -> StatefulSetStatus:
     """The status for these pods; when all of them have the present template it becomes the current one."""
     spec, old = stateful_set.spec, stateful_set.status
-    alive = [pod for pod in pods if not pod.metadata.deletion_timestamp]
-    ready = sum(pod.status.phase == "Running" and is_ready(pod) for pod in pods)
+    alive = staying(pods)
+    ready = sum(is_running(pod) and is_ready(pod) for pod in pods)
     updated = sum(revision_of(pod) == update for pod in alive)
     at_current = sum(revision_of(pod) == current for pod in alive)
     if spec.update_strategy.type != "OnDelete" and updated == len(pods) == ready:

@@ -11,6 +11,7 @@ from unisono.api.workload_kinds import CONTROLLER_REVISIONS, STATEFUL_SETS
 from unisono.controllers import owners
 from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.objects import delete_seen
+from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.texts import whole_number
@@ -101,7 +102,7 @@ class StatefulSetController(Controller):
             self._recorder.event(stateful_set, "Warning", "FailedCreate", text)
         errors += await self._pods.delete(stateful_set, plan.delete)
         for pod in plan.delete:
-            if not pod.metadata.deletion_timestamp:
+            if not is_deleting(pod):
                 text = f"delete Pod {pod.metadata.name} in StatefulSet {stateful_set.metadata.name} successful"
                 self._recorder.event(stateful_set, "Normal", "SuccessfulDelete", text)
         return errors

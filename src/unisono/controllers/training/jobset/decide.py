@@ -11,6 +11,7 @@ from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import JOB_SETS
 from unisono.api.validation.training import JOBSET_CONTROLLER, validate_job_set
+from unisono.controllers.pod_facts import is_active, staying
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.jobset.pods import build_pod, pod_name, shared_objects
@@ -78,7 +79,7 @@ class _Decision:
             if child.complete:
                 outdated += child.living()
             outdated += [pod for pod in child.living() if completion_index(pod) in child.failed_indexes]
-        self.plan.delete_pods = [pod for pod in outdated if not pod.metadata.deletion_timestamp]
+        self.plan.delete_pods = staying(outdated)
         self._start()
 
     def _ended(self) -> bool:
@@ -214,7 +215,7 @@ class _Decision:
     # --- suspension and the end --------------------------------------------------------------------------------
 
     def _suspend(self) -> None:
-        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        self.plan.delete_pods = staying(self.seen.pods)
         drop_group(self.plan, self.seen.job, self.seen.group)
         self.status.replicated_jobs_status = [
             ReplicatedJobStatus(name=job.name, suspended=len(self.view.of(job))) for job in self.view.replicated_jobs
@@ -225,11 +226,7 @@ class _Decision:
         """Take away what still runs, and the JobSet itself when its time is over."""
         view, plan = self.view, self.plan
         drop_group(plan, view.job_set, self.seen.group)
-        plan.delete_pods = [
-            pod
-            for pod in self.seen.pods
-            if pod.status.phase not in ("Succeeded", "Failed") and not pod.metadata.deletion_timestamp
-        ]
+        plan.delete_pods = [pod for pod in self.seen.pods if is_active(pod)]
         ttl = view.spec.ttl_seconds_after_finished
         if ttl is None:
             return

@@ -17,6 +17,7 @@ from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.times import parse_time
 from unisono.controllers import pod_facts
 from unisono.controllers.job_policies import COUNT, fulfilled_rule, judge
+from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.jobset import labels
 
@@ -73,11 +74,11 @@ class ChildJob:
 
     def succeeded(self) -> set[int]:
         """Completion indexes that are done."""
-        return {completion_index(pod) for pod in self.pods if pod.status.phase == "Succeeded"}
+        return {completion_index(pod) for pod in self.pods if has_succeeded(pod)}
 
     def failed_pods(self) -> list[Pod]:
         """Pods that failed and are kept, so that they can be counted."""
-        return [pod for pod in self.pods if pod.status.phase == "Failed"]
+        return [pod for pod in self.pods if has_failed(pod)]
 
     def living(self) -> list[Pod]:
         """Pods that have not ended."""
@@ -121,13 +122,13 @@ class ChildJob:
     @property
     def ready(self) -> bool:
         """Whether its pods are all ready or have succeeded."""
-        ready = sum(1 for pod in self.living() if pod_facts.is_ready(pod) and not pod.metadata.deletion_timestamp)
+        ready = sum(1 for pod in self.living() if pod_facts.is_ready(pod) and not is_deleting(pod))
         return ready + len(self.succeeded()) >= self.expected
 
     @property
     def active(self) -> bool:
         """Whether it has pods that are to stay."""
-        return any(not pod.metadata.deletion_timestamp for pod in self.living())
+        return any(not is_deleting(pod) for pod in self.living())
 
     def failure(self, now: float) -> tuple[str, str] | None:
         """Reason and message of the Job's failure, as a ``batch/v1`` Job has them; None while it has not failed."""
@@ -279,4 +280,4 @@ def _read(value: Any, struct: type[S]) -> S | None:
 
 
 def _is_disrupted(pod: Pod) -> bool:
-    return bool(pod.metadata.deletion_timestamp) or pod_facts.is_disrupted(pod)
+    return is_deleting(pod) or pod_facts.is_disrupted(pod)

@@ -19,13 +19,14 @@ from unisono.api.validation.kubeflow import validate_training_job
 from unisono.controllers import pod_facts
 from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.job.backoff import restart_delay
+from unisono.controllers.pod_facts import has_ended, is_deleting, staying
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.autoscaling import plan_autoscaler
 from unisono.controllers.training.kubeflow.conditions import with_condition
 from unisono.controllers.training.kubeflow.framework import Framework
 from unisono.controllers.training.kubeflow.pods import build_pod, build_service
-from unisono.controllers.training.kubeflow.tally import PodView, Tally
+from unisono.controllers.training.kubeflow.tally import RolePod, Tally
 from unisono.controllers.training.kubeflow.view import (
     CREATED,
     DEFAULT_SCHEDULER,
@@ -164,7 +165,7 @@ class _Decision:
     def _restart(self) -> str:
         """Make failed pods anew, or find that the job has failed; answers what to say of a restart."""
         told = ""
-        retried: list[PodView] = []
+        retried: list[RolePod] = []
         for pod in self.pods:
             role = self._role(pod)
             if not pod.crashed or not 0 <= pod.index < role.replicas:
@@ -182,7 +183,7 @@ class _Decision:
         self._make_anew(retried, in_a_row)
         return told
 
-    def _remember(self, failed: list[PodView]) -> dict[str, int]:
+    def _remember(self, failed: list[RolePod]) -> dict[str, int]:
         """Count failed pods that are made anew, each once; answers how often each place was in a row."""
         annotations = self.view.job.metadata.annotations or {}
         known = set(annotations.get(labels.RESTARTED_PODS, "").split(","))
@@ -190,7 +191,7 @@ class _Decision:
         in_a_row = self.view.pod_restarts
         for pod in new:
             place = self._place(pod)
-            in_a_row[place] = 1 if pod.lasted() >= _FORGIVEN_SECONDS else in_a_row.get(place, 0) + 1
+            in_a_row[place] = 1 if pod.lasted >= _FORGIVEN_SECONDS else in_a_row.get(place, 0) + 1
         count = self.view.restarts + len(new)
         if new:
             self.plan.annotations[labels.RESTARTS] = str(count)
@@ -199,7 +200,7 @@ class _Decision:
         self._limit(count)
         return in_a_row
 
-    def _make_anew(self, pods: list[PodView], in_a_row: dict[str, int]) -> None:
+    def _make_anew(self, pods: list[RolePod], in_a_row: dict[str, int]) -> None:
         """Delete failed pods to make room for their successors; until their wait is over they stay to be looked at."""
         for pod in pods:
             place = self._place(pod)
@@ -212,12 +213,12 @@ class _Decision:
             else:
                 self.plan.delete_pods.append(pod.pod)
 
-    def _place(self, pod: PodView) -> str:
+    def _place(self, pod: RolePod) -> str:
         return pod.name.removeprefix(f"{self.view.name}-")
 
     def _limit(self, restarts: int) -> None:
         in_place = sum(
-            pod.restarts()
+            pod.restarts
             for pod in self.pods
             if pod.phase == "Running" and self.framework.restart_policy(self.view, self._role(pod)) != NEVER
         )
@@ -230,7 +231,7 @@ class _Decision:
         view, framework, plan = self.view, self.framework, self.plan
         plan.ensure.extend(framework.resources(view, self.pods))
         plan_autoscaler(plan, view, self.seen.autoscaler)
-        plan.delete_pods.extend(pod for pod in self.strays if not pod.metadata.deletion_timestamp)
+        plan.delete_pods.extend(pod for pod in self.strays if not is_deleting(pod))
         plan.delete_pods.extend(
             pod.pod for pod in self.pods if pod.index >= self._role(pod).replicas and not pod.deleting
         )
@@ -272,7 +273,7 @@ class _Decision:
 
     def _suspend(self) -> None:
         view, text = self.view, f"{self.view.kind} {self.view.name} is suspended."
-        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        self.plan.delete_pods = staying(self.seen.pods)
         self.plan.delete_services = [each for each in self.seen.services if not each.metadata.deletion_timestamp]
         drop_group(self.plan, view.job, self.seen.group)
         plan_autoscaler(self.plan, view, self.seen.autoscaler, active=False)
@@ -296,12 +297,8 @@ class _Decision:
             plan.tell("JobTerminated", "Job has been terminated. Deleting PodGroup", once="terminated")
         policy = view.run.clean_pod_policy
         if policy != CLEAN_NONE:
-            gone = {
-                pod.metadata.name: pod
-                for pod in self.seen.pods
-                if policy == CLEAN_ALL or pod.status.phase not in ("Succeeded", "Failed")
-            }
-            plan.delete_pods = [pod for pod in gone.values() if not pod.metadata.deletion_timestamp]
+            gone = {pod.metadata.name: pod for pod in self.seen.pods if policy == CLEAN_ALL or not has_ended(pod)}
+            plan.delete_pods = staying(gone.values())
             left = {pod.metadata.name for pod in self.seen.pods} - gone.keys()
             plan.delete_services = [
                 each
@@ -366,5 +363,5 @@ class _Decision:
             record(f"{self.view.kind}{word}", message)
             self.status.conditions = after
 
-    def _role(self, pod: PodView) -> Role:
+    def _role(self, pod: RolePod) -> Role:
         return next(role for role in self.view.roles if role.name == pod.role)

@@ -14,7 +14,7 @@ from unisono.controllers.host_lists import TooManyHosts, variable_too_long
 from unisono.controllers.plan import Resource
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.kubeflow import labels
-from unisono.controllers.training.kubeflow.tally import PodView, Tally, is_retryable
+from unisono.controllers.training.kubeflow.tally import RolePod, Tally, is_retryable
 from unisono.controllers.training.kubeflow.view import ALWAYS, EXIT_CODE, NEVER, ON_FAILURE, Role, TrainingView
 
 Tallies = Mapping[str, Tally]
@@ -53,15 +53,15 @@ class Framework:
         """Name of a pod, and of its Service."""
         return f"{view.name}-{role.lower}-{index}"
 
-    def place(self, view: TrainingView, pod: Pod) -> PodView | None:
+    def place(self, view: TrainingView, pod: Pod) -> RolePod | None:
         """The place of a pod in the job, read from its name; None for a pod that has none."""
         for role in view.roles:
             first = self.pod_name(view, role, 0)
             if pod.metadata.name == first:
-                return PodView(pod, role.name, 0)
+                return RolePod(pod, role.name, 0)
             prefix, index = first[:-1], whole_number(pod.metadata.name.removeprefix(first[:-1]))
             if first.endswith("-0") and pod.metadata.name.startswith(prefix) and index is not None:
-                return PodView(pod, role.name, index)
+                return RolePod(pod, role.name, index)
         return None
 
     def labels(self, view: TrainingView, role: Role, index: int) -> dict[str, str]:
@@ -100,7 +100,7 @@ class Framework:
         """Restart policy of the role's pods, in the job's words."""
         return role.restart_policy
 
-    def is_retried(self, view: TrainingView, role: Role, pod: PodView) -> bool:
+    def is_retried(self, view: TrainingView, role: Role, pod: RolePod) -> bool:
         """Whether a pod that failed is made anew."""
         policy = self.restart_policy(view, role)
         return policy in (ON_FAILURE, ALWAYS) or (
@@ -126,7 +126,7 @@ class Framework:
     def prepare(self, view: TrainingView, role: Role, index: int, pod: Pod) -> None:
         """Complete a pod that is about to be made, in place."""
 
-    def resources(self, view: TrainingView, pods: Sequence[PodView]) -> Iterable[Resource]:
+    def resources(self, view: TrainingView, pods: Sequence[RolePod]) -> Iterable[Resource]:
         """Objects besides pods and their Services that must exist while the job is active."""
         return ()
 

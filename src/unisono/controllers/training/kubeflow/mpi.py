@@ -35,7 +35,7 @@ from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow import labels
 from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, because
 from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_of
-from unisono.controllers.training.kubeflow.tally import PodView, Tally
+from unisono.controllers.training.kubeflow.tally import RolePod, Tally
 from unisono.controllers.training.kubeflow.view import EXIT_CODE, ON_FAILURE, Role, TrainingView
 from unisono.controllers.training.ssh import new_keys
 
@@ -88,7 +88,7 @@ class Mpi(Framework):
             return ON_FAILURE
         return super().restart_policy(view, role)
 
-    def is_retried(self, view: TrainingView, role: Role, pod: PodView) -> bool:
+    def is_retried(self, view: TrainingView, role: Role, pod: RolePod) -> bool:
         """In ``v2beta1`` a failed launcher is made anew whatever its policy, and workers are left as they ended."""
         return role.name == "Launcher" if _is_v2(view) else super().is_retried(view, role, pod)
 
@@ -127,7 +127,7 @@ class Mpi(Framework):
         else:
             append_env([container], self._launcher_environment(view))
 
-    def resources(self, view: TrainingView, pods: Sequence[PodView]) -> Iterable[Resource]:
+    def resources(self, view: TrainingView, pods: Sequence[RolePod]) -> Iterable[Resource]:
         """Headless Service, hosts files, and keys that are made once."""
         yield Resource(
             SERVICES,
@@ -160,7 +160,7 @@ class Mpi(Framework):
         form = "{host} slots={slots}\n" if _implementation(view) == "OpenMPI" else "{host}:{slots}\n"
         return "".join(form.format(host=host, slots=slots) for host in self._hosts(view))
 
-    def discover_hosts(self, view: TrainingView, pods: Sequence[PodView]) -> str:
+    def discover_hosts(self, view: TrainingView, pods: Sequence[RolePod]) -> str:
         """Script that prints the hosts whose pods run; elastic Horovod asks it again and again."""
         running = {pod.name for pod in pods if pod.phase == "Running" and not pod.deleting}
         suffix = "" if _is_v2(view) else f":{_slots(view)}"
@@ -270,7 +270,7 @@ def _mount(view: TrainingView, pod: Pod, container: Container) -> None:
     ]
 
 
-def _is_ready(pod: PodView) -> bool:
+def _is_ready(pod: RolePod) -> bool:
     return pod.phase == "Running" and pod_facts.is_ready(pod.pod)
 
 

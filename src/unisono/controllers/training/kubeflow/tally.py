@@ -4,63 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from unisono.api.core import Pod
-from unisono.controllers import pod_facts
+from unisono.controllers.pod_view import PodView
 
-# Exit code of a container that ended without one, for instance by an eviction: it counts as worth another try.
-UNKNOWN_EXIT_CODE = 48879
 _RETRYABLE_FROM = 128
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
+class RolePod(PodView):
     """A pod of the job and its place in it."""
 
-    pod: Pod
     role: str
     index: int
-
-    @property
-    def name(self) -> str:
-        """Name of the pod."""
-        return self.pod.metadata.name
-
-    @property
-    def phase(self) -> str:
-        """Phase; Pending before the first status."""
-        return self.pod.status.phase or "Pending"
-
-    @property
-    def deleting(self) -> bool:
-        """Whether the pod is on its way out."""
-        return bool(self.pod.metadata.deletion_timestamp)
-
-    @property
-    def crashed(self) -> bool:
-        """Whether the pod failed by itself; the end of one that is taken away is nobody's failure."""
-        return self.phase == "Failed" and not self.deleting
-
-    @property
-    def disrupted(self) -> bool:
-        """Whether the cluster took the pod's place away."""
-        return pod_facts.is_disrupted(self.pod)
-
-    def exit_code(self, container: str) -> int:
-        """Exit code of the container, or of the first one where none has that name."""
-        statuses = self.pod.status.container_statuses or []
-        found = next((each for each in statuses if each.name == container), statuses[0] if statuses else None)
-        ended = found.state.terminated if found is not None else None
-        if ended is None:
-            return UNKNOWN_EXIT_CODE
-        return ended.exit_code or 0
-
-    def lasted(self) -> float:
-        """Seconds from the pod's creation to its end."""
-        return pod_facts.finished_at(self.pod) - pod_facts.created(self.pod)
-
-    def restarts(self) -> int:
-        """Restarts of all containers in place."""
-        return pod_facts.restarts(self.pod)
 
 
 @dataclass(slots=True)
@@ -82,14 +36,14 @@ class Tally:
     succeeded: int = 0
     failed: int = 0
     crashed: int = 0
-    pods: dict[int, PodView] = field(default_factory=dict)
+    pods: dict[int, RolePod] = field(default_factory=dict)
 
     @property
     def expected(self) -> int:
         """Pods that are still to succeed."""
         return self.replicas - self.succeeded
 
-    def count(self, pod: PodView) -> None:
+    def count(self, pod: RolePod) -> None:
         """Take one pod into account; those beyond the wanted number are on their way out."""
         if not 0 <= pod.index < self.replicas:
             return

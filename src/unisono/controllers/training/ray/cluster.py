@@ -18,7 +18,7 @@ from unisono.api.times import rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
 from unisono.controllers.plan import Resource
-from unisono.controllers.pod_facts import has_ended, is_ready
+from unisono.controllers.pod_facts import has_ended, is_deleting, is_ready, is_running, staying
 from unisono.controllers.pod_groups import sum_requests
 from unisono.controllers.podgroup.decide import topology
 from unisono.controllers.texts import whole_number
@@ -85,7 +85,7 @@ class _Decision:
         self.plan.ensure.append(Resource(SERVICES, head_service(self.view), warning="FailedToCreateService"))
         for pod in self.pods.values():
             wanted = pod.metadata.name in self.places
-            if pod.metadata.deletion_timestamp or (wanted and not has_ended(pod)):
+            if is_deleting(pod) or (wanted and not has_ended(pod)):
                 continue
             left = refused_for(pod, self.now) if wanted else 0.0
             if left > 0:
@@ -131,7 +131,7 @@ class _Decision:
         return bring_gang(self.plan, RAY_CLUSTERS, view.cluster, view.group_name, gang, self.seen.group)
 
     def _suspend(self) -> None:
-        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        self.plan.delete_pods = staying(self.seen.pods)
         drop_group(self.plan, self.view.cluster, self.seen.group)
         done = not self.seen.pods
         self._set(SUSPENDING, "UserRequestSuspend", "the cluster is being suspended", holds=not done)
@@ -203,4 +203,4 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def _is_available(pod: Pod) -> bool:
-    return pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
+    return is_running(pod) and not is_deleting(pod)

@@ -23,6 +23,7 @@ from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.api.validation.training import RAY_OPERATOR, validate_ray_job
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
+from unisono.controllers.pod_facts import is_deleting, staying
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray import labels
@@ -83,7 +84,7 @@ class _Decision:
     def _begin(self) -> None:
         """A cluster of its own, with a name that is written down before it is made; or one that is there."""
         status, meta = self.status, self.job.metadata
-        left_over = self._is_ours() or any(not pod.metadata.deletion_timestamp for pod in self.seen.pods)
+        left_over = self._is_ours() or any(not is_deleting(pod) for pod in self.seen.pods)
         if left_over and status.job_deployment_status in (SUSPENDING, RETRYING):
             self._remove()
             return
@@ -204,7 +205,7 @@ class _Decision:
             self.plan.remove.append((RAY_CLUSTERS, self.cluster))
 
     def _delete_pods(self) -> None:
-        self.plan.delete_pods = [pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp]
+        self.plan.delete_pods = staying(self.seen.pods)
 
     def _is_ours(self) -> bool:
         owners = self.cluster.metadata.owner_references if self.cluster is not None else None

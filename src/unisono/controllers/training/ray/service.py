@@ -28,7 +28,7 @@ from unisono.api.validation.training import RAY_OPERATOR, validate_ray_service
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json
 from unisono.controllers.plan import Resource
-from unisono.controllers.pod_facts import is_ready
+from unisono.controllers.pod_facts import has_failed, has_succeeded, is_deleting, is_ready
 from unisono.controllers.training.controller import Seen
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.ray import labels
@@ -182,10 +182,10 @@ class _Decision:
         pod = next((each for each in self.seen.pods if each.metadata.name == pod_name), None)
         if pod is None and f"pods/{pod_name}" not in self.seen.expected:
             self.plan.create_pods.append(partial(deployer_pod, self.service, found.cluster, pod_name))
-        if pod is not None and pod.status.phase == "Failed":
+        if pod is not None and has_failed(pod):
             # It was evicted: containers that fail start again by themselves.
             self.plan.delete_pods.append(pod)
-        return pod is not None and pod.status.phase == "Succeeded"
+        return pod is not None and has_succeeded(pod)
 
     def _tell(self, active: str, pending: str) -> None:
         status = self.status
@@ -233,7 +233,7 @@ class _Decision:
 
     def _clean(self, active: str, pending: str) -> None:
         """Take away what is not used any more: a cluster after a while, for requests that it still answers."""
-        living = (pod for pod in self.seen.pods if not pod.metadata.deletion_timestamp)
+        living = (pod for pod in self.seen.pods if not is_deleting(pod))
         doomed = {pod.metadata.name for pod in self.plan.delete_pods}
         self.plan.delete_pods += [p for p in living if p.metadata.name not in self.kept_pods | doomed]
         delay = self.spec.ray_cluster_deletion_delay_seconds

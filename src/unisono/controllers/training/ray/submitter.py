@@ -16,6 +16,7 @@ from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.training_kinds import RAY_JOBS
 from unisono.api.yaml import load_all
 from unisono.controllers.owners import owned_by
+from unisono.controllers.pod_facts import phase_of
 from unisono.controllers.training.ray import labels
 from unisono.errors import ConfigError
 
@@ -64,7 +65,7 @@ class Submitter:
 
 def of_pod(pod: Pod) -> Submitter | None:
     """The submitter in a pod of its own; None until it runs."""
-    match pod.status.phase:
+    match phase_of(pod):
         case "Running":
             return Submitter(False)
         case "Succeeded":

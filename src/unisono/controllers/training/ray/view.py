@@ -10,7 +10,7 @@ from unisono.api.core import Pod, PodTemplateSpec
 from unisono.api.keys import QUEUE_NAME, RAY_GROUP, TASK_INDEX
 from unisono.api.membership import DEFAULT_QUEUE
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
-from unisono.controllers.pod_facts import has_ended
+from unisono.controllers.pod_facts import is_active
 from unisono.controllers.texts import whole_number
 from unisono.controllers.training.ray import labels
 
@@ -58,7 +58,7 @@ class RayClusterView:
         head = self.spec.head_group_spec
         name = labels.pod_name(f"{self.name}-head", self.uid, labels.HEAD_GROUP, 0)
         yield Place(labels.HEAD_GROUP, 0, name, head.template, head.ray_start_params or {})
-        living = [pod for pod in pods if not pod.metadata.deletion_timestamp and not has_ended(pod)]
+        living = [pod for pod in pods if is_active(pod)]
         for group in self.workers:
             for index in self._indexes(group, living):
                 name = self._worker(group, index)
