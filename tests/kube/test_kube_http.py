@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.things import THINGS, thing
 from support.virtual_clock import VirtualClock
-from unisono.api.kinds import LIMIT_RANGES, PODS
+from unisono.api.kinds import LIMIT_RANGES, PODS, RESOURCE_CLAIMS
 from unisono.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound, Unavailable
+from unisono.kube.deep_json import CUT, cut_deep
 from unisono.kube.http import HttpClient, split_lines
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import Transport
@@ -122,6 +125,50 @@ async def test_one_undecodable_object_does_not_hide_the_others() -> None:
     assert [item.metadata.name for item in listing.items] == ["a", "b"]
     assert [(item.metadata.name, bool(why)) for item, why in listing.unread] == [("broken", True)]
     assert [(event.object.metadata.name, bool(event.error)) for event in events] == [("broken", True), ("c", False)]
+
+
+def deep(name: str, levels: int = 5_000) -> str:
+    parameters = '{"a":' + "[" * levels + "]" * levels + "}"
+    spec = f'{{"devices": {{"config": [{{"opaque": {{"driver": "d", "parameters": {parameters}}}}}]}}}}'
+    return f'{{"metadata": {{"name": "{name}", "namespace": "a", "resourceVersion": "3"}}, "spec": {spec}}}'
+
+
+async def test_an_object_that_is_nested_too_deep_is_set_aside_and_the_others_are_read() -> None:
+    """A Kubernetes API server takes 10,000 levels of JSON where a field may hold any."""
+    plain = '{"metadata": {"name": "plain", "namespace": "a", "resourceVersion": "2"}}'
+    page = f'{{"metadata": {{"resourceVersion": "9"}}, "items": [{plain}, {deep("deep")}, {plain}]}}'
+    event = f'{{"type": "MODIFIED", "object": {deep("deep")}}}\n'
+    after = f'{{"type": "MODIFIED", "object": {plain}}}\n'
+    script = Script(
+        web.Response(text=page, content_type="application/json"),
+        web.Response(text=event + after, content_type="application/json"),
+    )
+    async with serving(script) as (client, _):
+        listing = await client.list(RESOURCE_CLAIMS)
+        assert [item.metadata.name for item in listing.items] == ["plain", "plain"]
+        ((unread, why),) = listing.unread
+        assert (unread.metadata.name, unread.metadata.namespace) == ("deep", "a")
+        assert why == "it is nested more than 200 levels deep"
+        events = [each async for each in client.watch(RESOURCE_CLAIMS, resource_version="9")]
+        assert [(each.object.metadata.name, bool(each.error)) for each in events] == [
+            ("deep", True),
+            ("plain", False),
+        ]
+
+
+@given(st.recursive(st.none() | st.text(max_size=8), lambda below: st.lists(below) | st.dictionaries(st.text(), below)))
+def test_what_is_cut_out_is_what_is_too_deep(value: Any) -> None:
+    def cut(value: Any, left: int) -> Any:
+        if not isinstance(value, list | dict):
+            return value
+        if not left:
+            return json.loads(CUT)
+        if isinstance(value, list):
+            return [cut(each, left - 1) for each in value]
+        return {key: cut(each, left - 1) for key, each in value.items()}
+
+    for deepest in (1, 2, 3):
+        assert json.loads(cut_deep(json.dumps(value).encode(), deepest)) == cut(value, deepest)
 
 
 async def test_writes_send_what_kubernetes_wants() -> None:

@@ -14,6 +14,7 @@ from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
+from unisono.kube.deep_json import CUT, DEEPEST, cut_deep
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
 from unisono.kube.write_pace import WritePace
@@ -277,7 +278,10 @@ class HttpClient:
 
     def _decode(self, struct: type[D], data: bytes | msgspec.Raw) -> D:
         try:
-            return self._decoder(struct).decode(data)
+            try:
+                return self._decoder(struct).decode(data)
+            except RecursionError:
+                return self._decoder(struct).decode(cut_deep(bytes(data)))
         except msgspec.DecodeError as error:
             raise Unavailable(
                 f"The API server at {self.config.server} sent what is not understood: {error}."
@@ -287,8 +291,8 @@ class HttpClient:
         struct = kind.struct
         try:
             return self._decoder(_Page[struct]).decode(data)  # type: ignore[valid-type]
-        except msgspec.ValidationError:
-            # One object is not what its kind says; the others must not suffer for it.
+        except (msgspec.ValidationError, RecursionError):
+            # One object is not what its kind says, or nested too deep; the others must not suffer for it.
             raw = self._decode(_Page[msgspec.Raw], data)
             items = []
             for value in raw.items or ():
@@ -314,18 +318,21 @@ class HttpClient:
     def _decode_one(self, kind: Kind[T], data: msgspec.Raw) -> tuple[T, str]:
         """The object, or what of it is as its kind says and what is not."""
         try:
-            return self._decoder(kind.struct).decode(data), ""
+            obj, problem = self._decoder(kind.struct).decode(data), ""
+            if CUT in bytes(data):
+                problem = f"it is nested more than {DEEPEST} levels deep"
         except msgspec.ValidationError as error:
-            obj = decode(kind, msgspec.json.decode(data)).obj
+            obj, problem = decode(kind, msgspec.json.decode(data)).obj, str(error)
+        if problem:
             meta = obj.metadata
             _log.warning(
                 "object.undecodable",
                 resource=kind.resource,
                 namespace=meta.namespace,
                 name=meta.name,
-                error=str(error),
+                error=problem,
             )
-            return obj, str(error)
+        return obj, problem
 
 
 class _Marked(msgspec.Struct):
