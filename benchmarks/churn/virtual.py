@@ -11,6 +11,7 @@ from unisono.kube.clock import SYSTEM_CLOCK, Timer
 
 # How long the loop waits for a thread that works, before it looks again (seconds).
 _LOOK_SECONDS = 0.05
+_TICK_SECONDS = 1e-6
 
 
 class _Selector(selectors.DefaultSelector):
@@ -56,15 +57,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _skip(self, seconds: float) -> bool:
         if self._threads or self.busy():
             return False
-        self._now += seconds
+        # A little more than was asked for: a rounding error must not leave a timer due for ever at the same moment.
+        self._now += seconds + _TICK_SECONDS
         return True
 
 
 class LoopClock:
-    """``kube.clock.Clock`` by the running loop's time."""
+    """``kube.clock.Clock`` by the running loop's time; ``start``: the time when the loop began, by default now."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._start = loop, SYSTEM_CLOCK.time()
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: float | None = None) -> None:
+        self._loop, self._start = loop, SYSTEM_CLOCK.time() if start is None else start
 
     def time(self) -> float:
         """Seconds since 1970; the loop began now."""

@@ -1,0 +1,84 @@
+"""Cases as they stand in ``cases/*.yaml``.
+
+A case describes one stuck job::
+
+    about: one sentence
+    nodes: [{name: n, count: 3, capacity: {cpu: 8, memory: 32Gi}}]     # as in `unisono up --nodes`
+    scheduler: |                                                       # configuration; without it the default
+      actions: ...
+    objects: [...]                                                     # Kubernetes objects, created in this order;
+                                                                       # before the one in question others get time
+    steps: [...]                                                       # afterwards, see `steps.py`
+    question: job/train                                                # as users type it
+    root: ['regular expression', ...]                                  # all are found in the first line
+    never: ['regular expression', ...]                                 # none is found in the whole answer
+    fixes: ['Queue/q spec.capability', ...]                            # changes that must be offered, see `fixes.py`
+    starts_with: [...]                                                 # steps that are known to start the job
+    gang: 4                                                            # pods that must run then; default: all
+    wait: 30                                                           # virtual seconds for which it is left alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+FOLDER = Path(__file__).parent / "cases"
+Step = dict[str, Any]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    about: str
+    question: str
+    root: list[str]
+    starts_with: list[Step]
+    objects: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
+    scheduler: str = ""
+    steps: list[Step] = []
+    never: list[str] = []
+    fixes: list[str] = []
+    gang: int = 0
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One stuck job; the fields are those of the file, and ``name`` is the file's name without its ending."""
+
+    name: str
+    about: str
+    question: str
+    root: list[str]
+    starts_with: list[Step]
+    objects: list[dict[str, Any]]
+    nodes: list[dict[str, Any]]
+    scheduler: str
+    steps: list[Step]
+    never: list[str]
+    fixes: list[str]
+    gang: int
+    wait: float
+
+
+def load(path: Path) -> Case:
+    """Read one case.
+
+    Raises:
+        msgspec.ValidationError: a field is missing, unknown or of another type.
+
+    """
+    found = msgspec.convert(yaml.safe_load(path.read_text()), _File)
+    return Case(path.stem, **msgspec.structs.asdict(found))
+
+
+def cases(pattern: str = "") -> Iterator[Case]:
+    """All cases whose names contain ``pattern``, by name."""
+    for path in sorted(FOLDER.glob("*.yaml")):
+        if pattern in path.stem:
+            yield load(path)

@@ -1,0 +1,142 @@
+"""One case after the other: is it sound, does the answer name the cause, and does every offered fix start the job."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.answers.case import Case
+from benchmarks.answers.fixes import Offer, carry_out, names, offers, touched
+from benchmarks.answers.plane import Plane, plane
+from benchmarks.answers.steps import play
+from benchmarks.churn.virtual import VirtualLoop
+from unisono.errors import UnisonoError
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a case.
+
+    Attributes:
+        unsound: what is wrong with the case itself; nothing else counts then.
+        lines: the answer for people.
+        lacking: expressions of ``root`` that its first line does not match.
+        false: expressions of ``never`` that the answer matches, and offers that it says.
+        works, fails: offers by what they touch; of those that fail, why.
+        offers: what the answer offers.
+        words: offers in words only, which no program can try.
+        missing: expected fixes that are not offered.
+
+    """
+
+    name: str
+    unsound: str = ""
+    lines: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    false: list[str] = field(default_factory=list)
+    works: list[str] = field(default_factory=list)
+    fails: list[str] = field(default_factory=list)
+    offers: list[Offer] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def right(self) -> bool:
+        """Nothing is wrong with the answer."""
+        return not (self.unsound or self.lacking or self.false or self.fails or self.missing)
+
+
+def judge(case: Case, folder: Path, *, soundness_only: bool = False) -> Result:
+    """Judge a case; ``folder`` keeps certificates from one case to the next."""
+    began, result = time.process_time(), Result(case.name)
+    result.unsound = _run(_asked(case, folder, result))
+    if not result.unsound and not soundness_only:
+        for offer in result.offers:
+            what = "; ".join(touched(case, offer))
+            if not offer.change:
+                result.words.append(offer.text)
+                continue
+            why = _run(_tried(case, folder, offer))
+            (result.fails if why else result.works).append(f"{what}: {why}" if why else what)
+    result.seconds = time.process_time() - began
+    return result
+
+
+def _run(work: Awaitable[str]) -> str:
+    async def bounded() -> str:
+        return await work
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        try:
+            return runner.run(bounded())
+        except (UnisonoError, ValueError, KeyError, OSError, ExceptionGroup) as error:
+            return f"{type(error).__name__}: {error}"
+
+
+Work = Callable[[Plane], Awaitable[str]]
+
+
+async def _stuck(case: Case, folder: Path, work: Work) -> str:
+    async with plane(case, folder) as made:
+        await play(made, case, case.steps)
+        if case.wait:
+            await asyncio.sleep(case.wait)
+            await made.settle()
+        return await work(made)
+
+
+async def _asked(case: Case, folder: Path, result: Result) -> str:
+    """Ask while the job is stuck; then see that it is, and that what is known to start it does."""
+
+    async def work(made: Plane) -> str:
+        if not await _lacks(made, case, 0):
+            return "the job is not stuck"
+        await _ask(made, case, result)
+        await play(made, case, case.starts_with)
+        lacks = await _lacks(made, case, 0)
+        return f"starts_with does not start it: {lacks}" if lacks else ""
+
+    return await _stuck(case, folder, work)
+
+
+async def _ask(made: Plane, case: Case, result: Result) -> None:
+    try:
+        answer = await made.explain(case.question)
+    except UnisonoError as error:
+        result.lines = [f"{type(error).__name__}: {error}"]
+        result.lacking, result.missing = list(case.root), list(case.fixes)
+        return
+    result.lines, result.offers = answer.lines(), offers(answer)
+    first, whole = result.lines[0], "\n".join(result.lines)
+    said = [what for offer in result.offers for what in touched(case, offer)]
+    result.lacking = [one for one in case.root if not re.search(one, first, re.IGNORECASE)]
+    result.false = [one for one in case.never if re.search(one, "\n".join([whole, *said]), re.IGNORECASE)]
+    result.missing = [one for one in case.fixes if not any(names(case, offer, one) for offer in result.offers)]
+
+
+async def _tried(case: Case, folder: Path, offer: Offer) -> str:
+    async def work(made: Plane) -> str:
+        size = await carry_out(made, case, offer.change)
+        await made.settle()
+        return await _lacks(made, case, size)
+
+    return await _stuck(case, folder, work)
+
+
+async def _lacks(made: Plane, case: Case, size: int) -> str:
+    """What the gang lacks of running whole; empty where it does not."""
+    pods = await made.pods(case.question)
+    placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+    wanted = size or case.gang or len(pods)
+    if pods and len(placed) >= wanted:
+        return ""
+    try:
+        first = (await made.explain(case.question)).lines()[0]
+    except UnisonoError as error:
+        first = str(error)
+    return f"{len(placed)} of {wanted or 'its'} pods have a node: {first}"

@@ -1,0 +1,258 @@
+"""A whole control plane in this process on virtual time: API, controllers, scheduler and simulated nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from benchmarks.answers.case import Case
+from benchmarks.churn.virtual import LoopClock, VirtualLoop
+from unisono.agent.simulated import SimulatedNodes
+from unisono.agent.simulated_specs import parse_specs
+from unisono.apiserver.backend import Backend
+from unisono.apiserver.server import ApiServer
+from unisono.cli.applying import create
+from unisono.cli.explaining import Explanation, explain
+from unisono.cli.manifests import Manifest
+from unisono.cli.resources import Resource, ResourceMap, discover, object_of, request_json
+from unisono.cli.targets import one
+from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.keeper import ObjectKeeper
+from unisono.controllers.registry import COMPONENT, all_controllers
+from unisono.engine.config import load_config
+from unisono.errors import AlreadyExists, NotFound
+from unisono.kube.controller import Manager
+from unisono.kube.events import EventRecorder
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import load
+from unisono.kube.transport import Transport
+from unisono.scheduler.scheduler import Scheduler
+from unisono.scheduler.settings import FixedConfig
+from unisono.sdk.dependents import belongings
+from unisono.standalone.background import SCHEDULER_NAMES
+
+NOW = 1_700_000_000.0
+_NAMESPACE = "default"
+# Virtual seconds: nothing was written for so long, and how long that is waited for.
+_QUIET_SECONDS = 5
+_LONGEST_SECONDS = 90
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Plane:
+    """Made by `plane`; everything goes through the API as a user's requests do."""
+
+    def __init__(self, backend: Backend, client: HttpClient, clock: LoopClock) -> None:
+        self._backend, self.client, self._clock = backend, client, clock
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._pools = itertools.count()
+        self.resources: ResourceMap
+
+    async def begin(self, case: Case) -> None:
+        """Start the components and make the case's nodes and objects."""
+        self.resources = await discover(self.client)
+        self._start("controllers", self._controllers())
+        config = load_config(case.scheduler, case.name) if case.scheduler else None
+        self._start("scheduler", self._scheduler(config))
+        if case.nodes:
+            await self.add_nodes(case.nodes)
+        asked, name, _ = self.target(case.question)
+        for body in case.objects:
+            if len(case.objects) > 1 and (body["kind"], body["metadata"]["name"]) == (asked.kind, name):
+                await self.settle()
+            await self.create(body)
+        await self.settle()
+
+    async def end(self) -> None:
+        """Stop the components."""
+        for name in list(self._tasks):
+            await self.kill(name)
+
+    async def kill(self, name: str) -> None:
+        """End one component as a crash does."""
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler after it was killed."""
+        self._start("scheduler", self._scheduler(None))
+
+    def _start(self, name: str, part: Any) -> None:
+        self._tasks[name] = asyncio.create_task(part, name=name)
+
+    async def _controllers(self) -> None:
+        clock, backend = self._clock, self._backend
+        recorder = EventRecorder(backend.client(field_manager=COMPONENT), COMPONENT, clock=clock)
+        registry = CollectorRegistry()
+        client = backend.client(field_manager=COMPONENT)
+        keeper = ObjectKeeper(client, recorder, registry=registry, clock=clock)
+        everywhere = all_controllers(recorder, scheduler_names=SCHEDULER_NAMES, registry=registry)
+        try:
+            await Manager(client, clock=clock, keeper=keeper).run([*everywhere, *builtin_controllers(recorder)])
+        finally:
+            await recorder.close(timeout=0.0)
+
+    async def _scheduler(self, config: Any) -> None:
+        await Scheduler(
+            self._backend.client(field_manager="unisono-scheduler"),
+            FixedConfig(config),
+            self._clock,
+            registry=CollectorRegistry(),
+            scheduler_names=SCHEDULER_NAMES,
+        ).run()
+
+    async def add_nodes(self, specs: Iterable[dict[str, Any]]) -> None:
+        """Let more simulated nodes join."""
+        nodes = SimulatedNodes(self._backend.client(), parse_specs(list(specs)), self._clock, volumes=True)
+        self._start(f"nodes {next(self._pools)}", nodes.run())
+        await nodes.ready.wait()
+
+    # ---- objects
+
+    def target(self, title: str) -> tuple[Resource, str, str | None]:
+        """Resource, name and namespace of ``kind/name`` or ``kind/namespace/name``."""
+        kind, _, rest = title.partition("/")
+        namespace, _, name = rest.rpartition("/")
+        target = one([f"{kind}/{name}"], self.resources)
+        return target.resource, name, (namespace or _NAMESPACE) if target.resource.namespaced else None
+
+    async def get(self, title: str) -> dict[str, Any]:
+        """One object; NotFound where it does not exist."""
+        resource, name, namespace = self.target(title)
+        found: dict[str, Any] = await request_json(self.client, "GET", resource.path(namespace, name))
+        return found
+
+    async def create(self, body: dict[str, Any]) -> None:
+        """Create an object with strict validation; what a cluster has by itself is patched instead."""
+        manifest = Manifest(copy.deepcopy(body), "case", 1, Path())
+        if "kind" in body and body["kind"] == "CustomResourceDefinition":
+            await create(self.client, self.resources, manifest, _NAMESPACE)
+            await self.settle()
+            self.resources = await discover(self.client)
+            return
+        try:
+            await create(self.client, self.resources, manifest, _NAMESPACE)
+        except AlreadyExists:
+            resource = self.resources.of(body["apiVersion"], body["kind"])
+            path = resource.path(body["metadata"].get("namespace", _NAMESPACE), body["metadata"]["name"])
+            await self._patch(path, {"spec": body.get("spec", {})}, "merge")
+
+    async def patch(self, title: str, patch: Any, *, how: str = "merge", subresource: str = "") -> None:
+        """Patch an object as kubectl does."""
+        resource, name, namespace = self.target(title)
+        await self._patch(resource.path(namespace, name, subresource or None), patch, how)
+
+    async def _patch(self, path: str, patch: Any, how: str) -> None:
+        kind = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}[how]
+        await request_json(
+            self.client,
+            "PATCH",
+            path,
+            body=patch,
+            content_type=kind,
+            params={"fieldValidation": "Strict"},
+        )
+
+    async def delete(self, title: str, *, gone: bool = True) -> None:
+        """Delete an object, and wait until it and what it owns have gone."""
+        resource, name, namespace = self.target(title)
+        path = resource.path(namespace, name)
+        options = {"propagationPolicy": "Foreground"} if gone else {}
+        await request_json(self.client, "DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1", **options})
+        for _ in range(60):
+            try:
+                await request_json(self.client, "GET", path)
+            except NotFound:
+                return
+            await asyncio.sleep(1)
+
+    async def recreate(self, title: str, body: dict[str, Any]) -> None:
+        """Delete an object and create another one in its place, as users do with what cannot be changed."""
+        await self.delete(title)
+        await self.create(body)
+
+    # ---- time and answers
+
+    async def settle(self) -> None:
+        """Let virtual time pass until nothing has been written for a while."""
+        quiet, revision = 0, -1
+        for _ in range(_LONGEST_SECONDS):
+            await asyncio.sleep(1)
+            now = self._backend.store.revision
+            quiet, revision = (quiet + 1 if now == revision else 0), now
+            if quiet >= _QUIET_SECONDS:
+                return
+
+    async def explain(self, question: str) -> Explanation:
+        """What ``unisono explain QUESTION`` says."""
+        return await explain(self.client, [question], _NAMESPACE)
+
+    async def pods(self, question: str) -> list[dict[str, Any]]:
+        """The pods of the object in question that have not failed and are not being deleted."""
+        resource, name, namespace = self.target(question)
+        item = await self.get(question)
+        if resource.kind == "Pod":
+            found = [item]
+        else:
+            listing = await request_json(self.client, "GET", f"/api/v1/namespaces/{namespace or _NAMESPACE}/pods")
+            found = listing["items"]
+            if resource.kind == "PodGroup":
+                key = "scheduling.k8s.io/group-name"
+                found = [pod for pod in found if (pod["metadata"].get("annotations") or {}).get(key) == name]
+            else:
+                _, owner = object_of(resource, item)
+                uids = {pod.metadata.uid for pod in (await belongings(self.client, resource.name, owner)).pods}
+                found = [pod for pod in found if pod["metadata"]["uid"] in uids]
+        return [
+            pod
+            for pod in found
+            if pod.get("status", {}).get("phase") != "Failed" and not pod["metadata"].get("deletionTimestamp")
+        ]
+
+
+@asynccontextmanager
+async def plane(case: Case, folder: Path) -> AsyncIterator[Plane]:
+    """A control plane with the case's objects; ``folder`` may be used by one plane after another."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    clock = LoopClock(loop, start=NOW - loop.time())
+    uids, suffixes = itertools.count(1), itertools.count(1)
+    backend = await Backend.open(
+        clock=clock.time,
+        timers=clock,
+        new_uid=lambda: f"00000000-0000-4000-8000-{next(uids):012d}",
+        new_suffix=lambda: _suffix(next(suffixes)),
+    )
+    loop.busy = lambda: backend.store.statistics()["pending"] > 0
+    socket = folder / "socket" / "api"
+    server = ApiServer(backend.service, data_dir=folder, own_socket=socket, clock=clock.time)
+    try:
+        await server.start()
+        config = load(server.kubeconfig_path)
+        client = HttpClient(config, transport=Transport(config, socket=socket, clock=clock, program="kubectl"))
+        made = Plane(backend, client, clock)
+        try:
+            await made.begin(case)
+            yield made
+        finally:
+            await made.end()
+            await client.close()
+    finally:
+        await server.stop()
+        await backend.close()
+
+
+def _suffix(number: int) -> str:
+    letters = ""
+    for _ in range(5):
+        number, at = divmod(number, len(_LETTERS))
+        letters += _LETTERS[at]
+    return letters

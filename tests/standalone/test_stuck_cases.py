@@ -1,0 +1,24 @@
+"""Cases of ``benchmarks.answers``: each job is stuck, and what is known to start it does."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+case: Any = import_module("benchmarks.answers.case")
+judge: Any = import_module("benchmarks.answers.judge")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("answers")
+
+
+@pytest.mark.parametrize("one", case.cases(), ids=lambda one: one.name)
+def test_case_is_sound(one: Any, folder: Path) -> None:
+    assert judge.judge(one, folder, soundness_only=True).unsound == ""
