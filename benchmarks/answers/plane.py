@@ -26,7 +26,7 @@ from unisono.cli.targets import one
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.registry import COMPONENT, all_controllers
-from unisono.engine.config import load_config
+from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
