@@ -183,6 +183,23 @@ async def test_a_refused_pod_is_told():
         assert world.condition(DEPLOYMENTS, "web", "ReplicaFailure") is None
 
 
+async def test_a_refusal_that_names_another_pod_each_time_brings_no_try_of_its_own():
+    async with WorkloadWorld() as world:
+        tries: list[str] = []
+
+        def refuse(operation: str, resource: str, namespace: str, name: str) -> None:
+            if (operation, resource) == ("create", "pods"):
+                tries.append(name)
+                raise ApiError(f'pods "web-{len(tries)}" is forbidden: exceeded quota: q', code=403, reason="Forbidden")
+
+        world.client.interceptor = refuse
+        await world.make(DEPLOYMENTS, deployment(replicas=1))
+        await world.advance(60)
+        assert 2 <= len(tries) <= 16  # after pauses that double: 5 ms, 10 ms, ...
+        (owner,) = world.client.objects(REPLICA_SETS)
+        assert [each.message for each in owner.status.conditions] == ['pods "web-1" is forbidden: exceeded quota: q']
+
+
 async def test_a_restart_makes_no_pod_twice():
     async with WorkloadWorld() as world:
         await world.make(DEPLOYMENTS, deployment(replicas=3))

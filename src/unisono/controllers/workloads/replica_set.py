@@ -112,6 +112,9 @@ def _conditions(
     if failure is None:
         return kept or None
     before = next((each for each in old if each.type == "ReplicaFailure"), None)
+    if before is not None and (before.status, before.reason) == ("True", failure[0]):
+        # The message names a pod that gets another name at every try: each write would bring the next try at once.
+        return old
     since = before.last_transition_time if before is not None and before.status == "True" else rfc3339(now)
     found = WorkloadCondition(
         type="ReplicaFailure", status="True", last_transition_time=since, reason=failure[0], message=failure[1]

@@ -1,0 +1,42 @@
+"""What is said of pods that no scheduler has looked at, and of scheduling gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from unisono.api.core import Pod
+from unisono.api.decode import decode
+from unisono.api.kinds import PODS
+from unisono.sdk.waiting import gates_text, unbound_pods, unscheduled
+
+
+def pod(name: str = "p", node: str | None = None, **spec: Any) -> Pod:
+    body = {"metadata": {"name": name}, "spec": {"containers": [], "nodeName": node, **spec}}
+    return decode(PODS, body).obj
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        (None, "no running scheduler has looked at it yet (schedulerName default-scheduler)"),
+        ("volcano", "no running scheduler has looked at it yet (schedulerName volcano)"),
+        ("volcno", "serves its schedulerName volcno; jobs and pods of Unisono say schedulerName: volcano"),
+        ("unisno", "serves its schedulerName unisno; jobs and pods of Unisono say schedulerName: unisono"),
+        ("yunikorn", "serves its schedulerName yunikorn; jobs and pods of Unisono say schedulerName: volcano"),
+    ],
+)
+def test_the_scheduler_that_a_pod_waits_for_is_named(scheduler: str | None, expected: str) -> None:
+    assert unscheduled(scheduler).endswith(expected)
+    assert [each.why for each in unbound_pods([pod(schedulerName=scheduler)])] == [unscheduled(scheduler)]
+
+
+def test_only_pods_that_have_gates_are_counted() -> None:
+    gates = [{"name": "example.com/wait"}]
+    pods = [pod("a", schedulingGates=gates), pod("b"), pod("c", node="n", schedulingGates=gates)]
+    assert gates_text(pods) == "1 of 3 pods has the scheduling gate example.com/wait"
+    assert gates_text([pod("a", schedulingGates=gates), pod("b", schedulingGates=[*gates, {"name": "b"}])]) == (
+        "2 of 2 pods have the scheduling gates b, example.com/wait"
+    )
+    assert gates_text([pod("b")]) == ""
