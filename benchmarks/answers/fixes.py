@@ -16,7 +16,8 @@ from benchmarks.answers.case import Case
 from benchmarks.answers.plane import Plane
 from benchmarks.answers.steps import command, written
 from unisono.api.resources import to_units, to_wire
-from unisono.cli.explaining import Explanation
+from unisono.cli.explaining import explanation_json
+from unisono.sdk.explaining import Explanation
 
 Change = dict[str, Any]
 _PARTS = ("containers", "initContainers")
@@ -33,7 +34,7 @@ class Offer:
 def offers(answer: Explanation) -> list[Offer]:
     """All fixes that an answer offers, the first one first; ``change`` is empty where there are words only."""
     found: list[Offer] = []
-    for verdict in answer.json()["verdicts"]:
+    for verdict in explanation_json(answer)["verdicts"]:
         changes = [verdict["change"]] if verdict.get("change") else []
         changes += verdict.get("otherwise", [])
         if not changes and verdict.get("suggestion"):

@@ -14,6 +14,7 @@ from benchmarks.answers.fixes import Offer, carry_out, names, offers, touched
 from benchmarks.answers.plane import Plane, plane
 from benchmarks.answers.steps import play
 from benchmarks.churn.virtual import VirtualLoop
+from unisono.cli.explaining import explanation_lines
 from unisono.errors import UnisonoError
 
 
@@ -111,7 +112,7 @@ async def _ask(made: Plane, case: Case, result: Result) -> None:
         result.lines = [f"{type(error).__name__}: {error}"]
         result.lacking, result.missing = list(case.root), list(case.fixes)
         return
-    result.lines, result.offers = answer.lines(), offers(answer)
+    result.lines, result.offers = explanation_lines(answer), offers(answer)
     first, whole = result.lines[0], "\n".join(result.lines)
     said = [what for offer in result.offers for what in touched(case, offer)]
     result.lacking = [one for one in case.root if not re.search(one, first, re.IGNORECASE)]
@@ -136,7 +137,7 @@ async def _lacks(made: Plane, case: Case, size: int) -> str:
     if pods and len(placed) >= wanted:
         return ""
     try:
-        first = (await made.explain(case.question)).lines()[0]
+        first = explanation_lines(await made.explain(case.question))[0]
     except UnisonoError as error:
         first = str(error)
     return f"{len(placed)} of {wanted or 'its'} pods have a node: {first}"

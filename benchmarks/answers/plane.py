@@ -19,7 +19,7 @@ from unisono.agent.simulated_specs import parse_specs
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.cli.applying import create
-from unisono.cli.explaining import Explanation, explain
+from unisono.cli.explaining import explain
 from unisono.cli.manifests import Manifest
 from unisono.cli.resources import Resource, ResourceMap, discover, object_of, request_json
 from unisono.cli.targets import one
@@ -35,7 +35,8 @@ from unisono.kube.kubeconfig import load
 from unisono.kube.transport import Transport
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import FixedConfig
-from unisono.sdk.dependents import belongings
+from unisono.sdk.dependents import dependents
+from unisono.sdk.explaining import Explanation
 from unisono.standalone.background import SCHEDULER_NAMES
 
 NOW = 1_700_000_000.0
@@ -209,7 +210,7 @@ class Plane:
                 found = [pod for pod in found if (pod["metadata"].get("annotations") or {}).get(key) == name]
             else:
                 _, owner = object_of(resource, item)
-                uids = {pod.metadata.uid for pod in (await belongings(self.client, resource.name, owner)).pods}
+                uids = {pod.metadata.uid for pod in (await dependents(self.client, resource.name, owner)).pods}
                 found = [pod for pod in found if pod["metadata"]["uid"] in uids]
         return [
             pod

@@ -63,7 +63,11 @@ def test_the_refusal_that_still_holds(events: list[dict[str, Any]], made: str, m
 @pytest.mark.parametrize(
     ("verdicts", "refused", "expected"),
     [
-        ([NO_PODS], [Refusal("job", "train", QUOTA)], ["job/train waits for pods that the server refuses: S.", QUOTA]),
+        (
+            [NO_PODS],
+            [Refusal("job", "train", QUOTA)],
+            [f"job/train waits for pods that the server refuses: {QUOTA}; S."],
+        ),
         ([NO_PODS], [], ["job/train waits in queue default: the PodGroup has no pods yet", "create pods that"]),
         (
             [replace(NO_PODS, cause="Filters", message="0 of 2 tasks can be placed")],

@@ -5,6 +5,7 @@ The scheduler writes the annotation; controllers, the SDK and the command line r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from unisono.api.annotations import VERDICT
 
 _MAX_BYTES = 4096
+_UID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # Parts that can grow are dropped one by one until the text is short enough, the least needed first.
 _EXPENDABLE = ("otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need")
 
@@ -165,6 +167,12 @@ def decode(text: str | None) -> Verdict | None:
 def verdict_in(annotations: Mapping[str, str] | None) -> Verdict | None:
     """The verdict in a PodGroup's annotations; None without one."""
     return decode((annotations or {}).get(VERDICT))
+
+
+def job_name(key: str) -> str:
+    """``namespace/name`` of a job from that of its PodGroup, which has the job's UID behind its name."""
+    name = _UID.sub("", key)
+    return key if name.endswith("/podgroup") else name
 
 
 def waiting_text(annotations: Mapping[str, str] | None) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.verdict import Cause, to_json
+import msgspec
+
+from unisono.api.verdict import Cause, Verdict, to_json
 from unisono.cli.verdicts import verdict_lines
 from unisono.sdk.explaining import (
     Explanation,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 # Pods that are listed one by one.
 _SHOWN = 10
 _FAILURES = 3
+# Causes that say only that pods are missing.
+_MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
 
 
 def explanation_json(told: Explanation) -> dict[str, Any]:
@@ -43,21 +47,23 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
 def explanation_lines(told: Explanation) -> list[str]:
     """An explanation for people."""
     lines = []
-    # That a PodGroup has no pods says nothing where it is known why they are not there.
-    verdicts = [one for one in told.verdicts if not (told.refused and one.cause == Cause.NO_PODS)]
+    # That pods are missing says nothing where it is known why they are not there.
+    verdicts = [one for one in told.verdicts if not (told.refused and one.cause in _MISSING_PODS)]
     if told.suspended:
         lines.append(f"{told.title} is suspended: {told.state}; it goes on when {told.suspended} is false.")
     elif told.containers:
         lines.append(f"{told.title} waits on its node: {told.state}.")
     elif told.refused and not verdicts:
-        lines.append(f"{told.title} waits for pods that the server refuses: {told.state}.")
+        lines.append(f"{told.title} waits for pods that the server refuses: {told.refused[0].message}; {told.state}.")
     elif told.pods and not verdicts:
-        lines.append(f"{told.title} waits: {told.state}.")
+        lines.append(f"{told.title} waits: {told.pods[0].why}; {told.state}.")
+    elif told.unseen and not verdicts:
+        lines.append(f"{told.title} waits: {told.unseen}; {told.state}.")
     elif not verdicts:
         lines.append(f"{told.title} does not wait: {told.state}.")
     alone = told.title if len(verdicts) == 1 and told.kind != "Queue" else ""
     for verdict in verdicts:
-        lines += verdict_lines(verdict, alone)
+        lines += verdict_lines(_with_gates(verdict, told.gates), alone)
     lines += [f"  {refusal}" for refusal in told.refused]
     texts = [str(pod) for pod in told.pods]
     texts += [f"pod/{each.pod}: {each}" for each in told.containers] if told.kind != "Pod" else []
@@ -65,6 +71,10 @@ def explanation_lines(told: Explanation) -> list[str]:
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
     return lines + _failure_lines(told)
+
+
+def _with_gates(verdict: Verdict, gates: str) -> Verdict:
+    return msgspec.structs.replace(verdict, message=gates) if gates and verdict.cause == Cause.GATED else verdict
 
 
 def _failure_lines(told: Explanation) -> list[str]:

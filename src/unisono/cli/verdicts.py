@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unisono.api.verdict import Holder, Verdict
-
-_UID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
@@ -19,7 +16,9 @@ def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
         title: what waits, as the user named it; without it the job that the verdict names.
 
     """
-    who = title or _job_name(verdict.job)
+    from unisono.api.verdict import job_name
+
+    who = title or job_name(verdict.job)
     lines = [f"{who} waits in queue {verdict.queue}: {verdict.message}"]
     facts = [
         ("cause", verdict.cause),
@@ -34,12 +33,6 @@ def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
         ("off", _off(verdict)),
     ]
     return lines + [f"  {name + ':':<8} {text}" for name, text in facts if text]
-
-
-def _job_name(key: str) -> str:
-    """``namespace/name`` of a job from that of its PodGroup, which has the job's UID behind its name."""
-    name = _UID.sub("", key)
-    return key if name.endswith("/podgroup") else name
 
 
 def amounts_text(amounts: dict[str, int]) -> str:

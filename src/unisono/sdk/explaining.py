@@ -18,9 +18,11 @@ from unisono.sdk.refusals import Refusal, refusals
 from unisono.sdk.waiting import (
     UnboundPod,
     WaitingContainer,
+    gates_text,
     pods_text,
     suspended_by,
     unbound_pods,
+    unscheduled,
     waiting_containers,
 )
 
@@ -57,6 +59,8 @@ class Explanation:
         suspended: the field that stops it.
         failures: pods that have failed.
         refused: pods that it wants and that the server does not let be created.
+        gates: which of its pods have which scheduling gates.
+        unseen: that no scheduler has looked at its PodGroup.
 
     """
 
@@ -70,6 +74,8 @@ class Explanation:
     suspended: str = ""
     failures: list[FailedPod] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    gates: str = ""
+    unseen: str = ""
 
 
 async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdict]:
@@ -133,7 +139,9 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     state = "; ".join([f"its phase is {pod.status.phase or 'Pending'}{place}", *map(str, containers)])
     alone = [] if verdicts else unbound_pods([pod])
     failures = await failed_pods(client, [pod])
-    return Explanation("Pod", pod.metadata.name, title, state, verdicts, alone, containers, failures=failures)
+    return Explanation(
+        "Pod", pod.metadata.name, title, state, verdicts, alone, containers, failures=failures, gates=gates_text([pod])
+    )
 
 
 async def explain_owner(
@@ -171,7 +179,17 @@ async def explain_owner(
         suspended_by(item),
         await failed_pods(client, found.pods),
         [] if suspended_by(item) or _over(item) else await refusals(client, [owner, *found.parts], found.pods),
+        gates_text(found.pods),
+        _unseen(item, found),
     )
+
+
+def _unseen(item: Mapping[str, Any], found: Dependents) -> str:
+    """That no scheduler has looked at a PodGroup of the object; empty where one has, or there is none."""
+    waiting = any((group.status.phase or "Pending") == "Pending" for group in found.groups)
+    if not waiting or found.pods or _over(item):
+        return ""
+    return unscheduled((item.get("spec") or {}).get("schedulerName") or "volcano")
 
 
 def _over(item: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,6 +10,8 @@ from typing import Any
 
 from unisono.api.core import Pod
 
+# Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
+_SCHEDULERS = ("volcano", "unisono", "default-scheduler")
 # Fields that stop a whole object, from its spec down.
 _SUSPENDED = (("suspend",), ("runPolicy", "suspend"), ("rayClusterSpec", "suspend"))
 
@@ -42,7 +45,12 @@ class UnboundPod:
 
     def __str__(self) -> str:
         """``pod/x has no node: 0/3 nodes are available``."""
-        return f"pod/{self.name} has no node: {self.message or self.reason or 'no scheduler has looked at it yet'}"
+        return f"pod/{self.name} has no node: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """What is said of it, alone."""
+        return self.message or self.reason or unscheduled(None)
 
     def json(self) -> dict[str, str]:
         """For programs."""
@@ -75,8 +83,32 @@ def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
         if pod.spec.scheduling_gates:
             names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             reason, message = "SchedulingGated", f"it has the scheduling gates {names}, which their owners take away"
+        elif told is None:
+            message = unscheduled(pod.spec.scheduler_name)
         found.append(UnboundPod(pod.metadata.name, reason, message))
     return found
+
+
+def unscheduled(scheduler: str | None) -> str:
+    """Why no scheduler may have looked at a pod: its ``schedulerName``, or that none runs."""
+    name = scheduler or _SCHEDULERS[-1]
+    if name in _SCHEDULERS:
+        return f"no running scheduler has looked at it yet (schedulerName {name})"
+    near = difflib.get_close_matches(name, _SCHEDULERS, 1, cutoff=0.8) or _SCHEDULERS[:1]
+    return (
+        f"no running scheduler serves its schedulerName {name}; jobs and pods of Unisono say schedulerName: {near[0]}"
+    )
+
+
+def gates_text(pods: Sequence[Pod]) -> str:
+    """``1 of 4 pods has the scheduling gate example.com/wait``; empty where none has a gate."""
+    gated = [pod for pod in pods if pod.spec.scheduling_gates and not pod.spec.node_name]
+    if not gated:
+        return ""
+    names = sorted({gate.name for pod in gated for gate in pod.spec.scheduling_gates or ()})
+    verb, noun = ("has" if len(gated) == 1 else "have"), ("gate" if len(names) == 1 else "gates")
+    total = f"{len(pods)} pod{'s' if len(pods) != 1 else ''}"
+    return f"{len(gated)} of {total} {verb} the scheduling {noun} {', '.join(names)}"
 
 
 def pods_text(pods: Sequence[Pod]) -> str:

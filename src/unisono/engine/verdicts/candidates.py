@@ -69,7 +69,7 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
     smaller = _smaller_gang(job, refusal, short)
     if refusal.cause is Cause.OVER_CAPABILITY:
         steps = [*rivals.steps(job, short), whole_need(job, refusal, admission=False)]
-        raised: list[Change] = [RaiseCapability(queue.name, step) for step in steps]
+        raised: list[Change] = [RaiseCapability(refusal.owner or queue.name, step) for step in steps]
         return [smaller, raised, _nodes_with(cycle, short)]
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]

@@ -22,6 +22,7 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
+from unisono.engine.verdicts.gate_messages import capability_message, cluster_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
@@ -180,10 +181,14 @@ class Explainer:
 
     def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft:
         free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
-        message = refusal.message
+        message, holders = refusal.message, self._holders(refusal.need)
         nowhere = candidates.unoffered(self.cycle, (name for name in refusal.need if free.get(name) == 0))
         if nowhere:
             message += f" (asks for {amounts_text(refusal.need)}; no node offers {_either(nowhere)})"
+        elif refusal.cause is Cause.CLUSTER_OVERCOMMITTED and refusal.need:
+            message, free, holders = cluster_message(self.cycle, refusal)
+        elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit and refusal.event:
+            message = capability_message(self.cycle, job, refusal)
         elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
             message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
         verdict = Verdict(
@@ -194,7 +199,7 @@ class Explainer:
             have=free or dict(refusal.have),
             tasks_placeable=job.ready_count + report.schedulable(),
             tasks_needed=job.min_member,
-            holders=self._holders(refusal.need),
+            holders=holders,
             queue=job.queue.name,
         )
         ladders = candidates.for_refusal(self.cycle, job, refusal, self.rivals)

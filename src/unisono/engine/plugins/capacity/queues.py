@@ -121,6 +121,7 @@ class QueueCapacity(Plugin):
             have=named(self.registry, taken, short),
             limit=named(self.registry, branch.admission, short),
             event=True,
+            owner=branch.name,
         )
 
     def enqueued(self, job: JobState) -> None:
