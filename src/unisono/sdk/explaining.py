@@ -139,8 +139,17 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     state = "; ".join([f"its phase is {pod.status.phase or 'Pending'}{place}", *map(str, containers)])
     alone = [] if verdicts else unbound_pods([pod])
     failures = await failed_pods(client, [pod])
+    gates = gates_text([pod])
     return Explanation(
-        "Pod", pod.metadata.name, title, state, verdicts, alone, containers, failures=failures, gates=gates_text([pod])
+        "Pod",
+        pod.metadata.name,
+        title,
+        state,
+        verdicts,
+        alone,
+        containers,
+        failures=failures,
+        gates=gates,
     )
 
 
