@@ -185,7 +185,7 @@ def test_blocking_calls_work_inside_a_running_loop(simulated: Client) -> None:
 
 
 async def test_the_asynchronous_client_is_the_same(simulated: Client) -> None:
-    data_dir = simulated.place().private.data.root  # type: ignore[union-attr]
+    data_dir = simulated.endpoint().private.data.root  # type: ignore[union-attr]
     async with AsyncClient(Where(data_dir=data_dir)) as client:
         jobs = await asyncio.gather(*(client.submit(job(f"async-{number}")) for number in range(3)))
         ends = await asyncio.gather(*(client.wait(each, timeout=PATIENCE) for each in jobs))
@@ -215,12 +215,12 @@ def test_logs_of_real_processes(machine: Client) -> None:
 )
 async def test_a_control_plane_that_is_not_there(where: Where, told: str) -> None:
     with pytest.raises(UnisonoError, match=told):
-        await AsyncClient(where).place()
+        await AsyncClient(where).endpoint()
 
 
 def test_a_private_control_plane_goes_with_its_client() -> None:
     client = Client(local_node=False, nodes=({"name": "n", "count": 1, "capacity": {"cpu": 1, "memory": "1Gi"}},))
-    plane = client.place().private
+    plane = client.endpoint().private
     assert plane is not None
     assert plane.data.running_pid() is not None
     client.close()
@@ -235,7 +235,7 @@ ORPHAN = """
 import os, signal
 from unisono.sdk import Client
 client = Client(private=True)
-print(client.place().private.data.root, flush=True)
+print(client.endpoint().private.data.root, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -66,7 +66,7 @@ def test_a_gang_that_loses_a_pod_starts_again_as_a_whole(machine: Client, tmp_pa
     wait_until("both ranks are at work", lambda: len(list(tmp_path.iterdir())) == 2)
 
     async def evict() -> None:
-        client = HttpClient(machine.place().config)
+        client = HttpClient(machine.endpoint().config)
         pods = await client.list(PODS, "default")
         victim = next(pod for pod in pods.items if pod.metadata.name.startswith("evicted-"))
         await client.delete(PODS, victim.metadata.name, "default", grace_seconds=0)

@@ -7,7 +7,7 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound,
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.builders import Job
 from unisono.sdk.client import Client
-from unisono.sdk.endpoint import Place, Where
+from unisono.sdk.endpoint import Endpoint, Where
 from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
 from unisono.sdk.gang import GangFunction, default_client, gang, map, rank, world_size
 from unisono.sdk.handles import JobHandle
@@ -24,6 +24,7 @@ __all__ = [
     "CannotShip",
     "Client",
     "Conflict",
+    "Endpoint",
     "GangFunction",
     "GangOptions",
     "Holder",
@@ -35,7 +36,6 @@ __all__ = [
     "LogLine",
     "NoControlPlane",
     "NotFound",
-    "Place",
     "PodEnd",
     "QueueView",
     "RemoteError",

@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from unisono.api.base import Object
-from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.api.kinds import CONFIG_MAPS, JOBS, POD_GROUPS, QUEUES
 from unisono.api.verdict import Verdict
-from unisono.kube.http import HttpClient
-from unisono.kube.transport import error_of
 from unisono.sdk import control
+from unisono.sdk.connection import Connection
+from unisono.sdk.creation import apply_object, create_object
 from unisono.sdk.dependents import Dependents, dependents
-from unisono.sdk.endpoint import Place, Where, find
 from unisono.sdk.errors import BadWork, JobFailed, WaitTimeout
 from unisono.sdk.events import Observed, Target
 from unisono.sdk.explaining import group_verdicts
 from unisono.sdk.following import follow as follow_targets
-from unisono.sdk.handles import JobHandle
+from unisono.sdk.handles import JobHandle, JobRef
 from unisono.sdk.job_kinds import named
 from unisono.sdk.joblogs import LogLine, follow_logs, read_logs
 from unisono.sdk.log_selection import LogSelection
@@ -33,17 +28,14 @@ from unisono.sdk.observing import index_dependents, look, observation
 from unisono.sdk.queues import QueueView, queue_views
 from unisono.sdk.sharing import share_folder
 from unisono.sdk.submission import Work, kind_of, mark_folder, objects, split
-from unisono.sdk.views import JobView, failure_text
-
-JobRef = JobView | JobHandle[Any] | str
-"""A job: what `submit` or `handle` answered; of a Volcano Job also its name, or ``namespace/name``."""
+from unisono.sdk.views import JobView, failure_text, timeout_text
 
 T = TypeVar("T", bound=Object)
 Views = list[JobView]
 Queues = list[QueueView]
 
 
-class AsyncClient:
+class AsyncClient(Connection):
     """Submits and steers jobs on one control plane.
 
     Without arguments it takes the control plane that runs on this machine (``unisono up``), inside a pod the pod's
@@ -54,39 +46,6 @@ class AsyncClient:
         namespace: for jobs that name none; None for the kubeconfig's, or ``default``.
 
     """
-
-    def __init__(self, where: Where | None = None, *, namespace: str | None = None) -> None:
-        self._where, self._namespace = where or Where(), namespace
-        self._place: Place | None = None
-        self._http: HttpClient | None = None
-        self._lock = asyncio.Lock()
-
-    async def __aenter__(self) -> Self:
-        """Connect."""
-        await self._connected()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections, and end a private control plane with its pods."""
-        async with self._lock:
-            http, place = self._http, self._place
-            self._http = self._place = None
-        if http is not None:
-            await http.close()
-        if place is not None and place.private is not None:
-            await place.private.stop()
-
-    async def place(self) -> Place:
-        """The control plane that the client talks to."""
-        await self._connected()
-        assert self._place is not None
-        return self._place
 
     async def submit(self, work: Work) -> JobView:
         """Create a job, and before it whatever else is in the manifest (queues, ConfigMaps, ...).
@@ -104,17 +63,17 @@ class AsyncClient:
         http = await self._connected()
         found, folder = objects(work)
         others, job = split(found)
-        place = await self.place()
-        if place.local:
+        endpoint = await self.endpoint()
+        if endpoint.local:
             mark_folder(job, folder)
-            if place.private is None:
+            if endpoint.private is None:
                 await share_folder(http, job["metadata"].get("namespace") or self.namespace, folder)
         for other in others:
             await self.apply(other)
         kind = kind_of(job)
         if kind is None:
             raise BadWork(f"{job['apiVersion']} is no version of {job['kind']} that is known here.")
-        created = await self._create(http, kind, job)
+        created = await create_object(http, kind, job, self.namespace)
         return observation(kind, created, Dependents()).view
 
     def handle(self, kind: Kind[T] | str, name: str, *, namespace: str | None = None) -> JobHandle[T]:
@@ -208,7 +167,7 @@ class AsyncClient:
                     if view.phase == phase:
                         break
         except TimeoutError:
-            raise WaitTimeout(_late(job, last, timeout), last) from None
+            raise WaitTimeout(timeout_text(job if isinstance(job, str) else job.name, last, timeout), last) from None
         assert last is not None  # the first view comes before anything else, or an error
         if check and last.ended and not last.succeeded:
             raise JobFailed(failure_text(last), last)
@@ -317,19 +276,6 @@ class AsyncClient:
         http = await self._connected()
         await http.delete(CONFIG_MAPS, name, self.namespace)
 
-    @property
-    def namespace(self) -> str:
-        """Namespace for jobs that name none."""
-        configured = self._place.config.namespace if self._place is not None else None
-        return self._namespace or configured or "default"
-
-    async def _connected(self) -> HttpClient:
-        async with self._lock:
-            if self._http is None:
-                self._place = await find(self._where)
-                self._http = HttpClient(self._place.config)
-            return self._http
-
     def _key(self, job: JobRef) -> tuple[Kind[Any], str, str]:
         if isinstance(job, JobHandle):
             return job.kind, job.namespace, job.name
@@ -341,19 +287,6 @@ class AsyncClient:
         namespace, _, name = job.rpartition("/")
         return JOBS, namespace or self.namespace, name
 
-    async def _create(self, http: HttpClient, kind: Kind[T], value: dict[str, Any]) -> T:
-        """POST as given, so that the server sees, and refuses, fields that do not exist."""
-        namespace = value["metadata"].setdefault("namespace", self.namespace)
-        status, headers, body = await http.request(
-            "POST",
-            kind.path(namespace),
-            body=msgspec.json.encode(value),
-            params={"fieldManager": "unisono", "fieldValidation": "Strict"},
-        )
-        if status >= 300:
-            raise error_of(status, headers, body)
-        return decode(kind, msgspec.json.decode(body)).obj
-
     async def apply(self, value: dict[str, Any]) -> None:
         """Create an object of any known kind, or bring the live one to what ``value`` says (server-side apply).
 
@@ -362,22 +295,4 @@ class AsyncClient:
             ApiError: the server refuses it.
 
         """
-        http = await self._connected()
-        kind = kind_of(value)
-        if kind is None:
-            raise BadWork(
-                f"{value['apiVersion']} {value['kind']} is not known here: create it with kubectl apply first."
-            )
-        name = value["metadata"].get("name")
-        if not isinstance(name, str):
-            raise BadWork(f"the {value['kind']} beside the job has no metadata.name: give it one.")
-        namespace = value["metadata"].setdefault("namespace", self.namespace) if kind.namespaced else None
-        await http.patch(kind, name, value, namespace=namespace, patch_type="apply")
-
-
-def _late(job: JobRef, last: JobView | None, timeout: float | None) -> str:
-    name = job if isinstance(job, str) else job.name
-    why = f": {last.waiting}" if last is not None and last.waiting else ""
-    if last is None:
-        return f"Nothing was heard of the job {name} within {timeout:g} s: give it more time."
-    return f"The job {name} is still {last.phase.lower()} after {timeout:g} s{why}"
+        await apply_object(await self._connected(), value, self.namespace)

@@ -12,9 +12,9 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.verdict import Verdict
-from unisono.sdk.aio import AsyncClient, JobRef, Queues, Views
-from unisono.sdk.endpoint import Place, Where
-from unisono.sdk.handles import JobHandle
+from unisono.sdk.aio import AsyncClient, Queues, Views
+from unisono.sdk.endpoint import Endpoint, Where
+from unisono.sdk.handles import JobHandle, JobRef
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.portal import Portal
 from unisono.sdk.submission import Work
@@ -60,7 +60,7 @@ class Client:
 
     def __enter__(self) -> Self:
         """Connect."""
-        self.place()
+        self.endpoint()
         return self
 
     def __exit__(
@@ -85,9 +85,9 @@ class Client:
         """The same without waiting for it."""
         return self._portal.start(work)
 
-    def place(self) -> Place:
+    def endpoint(self) -> Endpoint:
         """The control plane that the client talks to."""
-        return self._portal.run(self.aio.place())
+        return self._portal.run(self.aio.endpoint())
 
     def submit(self, work: Work) -> JobView:
         """Create a job; see `AsyncClient.submit`."""

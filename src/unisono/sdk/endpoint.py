@@ -52,7 +52,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """A control plane that was found.
 
     Attributes:
@@ -67,7 +67,7 @@ class Place:
     private: PrivatePlane | None = None
 
 
-async def find(where: Where) -> Place:
+async def find(where: Where) -> Endpoint:
     """The control plane that ``where`` means.
 
     In this order: what is named; the control plane that runs in the default data directory; inside a pod its cluster;
@@ -91,9 +91,9 @@ async def find(where: Where) -> Place:
     if len(named) > 1:
         raise NoControlPlane(f"{' and '.join(named)} name different control planes: give one of them.")
     if where.kubeconfig is not None:
-        return Place(load(where.kubeconfig, context=where.context), local=False)
+        return Endpoint(load(where.kubeconfig, context=where.context), local=False)
     if where.in_cluster:
-        return Place(in_cluster(), local=False)
+        return Endpoint(in_cluster(), local=False)
     data = DataDir.at(Path(where.data_dir) if where.data_dir is not None else None)
     if where.data_dir is not None and not data.kubeconfig.exists():
         raise NoControlPlane(
@@ -101,12 +101,12 @@ async def find(where: Where) -> Place:
         )
     if not named and data.running_pid() is None:
         if os.environ.get("KUBERNETES_SERVICE_HOST"):
-            return Place(in_cluster(), local=False)
+            return Endpoint(in_cluster(), local=False)
         named = ["private"]
     if "private" in named:
         plane = await PrivatePlane.start(where.nodes, local_node=where.local_node)
-        return Place(load(plane.data.kubeconfig), local=True, private=plane)
-    return Place(load(data.kubeconfig, context=where.context), local=True)
+        return Endpoint(load(plane.data.kubeconfig), local=True, private=plane)
+    return Endpoint(load(data.kubeconfig, context=where.context), local=True)
 
 
 class PrivatePlane:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
+from unisono.sdk.views import JobView
 
 T = TypeVar("T", bound=Object)
 
@@ -29,3 +30,7 @@ class JobHandle(Generic[T]):
     def __str__(self) -> str:
         """``pytorchjob/train``."""
         return f"{self.kind.singular_name}/{self.name}"
+
+
+JobRef = JobView | JobHandle[Any] | str
+"""A job: what `submit` or `handle` answered; of a Volcano Job also its name, or ``namespace/name``."""

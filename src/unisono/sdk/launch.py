@@ -112,7 +112,7 @@ async def launch(
         ApiError: the server refuses the job.
 
     """
-    local = (await client.place()).local
+    local = (await client.endpoint()).local
     token = f"unisono-result-{secrets.token_hex(8)}"
     files = {
         "worker.py": inspect.getsource(pod_entrypoint),

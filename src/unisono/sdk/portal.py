@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from unisono.errors import UnisonoError
 
 T = TypeVar("T")
-Farewell = Callable[[], Awaitable[None]]
+OnClose = Callable[[], Awaitable[None]]
 
 # Closing waits no longer than this for what is left to end, such as a private control plane with its pods.
-_LONGEST_FAREWELL_SECONDS = 10.0
+_CLOSE_SECONDS = 10.0
 
 
 class Portal:
@@ -25,12 +25,12 @@ class Portal:
     The thread is a daemon: a program that forgets `close` can end.
     """
 
-    def __init__(self, farewell: Farewell | None = None) -> None:
-        """``farewell`` runs last in the loop, also without a call of `close`; it must not refer to the portal."""
+    def __init__(self, on_close: OnClose | None = None) -> None:
+        """``on_close`` runs last in the loop, also without a call of `close`; it must not refer to the portal."""
         self._loop = asyncio.new_event_loop()
         self._sources: set[AsyncGenerator[Any, None]] = set()
         self._thread = threading.Thread(
-            target=_serve, args=(self._loop, self._sources, farewell or _nothing), name="unisono-sdk", daemon=True
+            target=_serve, args=(self._loop, self._sources, on_close or _nothing), name="unisono-sdk", daemon=True
         )
         self._thread.start()
         # No call may come between the loop's last turn and the news that it has ended: it would never be answered. The
@@ -110,16 +110,16 @@ async def _nothing() -> None:
     return
 
 
-def _serve(loop: asyncio.AbstractEventLoop, sources: set[AsyncGenerator[Any, None]], farewell: Farewell) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, sources: set[AsyncGenerator[Any, None]], on_close: OnClose) -> None:
     """The thread: the loop until it is stopped, and then what is left to end in it."""
     try:
         loop.run_forever()
-        loop.run_until_complete(_finish(sources, farewell))
+        loop.run_until_complete(_finish(sources, on_close))
     finally:
         loop.close()
 
 
-async def _finish(sources: set[AsyncGenerator[Any, None]], farewell: Farewell) -> None:
+async def _finish(sources: set[AsyncGenerator[Any, None]], on_close: OnClose) -> None:
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:
         task.cancel()
@@ -130,7 +130,7 @@ async def _finish(sources: set[AsyncGenerator[Any, None]], farewell: Farewell) -
             await source.aclose()
     await asyncio.get_running_loop().shutdown_asyncgens()
     with suppress(UnisonoError, OSError):
-        await farewell()
+        await on_close()
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, entrance: AbstractContextManager[Any]) -> None:
@@ -138,4 +138,4 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, entrance: Ab
         loop.call_soon_threadsafe(loop.stop)
     # The garbage collector may end a forgotten portal in the loop's own thread, which must not wait for itself.
     if threading.current_thread() is not thread:
-        thread.join(timeout=_LONGEST_FAREWELL_SECONDS)
+        thread.join(timeout=_CLOSE_SECONDS)

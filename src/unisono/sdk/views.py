@@ -187,3 +187,11 @@ def failure_text(view: JobView) -> str:
     ends = [f"{end.name}: {end_text(end)}" for end in view.ends if end.phase == "Failed"][:3]
     reasons = "; ".join(([view.message] if view.message else []) + ends)
     return f"The job {view.name} is {view.phase.lower()}" + (f": {reasons}" if reasons else ".")
+
+
+def timeout_text(name: str, last: JobView | None, timeout: float | None) -> str:
+    """What a job was doing when ``timeout`` seconds were over, in one sentence."""
+    why = f": {last.waiting}" if last is not None and last.waiting else ""
+    if last is None:
+        return f"Nothing was heard of the job {name} within {timeout:g} s: give it more time."
+    return f"The job {name} is still {last.phase.lower()} after {timeout:g} s{why}"
