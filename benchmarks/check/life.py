@@ -43,6 +43,7 @@ class Life:
 
     def __init__(self, seed: int, world: World, objects: Iterable[Object]) -> None:
         self.seed = seed
+        self.decide = engine.run
         self.world = world
         self.cycle = 0
         self.objects: dict[str, Object] = {}
@@ -59,7 +60,7 @@ class Life:
         """What the first wrong cycle did."""
         for self.cycle in range(CYCLES):
             facts = Facts.of(self.objects.values())
-            decisions = engine.run(self.state.snapshot(), _config(self.world), self.now, self.seed, advice=False)
+            decisions = self.decide(self.state.snapshot(), _config(self.world), self.now, self.seed, advice=False)
             turn = _turn(facts, self.world, self.now, decisions)
             texts = check(turn) + [f"{one.subject}: {one.message}" for one in decisions.violations]
             if texts:

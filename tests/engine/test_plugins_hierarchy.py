@@ -128,12 +128,11 @@ def test_missing_weights_count_as_one() -> None:
 
 
 def test_without_the_switch_queues_are_not_ordered() -> None:
-    from unisono.engine.contract.plugin import overrides
 
     world = company().job("j", a_pod(), queue="sci")
-    assert not overrides(world.open("drf")[1], "queue_key")
+    assert "queue_key" not in world.open("drf")[1].implemented
     plugin: Any = world.open("drf", ON)[1]
-    assert overrides(plugin, "queue_key")
+    assert "queue_key" in plugin.implemented
     assert plugin.order_reach is Reach.CLUSTER
 
 

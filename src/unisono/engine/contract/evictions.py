@@ -10,7 +10,6 @@ from unisono.engine.answers import BoolArray, Key, Purpose
 if TYPE_CHECKING:
     from unisono.cluster.records import Task
     from unisono.engine.session.job_state import JobState, QueueState
-    from unisono.engine.session.victims import VictimJobs
 
 
 class EvictionHooks:
@@ -64,14 +63,6 @@ class EvictionHooks:
 
         It is at least 0, and at least as much as for any part of them. Among candidates of equal priority those go
         first with whom least is lost, and several nodes are compared.
-        """
-        raise NotImplementedError
-
-    def victim_jobs(self, actor: JobState, task: Task | None, jobs: VictimJobs, purpose: Purpose) -> BoolArray | None:
-        """Which jobs could lose tasks to ``actor`` at all: an upper bound of what ``victims`` would answer.
-
-        Only an optimisation: without it ``victims`` is asked on every node whose pods would make enough room. None:
-        no bound known.
         """
         raise NotImplementedError
 

@@ -10,8 +10,7 @@ from unisono.engine.answers import BoolArray, FloatArray, RawScore, Reason, Veto
 if TYPE_CHECKING:
     from unisono.cluster.podclass import PodClass
     from unisono.cluster.records import Task
-    from unisono.engine.contract.accelerated import LineScore
-    from unisono.engine.session.node_view import NodeAt, NodeView
+    from unisono.engine.session.node_view import NodeView
 
 
 class NodeHooks:
@@ -67,24 +66,4 @@ class NodeHooks:
 
         Asked again after every placement.
         """
-        raise NotImplementedError
-
-    def line_score(self, pod_class: PodClass) -> LineScore | None:
-        """The points of ``batch_score`` for a class, where all nodes of a line (a group of nodes) share theirs.
-
-        Only an optimisation, for points that do not depend on the candidates: with it a placement costs no pass over
-        all nodes. None: ask ``batch_score``.
-        """
-        raise NotImplementedError
-
-    def filter_at(self, pod_class: PodClass, node: NodeAt) -> bool:
-        """Whether ``filter`` refuses a node, as one question in plain numbers.
-
-        Only an optimisation, for pure plug-ins: after a placement one node is looked at again. Must agree with
-        ``filter``; the engine uses it only where every plug-in concerned has it (and ``score_at``).
-        """
-        raise NotImplementedError
-
-    def score_at(self, pod_class: PodClass, node: NodeAt) -> float | None:
-        """What ``score`` answers for a node, as one question in plain numbers; exactly the same number."""
         raise NotImplementedError

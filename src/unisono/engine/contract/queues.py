@@ -43,33 +43,12 @@ class QueueHooks:
         """``job`` (with minResources) has just become Inqueue: reserve what it was promised."""
         raise NotImplementedError
 
-    def admissible(self, job: JobState) -> int:
-        """To how many jobs like this one ``enqueueable`` would say PERMIT one after the other, at least.
-
-        Only an optimisation, for plug-ins that answer by shape. 0 makes the engine ask ``enqueueable``.
-        """
-        raise NotImplementedError
-
-    def enqueued_alike(self, job: JobState, number: int) -> None:
-        """``number`` jobs of the shape of ``job`` have become Inqueue: as many calls of ``enqueued`` in one.
-
-        Only an optimisation. It is called before the next question of ``enqueueable``.
-        """
-        raise NotImplementedError
-
     def valid(self, job: JobState) -> Refusal | None:
         """None when the job can be scheduled at all."""
         raise NotImplementedError
 
     def ready(self, job: JobState) -> bool:
         """Whether enough tasks of the job hold a place for its binds to leave."""
-        raise NotImplementedError
-
-    def missing(self, job: JobState) -> int:
-        """A lower bound of how many more tasks must become allocated before ``ready`` can turn true.
-
-        Only an optimisation (switch job_ready): the engine does not ask ``ready`` before that many were placed.
-        """
         raise NotImplementedError
 
     def pipelined(self, job: JobState) -> Vote | Refusal:
@@ -86,23 +65,8 @@ class QueueHooks:
         """A refusal drops the queue for the rest of allocate (and reclaim)."""
         raise NotImplementedError
 
-    def underused(self, queue: QueueState, pod_class: PodClass) -> int:
-        """After how many more tasks of the class ``overused`` would still say nothing, at least.
-
-        Only an optimisation: without it ``overused`` is asked before each job.
-        """
-        raise NotImplementedError
-
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
         """May one more task of this class be placed for the queue?"""
-        raise NotImplementedError
-
-    def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
-        """How many more tasks of this class ``allocatable`` would accept one after the other, at least.
-
-        Only an optimisation: without it ``allocatable`` is asked before each task. 0 makes the engine ask
-        ``allocatable`` for the refusal. Must agree with ``allocatable``.
-        """
         raise NotImplementedError
 
     def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:

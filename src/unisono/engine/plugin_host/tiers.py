@@ -11,7 +11,8 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.config.flags import Flags
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
-from unisono.engine.contract.plugin import HOOK_FLAGS, Lookup, Plugin, hooks_of
+from unisono.engine.contract.plugin import Lookup, Plugin
+from unisono.engine.contract.switches import HOOK_FLAGS
 from unisono.engine.decisions import Violation
 from unisono.engine.failure import Failure
 from unisono.engine.plugin_host.guarded_calls import Guard
@@ -37,7 +38,7 @@ def _asked(tiers: tuple[tuple[_Role, ...], ...]) -> tuple[tuple[str, int, tuple[
     found: dict[tuple[str, int], list[int]] = {}
     for at, tier in enumerate(tiers):
         for place, (plugin, flags) in enumerate(tier):
-            for hook in hooks_of(plugin):
+            for hook in plugin.implemented:
                 if not HOOK_FLAGS[hook] or getattr(flags, HOOK_FLAGS[hook]):
                     found.setdefault((hook, at), []).append(place)
     return tuple((hook, at, tuple(places)) for (hook, at), places in found.items())

@@ -11,10 +11,10 @@ import numpy as np
 from unisono.cluster.groups import SubGroupPolicy
 from unisono.cluster.records import Task
 from unisono.cluster.status import READY_STATES, VALID_STATES, TaskStatus, count
-from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
+from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.changes import counted
 from unisono.engine.config.arguments import Argument
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.sub_groups import groups_of, short_policies
 from unisono.engine.verdict import Cause
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.cluster.records import Task
-from unisono.engine.answers import BoolArray, Purpose
+from unisono.engine.answers import BoolArray, Key, Purpose
 from unisono.engine.config.arguments import Argument
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState

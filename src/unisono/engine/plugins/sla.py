@@ -13,10 +13,10 @@ from unisono.api.keys import SLA_WAITING_TIME
 from unisono.api.times import duration_or_none
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Vote
+from unisono.engine.answers import Key, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 
 if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState

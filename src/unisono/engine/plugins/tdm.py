@@ -22,11 +22,11 @@ from unisono.cluster.limits import scaled
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus, count
-from unisono.engine.answers import BoolArray, Purpose, RawScore, Reason, Refusal, Veto, Vote
+from unisono.engine.answers import BoolArray, Key, Purpose, RawScore, Reason, Refusal, Veto, Vote
 from unisono.engine.changes import counted
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
 from unisono.errors import ConfigError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unisono.engine.answers import Reach
-from unisono.engine.contract.plugin import Key
+from unisono.engine.answers import Key, Reach
 from unisono.engine.plugins.capacity.queues import QueueCapacity
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
-from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
+from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.capacity.devices import DeviceQuotas
 from unisono.engine.plugins.capacity.reclaim import Demand, Reclaim, demand_of, levels
 from unisono.engine.plugins.capacity.tree import Branch, Branches

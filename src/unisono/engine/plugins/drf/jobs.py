@@ -9,9 +9,9 @@ import numpy as np
 
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
-from unisono.engine.answers import BoolArray, FloatArray, Purpose
+from unisono.engine.answers import BoolArray, FloatArray, Key, Purpose
 from unisono.engine.config.arguments import Argument
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.amounts import aligned, dominant_share, listed
 
 if TYPE_CHECKING:

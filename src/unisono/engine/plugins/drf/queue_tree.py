@@ -9,8 +9,7 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.engine.answers import BoolArray, Purpose, Reach
-from unisono.engine.contract.plugin import Key
+from unisono.engine.answers import BoolArray, Key, Purpose, Reach
 from unisono.engine.plugins.drf.jobs import JobDrf
 from unisono.engine.plugins.drf.tree import Amounts, Tree, path_of
 from unisono.engine.session.amounts import aligned

@@ -214,25 +214,32 @@ class NetworkTopologyAwarePlugin(Plugin):
         return found
 
     def stamp(self, pod_class: PodClass) -> int | None:
+        """After each placement, where HyperNodes are weighed for the class."""
+        return -1 if self._weighs(pod_class) else None
+
+    def _weighs(self, pod_class: PodClass) -> bool:
         """Only pods of jobs that ask for no topology, where there are HyperNodes."""
         subject = self.session.subject
         if not self.normal or len(self.tree) == 1 or (subject is not None and wants_topology(self.session, subject)):
-            return None
+            return False
         asked = self._weighed.get(pod_class.id)
         if asked is None:
             asked = self._weighed[pod_class.id] = bool(fitted(pod_class.vector, self.session.rows)[self.rows].any())
-        return -1 if asked else None
+        return asked
 
     def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
         """How full the HyperNodes above a node would be, lower tiers counting more.
 
         A node outside of the HyperNodes of a tier counts as if that were full: pods without topology go there first.
         """
-        lines = self.line_score(pod_class)
+        lines = self._lines(pod_class) if self._weighs(pod_class) else None
         return None if lines is None else lines.points()[lines.codes]
 
     def line_score(self, pod_class: PodClass) -> FillingOfLines | None:
         """The same by lines of nodes that the same HyperNodes hold."""
+        return self._lines(pod_class)
+
+    def _lines(self, pod_class: PodClass) -> FillingOfLines | None:
         request = fitted(pod_class.vector, self.session.rows)[self.rows]
         found = self._by_lines.get(request.tobytes())
         if found is None:

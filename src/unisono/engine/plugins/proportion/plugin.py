@@ -14,9 +14,9 @@ import numpy as np
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector
-from unisono.engine.answers import BoolArray, Purpose, Refusal, Vote
+from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
 from unisono.engine.config.arguments import Argument
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.proportion.division import divide
 from unisono.engine.queue_metrics import ShareMetrics
 from unisono.engine.session.amounts import UNLIMITED, Amounts, aligned, dominant_share, exceeded, listed, named, text

@@ -11,10 +11,10 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, fitted
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
-from unisono.engine.answers import FloatArray, Reach, Scope
+from unisono.engine.answers import FloatArray, Key, Reach, Scope
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
-from unisono.engine.contract.plugin import Key, Plugin
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.task_topology.buckets import Bucket, Buckets, read_wishes
 from unisono.engine.session.node_view import NodeView
 
