@@ -18,6 +18,7 @@ from unisono.api.meta import LabelSelector
 from unisono.cluster import interning, resources, selectors
 from unisono.cluster.resources import MOST_LISTED, MOST_REQUESTED
 from unisono.cluster.state import ClusterState
+from unisono.engine.candidates.static_answers import StaticResults
 
 MOST_ROWS = 3 + MOST_REQUESTED + 1
 PLUGINS = config(("priority", "gang"), ("predicates", "proportion", "nodeorder", "interpodaffinity"))
@@ -134,7 +135,7 @@ def test_distinct_specs_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) ->
     assert len(state.neighbours.held_by) == len(state.neighbours.holders) == len(state.neighbours.selected) == 0
     assert len(state.neighbours._watched) <= len(classes.selectors)
     assert len(state.nodes._columns) <= 2
-    static = state.memo["engine.static"].kept
+    static = state.memo.of(StaticResults, lambda: pytest.fail("no answers are kept")).kept
     assert static
     assert all(number in (classes.kins if by_kin else classes.all) for by_kin, number in static)
 

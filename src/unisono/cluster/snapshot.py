@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from unisono.cluster.affinity_index import Neighbours
 from unisono.cluster.bind_failures import Setback
@@ -14,6 +13,7 @@ from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.nodes import NodeTable
+from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
@@ -47,7 +47,7 @@ class Snapshot:
         run_times: how long jobs of one kind have run.
         hyper_nodes: the tree of HyperNodes over the nodes.
         catalogue: volumes, device claims and their classes.
-        memo: results that may be kept from cycle to cycle, by whoever computes them; part of no state.
+        memo: what may be kept from cycle to cycle, by class; part of no state.
 
     """
 
@@ -66,7 +66,7 @@ class Snapshot:
     port_holders: Mapping[str, Mapping[str, PodClass]]
     neighbours: Neighbours
     catalogue: Catalogue
-    memo: dict[Hashable, Any]
+    memo: Parts
     hyper_nodes: HyperNodeTree
     quotas: Mapping[str, Mapping[str, Quota]] = field(default_factory=dict)
     budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)

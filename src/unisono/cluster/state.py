@@ -6,7 +6,7 @@ it had been built from lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.other_schedulers import ForeignPods
+from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
 from unisono.cluster.records import Task
@@ -82,7 +83,7 @@ class ClusterState:
         self.run_times = RunTimes()
         self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
-        self.memo: dict[Hashable, Any] = {}
+        self.memo = Parts()
         self.rejected = RejectionBook()
         self._foreign = ForeignPods()
         self._assumed: dict[str, _Assumed] = {}

@@ -23,7 +23,6 @@ from unisono.engine.session.session import Session
 
 Bits = npt.NDArray[np.uint64]
 _KEPT_CLASSES = 2048
-_MEMO_KEY = "engine.static"
 _MOST_REASONS = 60
 _OTHERS = Reason("node(s) were refused for other reasons")
 
@@ -70,9 +69,10 @@ class StaticResults:
     def of(cls, session: Session, config: SchedulerConfig) -> StaticResults:
         """The results kept for ``config``, or new ones."""
         memo = session.snapshot.memo
-        kept = memo.get(_MEMO_KEY)
-        if not isinstance(kept, cls) or kept.config != config:
-            kept = memo[_MEMO_KEY] = cls(config)
+        kept = memo.of(cls, lambda: cls(config))
+        if kept.config != config:
+            kept = cls(config)
+            memo.put(kept)
         if len(kept.kept) > _KEPT_CLASSES:
             kept.kept.clear()
         kept._forget(session.snapshot.classes)

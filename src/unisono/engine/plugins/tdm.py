@@ -40,7 +40,6 @@ _PERIOD = Argument("tdm.evict.period", "duration", "1m", "least time between two
 _CLOCK = Argument("tdm.time-zone", "text", "UTC", "where the windows' times are meant, such as `Europe/Berlin`")
 _WINDOW = re.compile(r"\s*(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)\s*")
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
-_MEMO_KEY = "tdm.evicted"
 
 NO_RIGHT = Reason("not allow to dispatch to revocable node", unresolvable=True)
 
@@ -69,6 +68,13 @@ def read_window(text: str) -> Window | None:
     if hour > 23 or end_hour > 24 or minute > 59 or end_minute > 59:
         return None
     return Window(hour * 60 + minute, (end_hour * 60 + end_minute) % 1440, text.strip())
+
+
+@dataclass(slots=True)
+class _LastEviction:
+    """When pods were last evicted from nodes whose window is over, seconds since the epoch; None: never."""
+
+    at: float | None = None
 
 
 class TdmPlugin(Plugin):
@@ -159,14 +165,13 @@ class TdmPlugin(Plugin):
 
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
         """Tasks that agreed to be evicted and still run on nodes whose window is over; once per period."""
-        memo, now = self.session.snapshot.memo, self.session.now
-        last = memo.get(_MEMO_KEY)
-        if isinstance(last, float) and 0 <= now - last < self.period:
+        now, last = self.session.now, self.session.snapshot.memo.of(_LastEviction, _LastEviction)
+        if last.at is not None and 0 <= now - last.at < self.period:
             return None
         late = [self._zone_of(task) not in ("", *self.active) for task in candidates]
         chosen = self._spared([task if over else None for task, over in zip(candidates, late, strict=True)])
         if chosen.any():
-            memo[_MEMO_KEY] = now
+            last.at = now
         return chosen
 
     def _zone_of(self, task: Task) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unisono.cluster.nodes import NodeTable
+from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
 from unisono.cluster.snapshot import Snapshot
@@ -17,14 +18,18 @@ from unisono.engine.answers import BoolArray
 from unisono.engine.session.domains import Domains
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.session.parts import Parts
 from unisono.engine.session.queue_limits import set_limits
 from unisono.engine.session.queue_shares import QueueShares
 
-_BUFFER = "engine.session.matrix"
+
+@dataclass(slots=True)
+class _Buffer:
+    """The matrix of the last session, None while a session uses it."""
+
+    matrix: Matrix | None = None
 
 
-def stack(table: NodeTable, memo: dict[Hashable, Any]) -> Matrix:
+def stack(table: NodeTable, memo: Parts) -> Matrix:
     """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column.
 
     The memory of the last session is used again: to fill it costs a fraction of getting it anew. Where pods are being
@@ -33,7 +38,8 @@ def stack(table: NodeTable, memo: dict[Hashable, Any]) -> Matrix:
     rows = len(table.allocatable)
     leaving = table.releasing if table.sums().releasing else table.releasing[:0]
     shape = (4 * rows + 2 + len(leaving), len(table))
-    matrix: Matrix | None = memo.pop(_BUFFER, None)
+    buffer = memo.of(_Buffer, _Buffer)
+    matrix, buffer.matrix = buffer.matrix, None
     if matrix is None or matrix.shape != shape:
         matrix = np.empty(shape, dtype=np.int64)
     matrix[3 * rows : 4 * rows] = 0
@@ -95,7 +101,7 @@ class Session:
         What it holds per job goes at once, and not when the garbage collector finds the session.
         """
         if "matrix" in vars(self):
-            self.snapshot.memo[_BUFFER] = self.matrix
+            self.snapshot.memo.of(_Buffer, _Buffer).matrix = self.matrix
         self._jobs.clear()
         vars(self).pop("active", None)
 

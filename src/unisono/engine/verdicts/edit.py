@@ -5,7 +5,7 @@ Records are copied when they are first changed, and sums over a job and its queu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
+from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import fitted
@@ -138,7 +139,7 @@ class Edit:
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
             tree = tree.over(moved, len(nodes))
         tasks_on, holders = self._places()
-        memo: dict[Hashable, Any] = {} if self._facts or self._classes else origin.memo
+        memo = Parts() if self._facts or self._classes else origin.memo
         return replace(
             origin,
             nodes=nodes,

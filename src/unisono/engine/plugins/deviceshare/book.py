@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -276,17 +276,22 @@ def _apart_from(pod_class: PodClass) -> str:
     return notes.get(keys.GROUP_NAME, "") if notes.get(keys.VGPU_GROUP_POLICY) == "spread" else ""
 
 
+class _Layouts(dict[tuple[Hashable, ...], _Layout]):
+    """Layouts by family and what it knows of the cluster."""
+
+
 def _layout(family: Family, session: Session) -> _Layout:
     nodes = session.nodes.table
-    key = ("devices.layout", family.name, getattr(family, "known", ()))
-    kept = session.snapshot.memo.get(key)
+    key = (family.name, getattr(family, "known", ()))
+    layouts = session.snapshot.memo.of(_Layouts, _Layouts)
+    kept = layouts.get(key)
     if (
-        isinstance(kept, _Layout)
+        kept is not None
         and (kept.layout, kept.generation) == (nodes.layout, nodes.generation)
         and len(kept.row_of) == len(nodes)
     ):
         return kept
-    found = session.snapshot.memo[key] = _read(family, nodes)
+    found = layouts[key] = _read(family, nodes)
     return found
 
 

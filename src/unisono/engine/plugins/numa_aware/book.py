@@ -83,6 +83,10 @@ def _reserved(amounts: Mapping[str, Quantity] | None) -> int:
     return max(-int(-amount // 1), 0)
 
 
+class _NodesRead(dict[str, tuple[Numatopology, NumaNode]]):
+    """What Numatopology objects say, by node name, with the object that it was read from."""
+
+
 class NumaBook:
     """Free CPUs per node, and the CPUs that this session has given to pods.
 
@@ -97,7 +101,7 @@ class NumaBook:
         self.given: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._free: dict[int, int] = {}
         self.nodes: dict[int, NumaNode] = {}
-        memo: dict[str, tuple[Numatopology, NumaNode]] = session.snapshot.memo.setdefault("numa.nodes", {})
+        memo = session.snapshot.memo.of(_NodesRead, _NodesRead)
         topologies = session.snapshot.catalogue.numa_topologies
         if len(memo) > 2 * len(topologies):
             memo.clear()  # most of it is of nodes that are gone

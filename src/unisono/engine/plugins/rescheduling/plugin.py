@@ -7,6 +7,7 @@ go on for ever, a pod is moved only when it would fit on a node that stays below
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +31,17 @@ _PERIOD = Argument(
     "metricsPeriod", "duration", "5m", "load is always averaged over ten minutes; no effect", effective=False
 )
 _STRATEGIES = Argument("strategies", "list", None, "what to look for, a list of `{name, params}`; see below")
-_MEMO_KEY = "rescheduling.ran"
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], LowNodeUtilization]] = {
     "lowNodeUtilization": LowNodeUtilization.read
 }
+
+
+@dataclass(slots=True)
+class _LastLook:
+    """When nodes were last looked at, seconds since the epoch; None: never."""
+
+    at: float | None = None
 
 
 class ReschedulingPlugin(Plugin):
@@ -58,14 +65,13 @@ class ReschedulingPlugin(Plugin):
 
         What has run for less is not in the measured load yet, and may have been moved by the last look.
         """
-        memo, now = self.session.snapshot.memo, self.session.now
-        last = memo.get(_MEMO_KEY)
-        if not isinstance(last, float) or now < last:
-            memo[_MEMO_KEY] = now
+        now, last = self.session.now, self.session.snapshot.memo.of(_LastLook, _LastLook)
+        if last.at is None or now < last.at:
+            last.at = now
             return None
-        if now - last < self.interval:
+        if now - last.at < self.interval:
             return None
-        memo[_MEMO_KEY] = now
+        last.at = now
         settled = [task for task in candidates if now - (task.since or task.created) >= self.interval]
         named = {task.key for strategy in self.strategies for task in strategy.choose(self.session, settled)}
         return np.array([task.key in named for task in candidates], dtype=np.bool_)

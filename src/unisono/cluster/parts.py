@@ -1,4 +1,4 @@
-"""Objects that live as long as a session or a cache, found by their class."""
+"""Objects that live as long as their owner, such as a session or a cluster's state, found by their class."""
 
 from __future__ import annotations
 
@@ -26,3 +26,11 @@ class Parts:
         if found is None:
             found = self._by_class[kind] = make()
         return found
+
+    def put(self, part: object) -> None:
+        """Have ``part`` in place of the object of its class."""
+        self._by_class[type(part)] = part
+
+    def clear(self) -> None:
+        """Forget all objects."""
+        self._by_class.clear()
