@@ -24,6 +24,7 @@ from unisono.apiserver.managed_fields.record import Ignored
 from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.types import WriteOptions
 from unisono.apiserver.views import view_of
+from unisono.apiserver.write_request import Write
 from unisono.errors import ApiError
 
 Managed = list[dict[str, Any]] | None
@@ -200,35 +201,21 @@ def _telling(kind: Kind[Any]) -> frozenset[str]:
     return telling(schema(kind))
 
 
-def on_update(
-    kind: Kind[Any],
-    stored: Kind[Any],
-    data: bytes,
-    old: Object,
-    managed: Managed,
-    new: Object,
-    requested: Managed,
-    options: WriteOptions,
-    subresource: str,
-    now: str,
-) -> None:
+def on_update(write: Write, data: bytes, old: Object, managed: Managed, new: Object, requested: Managed) -> None:
     """Record the writer of a changed object as the owner of what it changed.
 
     An object without owners stays without until somebody applies to it.
 
     Args:
-        kind: as the writer names it.
-        stored: as it is stored.
+        write: names the kind, the subresource and the writer.
         data: the stored object.
         old: the same, decoded.
         managed: its ``managedFields``.
         new: the object to store; its ``managedFields`` are set.
         requested: ``managedFields`` in the request: None keeps them, ``[]`` or ``[{}]`` forgets all owners.
-        options: name the writer.
-        subresource: through which it writes.
-        now: RFC 3339.
 
     """
+    kind, stored, subresource = write.kind, write.stored, write.subresource
     new.metadata = copy.copy(new.metadata)
     new.metadata.managed_fields = managed
     base = managed
@@ -240,10 +227,10 @@ def on_update(
     if not base:
         new.metadata.managed_fields = base
         return
-    writer = managed_fields.Writer(options.field_manager or "unknown", "Update", kind.api_version, subresource)
-    if subresource == "scale":
-        # Kubernetes records no time there.
-        now = ""
+    manager = write.options.field_manager or "unknown"
+    writer = managed_fields.Writer(manager, "Update", kind.api_version, subresource)
+    # Kubernetes records no time for a Scale.
+    now = "" if subresource == "scale" else write.context.now()
     entries = entries_of(base)
     door = ignored(stored, subresource)
     try:

@@ -14,7 +14,6 @@ from unisono.api.kind import Kind
 from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
 from unisono.apiserver.admission import Request
 from unisono.apiserver.aside import aside
-from unisono.apiserver.context import Context
 from unisono.apiserver.custom import scale as scales
 from unisono.apiserver.custom.scale_kind import SCALES
 from unisono.apiserver.managed_fields.managers import without
@@ -22,7 +21,8 @@ from unisono.apiserver.managed_fields.paths import Path, field
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.patches.merge import apply_merge_patch
 from unisono.apiserver.storage.entry import Entry
-from unisono.apiserver.types import PatchType, WriteOptions, Written
+from unisono.apiserver.types import PatchType, Written
+from unisono.apiserver.write_request import Write
 from unisono.errors import Conflict
 
 Document = dict[str, Any]
@@ -32,40 +32,26 @@ Change = Callable[[Document], Document]
 _REPLICAS: Path = (field("spec"), field("replicas"))
 
 
-async def change(
-    context: Context,
-    kind: Kind[Any],
-    namespace: str | None,
-    name: str,
-    wanted: Change,
-    options: WriteOptions,
-) -> Written:
+async def change(write: Write, wanted: Change) -> Written:
     """Give an object the replicas of a changed Scale, whose writer owns them then."""
-    stored = context.stored_kind(kind)
 
     async def once(entry: Entry, old: Any) -> Written:
-        live = await aside(_live, kind, stored, entry)
+        live = await aside(_live, write, entry)
 
         def own(new: Any) -> None:
-            managed, now = old.metadata.managed_fields, context.now()
-            field_owners.on_update(kind, stored, entry.data, old, managed, new, None, options, "scale", now)
+            field_owners.on_update(write, entry.data, old, old.metadata.managed_fields, new, None)
 
-        return await _write(context, kind, stored, entry, old, live, wanted(live), options, own)
+        return await _write(write, entry, old, live, wanted(live), own)
 
-    return await _again(context, stored, namespace, name, once)
+    return await _again(write, once)
 
 
-async def _again(
-    context: Context,
-    stored: Kind[Any],
-    namespace: str | None,
-    name: str,
-    once: Callable[[Entry, Any], Awaitable[Written]],
-) -> Written:
+async def _again(write: Write, once: Callable[[Entry, Any], Awaitable[Written]]) -> Written:
     """Write, and once more over what others have written while webhooks were asked."""
+    context, stored = write.context, write.stored
     for attempt in range(1, writes.PATCH_ATTEMPTS + 1):
-        await context.conversions.know_present(stored, namespace, name)
-        entry, old = await context.load(stored, namespace, name)
+        await context.conversions.know_present(stored, write.namespace, write.name)
+        entry, old = await context.load(stored, write.namespace, write.name)
         try:
             return await once(entry, old)
         except Conflict:
@@ -74,38 +60,27 @@ async def _again(
     raise AssertionError("unreachable")
 
 
-def _live(kind: Kind[Any], stored: Kind[Any], entry: Entry) -> Document:
-    data = codec.as_version(entry.data, stored, kind)
-    return scales.scale_of(kind, codec.json_value(data), strict=False)
+def _live(write: Write, entry: Entry) -> Document:
+    data = codec.as_version(entry.data, write.stored, write.kind)
+    return scales.scale_of(write.kind, codec.json_value(data), strict=False)
 
 
-async def patch(
-    context: Context,
-    kind: Kind[Any],
-    namespace: str | None,
-    name: str,
-    change_of: Any,
-    patch_type: PatchType,
-    options: WriteOptions,
-) -> Written:
+async def patch(write: Write, change_of: Any, patch_type: PatchType) -> Written:
     """Patch the Scale of an object; ``apply`` is server-side apply."""
-    check_type(context.stored_kind(kind), patch_type)
+    check_type(write.stored, patch_type)
     if patch_type == "apply":
-        return await _apply(context, kind, namespace, name, change_of, options)
-    wanted = partial(apply_patch, SCALES, patch=change_of, patch_type=patch_type)
-    return await change(context, kind, namespace, name, wanted, options)
+        return await _apply(write, change_of)
+    return await change(write, partial(apply_patch, SCALES, patch=change_of, patch_type=patch_type))
 
 
-async def _apply(
-    context: Context, kind: Kind[Any], namespace: str | None, name: str, body: Any, options: WriteOptions
-) -> Written:
-    stored = context.stored_kind(kind)
+async def _apply(write: Write, body: Any) -> Written:
+    context, kind, stored, options = write.context, write.kind, write.stored, write.options
 
     async def once(entry: Entry, old: Any) -> Written:
         if not isinstance(body, dict):
             raise failures.bad_request("an applied configuration must be an object")
-        config = codec.accept_configuration(SCALES, SCALES, body, namespace, name)
-        live = await aside(_live, kind, stored, entry)
+        config = codec.accept_configuration(SCALES, SCALES, body, write.namespace, write.name)
+        live = await aside(_live, write, entry)
         managed = old.metadata.managed_fields
         before = await aside(field_owners.entries_of, managed)
         data = codec.as_version(entry.data, stored, kind)
@@ -125,49 +100,50 @@ async def _apply(
         def own(new: Any) -> None:
             field_owners.set_entries(new, managed, before, as_objects(known, applied.entries, path, kind.api_version))
 
-        return await _write(context, kind, stored, entry, old, live, applied.object, options, own)
+        return await _write(write, entry, old, live, applied.object, own)
 
-    return await _again(context, stored, namespace, name, once)
+    return await _again(write, once)
 
 
 async def _write(
-    context: Context,
-    kind: Kind[Any],
-    stored: Kind[Any],
-    entry: Entry,
-    old: Any,
-    live: Document,
-    scale: Document,
-    options: WriteOptions,
-    own: Callable[[Any], None],
+    write: Write, entry: Entry, old: Any, live: Document, scale: Document, own: Callable[[Any], None]
 ) -> Written:
+    context, kind, stored = write.context, write.kind, write.stored
     name, namespace = entry.name, entry.namespace or None
     wanted = scales.patch_of(kind, name, scale)
     noted: list[str] = []
     if context.hooks.present:
         # Webhooks see a Scale, and those that ask for the object alone do not see this.
-        request = _request(stored, namespace, name, scale, live, options)
-        noted = await context.hooks.show(request, dry_run=options.dry_run)
+        request = _request(write, scale, live)
+        noted = await context.hooks.show(request, dry_run=write.options.dry_run)
         wanted = scales.patch_of(kind, name, request.object)
     body = await aside(_scaled, kind, stored, entry.data, wanted)
-    new, warnings = await aside(codec.accept, kind, stored, body, options, name)
+    new = await writes.accept(write, body, name)
     metadata.check_place(new, stored, namespace, name)
     metadata.carry_over(new, old, stored, require_version=False)
-    data = await writes.replace(context, stored, entry, old, new, options, "", lambda: own(new), warnings, hooked=False)
+    write.warnings[:0] = noted
+    data = await writes.replace(write, entry, old, new, lambda: own(new), hooked=False)
     answer = scales.scale_of(kind, codec.json_value(codec.as_version(data, stored, kind)))
-    return Written(scales.encode(answer), False, [*noted, *warnings])
+    return Written(scales.encode(answer), False, write.warnings)
 
 
 def _scaled(kind: Kind[Any], stored: Kind[Any], data: bytes, wanted: Document) -> Any:
     return apply_merge_patch(field_owners.plain(codec.as_version(data, stored, kind)), wanted)
 
 
-def _request(
-    stored: Kind[Any], namespace: str | None, name: str, scale: Document, live: Document, options: WriteOptions
-) -> Request:
-    shown_as = SCALES.api_version, SCALES.kind
+def _request(write: Write, scale: Document, live: Document) -> Request:
+    user, groups = write.options.user, write.options.groups
     return Request(
-        "UPDATE", stored, namespace, name, scale, live, "scale", options.user, options.groups, shown_as=shown_as
+        "UPDATE",
+        write.stored,
+        write.namespace if write.stored.namespaced else None,
+        write.name,
+        scale,
+        live,
+        "scale",
+        user,
+        groups,
+        shown_as=(SCALES.api_version, SCALES.kind),
     )
 
 

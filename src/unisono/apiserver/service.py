@@ -33,6 +33,7 @@ from unisono.apiserver.types import (
 )
 from unisono.apiserver.views import selector_for
 from unisono.apiserver.webhooks.conversions import data_of
+from unisono.apiserver.write_request import Write
 
 
 def _nobody(_: str) -> None:
@@ -192,7 +193,7 @@ class ObjectService:
             ApiError: 400 for another kind or version or, under Strict, unknown fields; 403 and 404 from admission.
 
         """
-        return await writes.create(self.context, kind, namespace, body, options)
+        return await writes.create(Write.of(self.context, kind, namespace, "", options), body)
 
     async def update(
         self,
@@ -209,9 +210,10 @@ class ObjectService:
             Conflict: the body's resourceVersion or uid is not the present one.
 
         """
+        write = Write.of(self.context, kind, namespace, name, options, subresource)
         if subresource == "scale":
-            return await scaling.change(self.context, kind, namespace, name, lambda _: body, options)
-        return await writes.update(self.context, kind, namespace, name, body, options, subresource)
+            return await scaling.change(write, lambda _: body)
+        return await writes.update(write, body)
 
     async def patch(
         self,
@@ -234,17 +236,18 @@ class ObjectService:
             ApiError: 400 for a malformed patch, 415 for a type that the kind does not take.
 
         """
+        write = Write.of(self.context, kind, namespace, name, options, subresource)
         if subresource == "scale":
-            return await scaling.patch(self.context, kind, namespace, name, patch, patch_type, options)
+            return await scaling.patch(write, patch, patch_type)
         if patch_type == "apply":
-            self._require_create(kind, namespace, name, options)
-            return await applying.apply(self.context, kind, namespace, name, patch, options, subresource)
-        return await writes.patch(self.context, kind, namespace, name, patch, patch_type, options, subresource)
+            self._require_create(write)
+            return await applying.apply(write, patch)
+        return await writes.patch(write, patch, patch_type)
 
-    def _require_create(self, kind: Kind[Any], namespace: str | None, name: str, options: WriteOptions) -> None:
+    def _require_create(self, write: Write) -> None:
         """An apply that creates needs the right to create, not only the one to patch."""
-        stored = self.context.stored_kind(kind)
-        if not options.user or self.store.latest(self.context.key(stored, namespace, name)) is not None:
+        kind, namespace, name, options = write.kind, write.namespace, write.name, write.options
+        if not options.user or self.store.latest(self.context.key(write.stored, namespace, name)) is not None:
             return
         action = Action("create", group=kind.group, resource=kind.plural, namespace=namespace, name=name)
         self.authorizer.require(User(options.user, options.groups), action)

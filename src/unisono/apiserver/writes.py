@@ -23,6 +23,7 @@ from unisono.apiserver.deletion import removable
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
+from unisono.apiserver.write_request import Write
 from unisono.errors import ApiError, Conflict, NotFound
 
 LARGEST_OBJECT = 1536 * 1024
@@ -31,20 +32,22 @@ _NAME_ATTEMPTS = 8
 PATCH_ATTEMPTS = 5
 
 
-async def create(
-    context: Context, kind: Kind[Any], namespace: str | None, body: dict[str, Any], options: WriteOptions
-) -> Written:
+async def create(write: Write, body: dict[str, Any]) -> Written:
     """Store a new object; see ``ObjectService.create``."""
-    stored = context.stored_kind(kind)
-    obj, warnings = await aside(codec.accept, kind, stored, body, options, _name_in(body))
-    metadata.check_place(obj, stored, namespace, None)
+    kind, stored, options = write.kind, write.stored, write.options
+    obj = await accept(write, body, _name_in(body))
+    metadata.check_place(obj, stored, write.namespace, None)
 
     def own() -> None:
-        field_owners.on_create(kind, stored, obj, body, options, context.now())
+        field_owners.on_create(kind, stored, obj, body, options, write.context.now())
 
-    with _telling(warnings):
-        data = await store_new(context, stored, obj, options, own, warnings)
-    return Written(codec.as_version(data, stored, kind), True, warnings)
+    return write.answer(await store_new(write, obj, own), created=True)
+
+
+async def accept(write: Write, body: dict[str, Any], name: str) -> Any:
+    """The object of a request's body; ``write.warnings`` are those about the body then."""
+    obj, write.warnings[:] = await aside(codec.accept, write.kind, write.stored, body, write.options, name)
+    return obj
 
 
 @contextmanager
@@ -57,79 +60,49 @@ def _telling(warnings: list[str]) -> Iterator[None]:
         raise
 
 
-async def store_new(
-    context: Context,
-    stored: Kind[Any],
-    obj: Any,
-    options: WriteOptions,
-    own: Callable[[], None],
-    warnings: list[str],
-) -> bytes:
-    """Complete, admit and store a new object; ``own`` is called when its owners can be recorded.
-
-    What webhooks have to say is added to ``warnings``.
-    """
-    generated = not obj.metadata.name and bool(obj.metadata.generate_name)
-    metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
-    name = obj.metadata.name
-    if not name:
-        error = field_error.required("metadata.name", "name or generateName is required")
-        raise failures.invalid(stored, "", [error])
-    strategy.begin_status(obj, stored)
-    # Its creator owns the defaults too, but nothing that admission adds.
-    apply_defaults(stored, obj)
-    await aside(own)
-    request = Request("CREATE", stored, obj.metadata.namespace, name, obj, user=options.user, groups=options.groups)
-    obj = await _admit(context, request, options, warnings)
-    _make_unique(context, stored, obj, generated=generated)
-    data = codec.render(obj) if options.dry_run else (await context.put(stored, obj, 0))[0].data
-    return await context.conversions.shown(stored, data)
+async def store_new(write: Write, obj: Any, own: Callable[[], None]) -> bytes:
+    """Complete, admit and store a new object; ``own`` is called when its owners can be recorded."""
+    context, stored = write.context, write.stored
+    with _telling(write.warnings):
+        generated = not obj.metadata.name and bool(obj.metadata.generate_name)
+        metadata.begin(obj, stored, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
+        if not obj.metadata.name:
+            error = field_error.required("metadata.name", "name or generateName is required")
+            raise failures.invalid(stored, "", [error])
+        strategy.begin_status(obj, stored)
+        # Its creator owns the defaults too, but nothing that admission adds.
+        apply_defaults(stored, obj)
+        await aside(own)
+        obj = await _admit(write, write.request("CREATE", obj, None))
+        _make_unique(context, stored, obj, generated=generated)
+        data = codec.render(obj) if write.options.dry_run else (await context.put(stored, obj, 0))[0].data
+        return await context.conversions.shown(stored, data)
 
 
-async def update(
-    context: Context,
-    kind: Kind[Any],
-    namespace: str | None,
-    name: str,
-    body: dict[str, Any],
-    options: WriteOptions,
-    subresource: str,
-) -> Written:
+async def update(write: Write, body: dict[str, Any]) -> Written:
     """Replace an object or its status; see ``ObjectService.update``."""
-    stored = context.stored_kind(kind)
-    check_subresource(stored, subresource)
-    await context.conversions.know_present(stored, namespace, name)
-    entry, old = await context.load(stored, namespace, name)
-    new, warnings = await aside(codec.accept, kind, stored, body, options, name)
-    metadata.check_place(new, stored, namespace, name)
+    context, stored = write.context, write.stored
+    check_subresource(stored, write.subresource)
+    await context.conversions.know_present(stored, write.namespace, write.name)
+    entry, old = await context.load(stored, write.namespace, write.name)
+    new = await accept(write, body, write.name)
+    metadata.check_place(new, stored, write.namespace, write.name)
     metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored), replacing=True)
-    own = _updater(context, kind, stored, entry, old, new, options, subresource)
-    with _telling(warnings):
-        data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
-    return Written(codec.as_version(data, stored, kind), False, warnings)
+    return write.answer(await replace(write, entry, old, new, _updater(write, entry, old, new)))
 
 
-async def patch(
-    context: Context,
-    kind: Kind[Any],
-    namespace: str | None,
-    name: str,
-    change: Any,
-    patch_type: PatchType,
-    options: WriteOptions,
-    subresource: str,
-) -> Written:
+async def patch(write: Write, change: Any, patch_type: PatchType) -> Written:
     """Patch an object or its status; see ``ObjectService.patch``."""
-    stored = context.stored_kind(kind)
+    context, stored = write.context, write.stored
     check_type(stored, patch_type)
-    check_subresource(stored, subresource)
+    check_subresource(stored, write.subresource)
     for attempt in range(1, PATCH_ATTEMPTS + 1):
-        await context.conversions.know_present(stored, namespace, name)
-        entry, old = await context.load(stored, namespace, name)
+        await context.conversions.know_present(stored, write.namespace, write.name)
+        entry, old = await context.load(stored, write.namespace, write.name)
         # What a patch copies may be larger than itself and the object.
         weigh(HEAVY_BYTES + 1 if patch_type == "json" and _copies(change) else 0)
         try:
-            return await _patch(context, kind, stored, entry, old, change, patch_type, options, subresource)
+            return await _patch(write, entry, old, change, patch_type)
         except Conflict:
             # While webhooks were asked somebody else has written: the patch is for whatever is there.
             if not overtaken(context, entry) or attempt == PATCH_ATTEMPTS or _names_version(change):
@@ -155,44 +128,24 @@ def _names_version(change: Any) -> bool:
     return any(isinstance(each, dict) and each.get("path") == "/metadata/resourceVersion" for each in change)
 
 
-async def _patch(
-    context: Context,
-    kind: Kind[Any],
-    stored: Kind[Any],
-    entry: Entry,
-    old: Any,
-    change: Any,
-    patch_type: PatchType,
-    options: WriteOptions,
-    subresource: str,
-) -> Written:
-    namespace, name = entry.namespace or None, entry.name
-    body = await aside(_patched, kind, stored, entry.data, old, change, patch_type, subresource)
-    new, warnings = await aside(codec.accept, kind, stored, body, options, name)
-    metadata.check_place(new, stored, namespace, name)
+async def _patch(write: Write, entry: Entry, old: Any, change: Any, patch_type: PatchType) -> Written:
+    stored = write.stored
+    body = await aside(_patched, write, entry.data, old, change, patch_type)
+    new = await accept(write, body, entry.name)
+    metadata.check_place(new, stored, entry.namespace or None, entry.name)
     metadata.carry_over(new, old, stored, require_version=False)
-    own = _updater(context, kind, stored, entry, old, new, options, subresource)
-    with _telling(warnings):
-        data = await replace(context, stored, entry, old, new, options, subresource, own, warnings)
-    return Written(codec.as_version(data, stored, kind), False, warnings)
+    return write.answer(await replace(write, entry, old, new, _updater(write, entry, old, new)))
 
 
-def _patched(
-    kind: Kind[Any],
-    stored: Kind[Any],
-    data: bytes,
-    old: Any,
-    change: Any,
-    patch_type: PatchType,
-    subresource: str,
-) -> dict[str, Any]:
+def _patched(write: Write, data: bytes, old: Any, change: Any, patch_type: PatchType) -> dict[str, Any]:
+    kind, stored = write.kind, write.stored
     # The owners of fields are much to carry through a patch; only one that speaks of them gets to see them.
     if field_owners.mentioned(change):
         current = codec.json_value(codec.as_version(data, stored, kind))
     else:
         current = field_owners.seen(kind, stored, data, old)
     body: dict[str, Any] = apply_patch(stored, current, change, patch_type)
-    if subresource == "status" and not isinstance(stored, CustomKind):
+    if write.subresource == "status" and not isinstance(stored, CustomKind):
         return _without_kept(current, body)
     return body
 
@@ -203,72 +156,52 @@ def _without_kept(current: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     return {key: value for key, value in body.items() if key in kept or value != current.get(key)}
 
 
-def _updater(
-    context: Context,
-    kind: Kind[Any],
-    stored: Kind[Any],
-    entry: Entry,
-    old: Any,
-    new: Any,
-    options: WriteOptions,
-    subresource: str,
-) -> Callable[[], None]:
+def _updater(write: Write, entry: Entry, old: Any, new: Any) -> Callable[[], None]:
     requested, managed = new.metadata.managed_fields, old.metadata.managed_fields
 
     def own() -> None:
-        now = context.now()
-        field_owners.on_update(kind, stored, entry.data, old, managed, new, requested, options, subresource, now)
+        field_owners.on_update(write, entry.data, old, managed, new, requested)
 
     return own
 
 
 async def replace(
-    context: Context,
-    stored: Kind[Any],
-    entry: Entry,
-    old: Any,
-    new: Any,
-    options: WriteOptions,
-    subresource: str,
-    own: Callable[[], None],
-    warnings: list[str],
-    *,
-    hooked: bool = True,
+    write: Write, entry: Entry, old: Any, new: Any, own: Callable[[], None], *, hooked: bool = True
 ) -> bytes:
     """Admit and store a changed object; ``own`` is called when its owners can be recorded.
 
     Without ``hooked`` no webhooks are asked: they have been shown what the writer sent.
     """
-    _check_finalizers(stored, old, new)
-    strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
-    apply_defaults(stored, new)
-    await aside(own)
-    request = Request(
-        "UPDATE", stored, old.metadata.namespace, entry.name, new, old, subresource, options.user, options.groups
-    )
-    storing = await _admit(context, request, options, warnings, hooked=hooked)
-    new = request.object
-    if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
-        new.metadata.generation = storing.metadata.generation = (old.metadata.generation or 0) + 1
-    if new == old:
-        return entry.data
-    if options.dry_run:
-        data = codec.render(storing)
-    else:
-        change = context.change(stored, storing, entry.revision, delete=removable(storing))
-        data = (await context.commit(stored, [change]))[0].data
-    return await context.conversions.shown(stored, data)
+    context, stored = write.context, write.stored
+    # A Scale is written as a change of the whole object.
+    subresource = "" if write.subresource == "scale" else write.subresource
+    with _telling(write.warnings):
+        _check_finalizers(stored, old, new)
+        strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
+        apply_defaults(stored, new)
+        await aside(own)
+        request = write.request("UPDATE", new, old, subresource)
+        storing = await _admit(write, request, hooked=hooked)
+        new = request.object
+        if metadata.has_generation(stored) and metadata.specification_changed(new, old, stored):
+            new.metadata.generation = storing.metadata.generation = (old.metadata.generation or 0) + 1
+        if new == old:
+            return entry.data
+        if write.options.dry_run:
+            data = codec.render(storing)
+        else:
+            change = context.change(stored, storing, entry.revision, delete=removable(storing))
+            data = (await context.commit(stored, [change]))[0].data
+        return await context.conversions.shown(stored, data)
 
 
-async def _admit(
-    context: Context, request: Request, options: WriteOptions, warnings: list[str], *, hooked: bool = True
-) -> Any:
+async def _admit(write: Write, request: Request, *, hooked: bool = True) -> Any:
     """Complete and check an object, ``request.object``; answers it as it is to be stored. Only webhooks take time."""
-    hooks, dry_run = context.hooks, options.dry_run
+    context, hooks, dry_run = write.context, write.context.hooks, write.options.dry_run
     context.admission.mutate(request, context)
     if hooked and hooks.wanted(request, changing=True):
         asked = await hooks.mutate(request, dry_run=dry_run)
-        warnings += asked.warnings
+        write.warnings.extend(asked.warnings)
         if asked.changed is not None:
             _take_over(request, asked.changed)
     if isinstance(request.kind, CustomKind):
@@ -282,7 +215,7 @@ async def _admit(
     if errors:
         raise failures.invalid(request.kind, request.name, errors)
     if hooked and hooks.wanted(request, changing=False):
-        warnings += await hooks.check(request, dry_run=dry_run)
+        write.warnings.extend(await hooks.check(request, dry_run=dry_run))
     storing = await context.conversions.for_storing(request.object)
     if is_heavy():
         _check_size(await aside(codec.render, storing))
