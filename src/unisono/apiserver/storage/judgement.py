@@ -89,6 +89,7 @@ class _Judge:
         self._rejected = list(contents.rejected)
         self._objects: dict[Key, ObjectRow] = {}
         self._broken: dict[Key, str] = {}
+        self._wrong = [wrong_object(row, summed=self._summed) for row in contents.objects]
 
     def judge(self) -> Judgement:
         meta = self._meta()
@@ -96,13 +97,15 @@ class _Judge:
         self._believe()
         self._confirm(events, meta)
         counter, compacted = meta.get("revision", 0), meta.get("compacted", 0)
-        seen = [0, *(row.revision for row in self._objects.values()), *(event.revision for event in events)]
+        if self._findings:
+            seen = (*(row.revision for row in self._objects.values()), *(event.revision for event in events))
+            counter = max(counter, 0, *seen)
         return Judgement(
             self._objects,
             events,
             self._findings,
             self._rejected,
-            max(counter, *seen) if self._findings else counter,
+            counter,
             compacted,
             meta.get("store", 0),
             bool(meta.get("running", 0)),
@@ -118,8 +121,12 @@ class _Judge:
 
     def _events(self) -> list[EventRow]:
         good: list[EventRow] = []
+        # The newest events hold the objects as they are stored, which need not be checked twice.
+        believed = zip(self._read.objects, self._wrong, strict=True)
+        stored = {row.revision: row for row, wrong in believed if wrong is None}
         for row in self._read.events:
-            if (why := wrong_event(row, summed=self._summed)) is not None:
+            why = wrong_event(row, summed=self._summed, stored=stored.get(row.revision))
+            if why is not None:
                 self._reject(f"history of {describe(row.key)} at revision {row.revision}", why, row)
             elif good and row.revision <= good[-1].revision:
                 self._reject(f"history of {describe(row.key)} at revision {row.revision}", "it is out of order", row)
@@ -129,19 +136,19 @@ class _Judge:
 
     def _believe(self) -> None:
         revisions: dict[int, Key] = {}
-        for row in self._read.objects:
-            if (why := wrong_object(row, summed=self._summed)) is not None:
+        for row, why in zip(self._read.objects, self._wrong, strict=True):
+            if why is not None:
                 self._broken[row.key] = why
                 self._rejected.append(Rejected(describe(row.key), why, tuple(row)))
                 continue
-            key, revision = row.key, row.revision
+            key, revision = row[:3], row[3]
             other = self._objects.get(key)
             if other is not None:
                 older, row = sorted((row, other), key=_age)  # noqa: PLW2901  # the newer one counts
                 self._reject(describe(key), "it is stored twice; the newer one counts", older)
             elif revision in revisions:
                 self._found(describe(key), f"it has revision {revision}, as {describe(revisions[revision])}")
-            revisions[row.revision] = key
+            revisions[row[3]] = key
             self._objects[key] = row
 
     def _confirm(self, events: list[EventRow], meta: dict[str, int]) -> None:

@@ -76,7 +76,7 @@ def object_sum(resource: str, namespace: str, name: str, revision: int, data: by
     accidents it is enough: one damaged row of four thousand million passes; against intent neither helps without a key.
     """
     key = f"{resource}\0{namespace}\0{name}\0{revision}\0"
-    return zlib.crc32(data, zlib.crc32(key.encode(errors="surrogateescape")))
+    return zlib.crc32(data, zlib.crc32(key.encode("utf-8", "surrogateescape")))
 
 
 def event_sum(of_object: int, kind: str, at: float) -> int:
@@ -115,14 +115,26 @@ def wrong_object(row: ObjectRow, *, summed: bool = True) -> str | None:
     return _wrong_value(row)
 
 
-def wrong_event(row: EventRow, *, summed: bool = True) -> str | None:
-    """As ``wrong_object``, for an event."""
-    if not isinstance(row.at, int | float) or row.type not in EVENT_TYPES:
+def wrong_event(row: EventRow, *, summed: bool = True, stored: ObjectRow | None = None) -> str | None:
+    """As ``wrong_object``, for an event.
+
+    Args:
+        row: as read.
+        summed: as for ``wrong_object``.
+        stored: a believed row of ``objects``; where it is the object of the event, its checksum and value hold.
+    """
+    revision, at, kind, *key, data, total = row
+    if not isinstance(at, int | float) or kind not in EVENT_TYPES:
         return "its row has values of wrong types"
-    why = wrong_object(row.object, summed=False)
-    if why is None and summed and row.sum != event_sum(object_sum(*row.key, row.revision, row.data), row.type, row.at):
-        return "its checksum does not match"
-    return why
+    bare = (*key, revision, data)
+    if stored is not None and summed and bare == stored[:5]:
+        known: int = stored.sum
+    else:
+        why = wrong_object(ObjectRow(*bare), summed=False)
+        if why is not None or not summed:
+            return why
+        known = object_sum(*bare)
+    return None if total == event_sum(known, kind, at) else "its checksum does not match"
 
 
 def _wrong_value(row: ObjectRow) -> str | None:
