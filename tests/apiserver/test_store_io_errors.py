@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from support.backends import put
-from unisono.apiserver.storage.backup import check_backup, copy_database, restore_backup
+from unisono.apiserver.storage.backup import check_backup, restore_backup
+from unisono.apiserver.storage.copying import copy_database
 from unisono.apiserver.storage.errors import StoreError
 from unisono.apiserver.storage.repair import accept_loss, repair
 from unisono.apiserver.storage.store import Store

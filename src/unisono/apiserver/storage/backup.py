@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +12,7 @@ import msgspec
 from unisono.api.kinds import find
 from unisono.apiserver.storage import losses
 from unisono.apiserver.storage.errors import DamagedStore, Finding, StoreError, StoreInUse
-from unisono.apiserver.storage.files import create_private, discarded_on_failure, finish_swaps, stage, swap, sync
+from unisono.apiserver.storage.files import finish_swaps, stage, swap
 from unisono.apiserver.storage.inspection import inspect
 from unisono.apiserver.storage.judgement import Judgement
 from unisono.apiserver.storage.marker import read_mark
@@ -44,27 +42,6 @@ class Backup:
     def objects(self) -> int:
         """How many objects it has."""
         return sum(self.kinds.values())
-
-
-def copy_database(connection: sqlite3.Connection, path: Path) -> None:
-    """Write a copy of an open database to ``path``, readable by its owner alone, and on disk when this returns.
-
-    Raises:
-        OSError, sqlite3.Error: there is no new file, and an old one is as it was.
-
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    with discarded_on_failure(temporary):
-        create_private(temporary)
-        with closing(sqlite3.connect(temporary, isolation_level=None)) as target:
-            connection.backup(target)
-            # A copy of a database in WAL mode says that it is one; alone in a file it must not. And it is complete.
-            target.execute("PRAGMA journal_mode = DELETE")
-            # One of schema version 1 has no such row; then nothing is changed.
-            target.execute("UPDATE meta SET value = 0 WHERE key = 'running'")
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
 
 
 def check_backup(path: Path) -> Backup:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from unisono.apiserver.storage import losses, schema
+from unisono.apiserver.storage.copying import copy_database
 from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.storage.errors import DamagedStore, DiskFullError, StoreError, StoreInUse
 from unisono.apiserver.storage.files import beside, finish_swaps, sync
@@ -110,9 +111,6 @@ class Database:
             OSError, sqlite3.Error: there is no copy.
 
         """
-        # Not at the top: the module of backups builds on this one.
-        from unisono.apiserver.storage.backup import copy_database
-
         copy_database(self._opened(), path)
 
     def close(self) -> None:
@@ -231,8 +229,9 @@ class Database:
 
 def _loaded(judged: Judgement) -> Loaded:
     loaded = Loaded(revision=judged.revision, compacted=judged.compacted)
-    loaded.objects = [entry_of(judged.objects[key]) for key in sorted(judged.objects)]
-    current = {entry.key: entry for entry in loaded.objects}
+    keys = sorted(judged.objects)
+    loaded.objects = [Entry(*judged.objects[key][:5]) for key in keys]
+    current = dict(zip(keys, loaded.objects, strict=True))
     earlier: dict[tuple[str, str, str], Entry] = {}
     for row in judged.events:
         newest = current.get(row.key)
