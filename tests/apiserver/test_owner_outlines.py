@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
 from unisono.apiserver import codec, field_owners
+from unisono.apiserver.managed_fields import paths
 from unisono.apiserver.managed_fields.compare import all_fields
 from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
 from unisono.apiserver.types import WriteOptions
@@ -75,18 +76,35 @@ def test_creators_own_what_they_gave(change: dict[str, Any], shared: bool) -> No
 
 
 def test_old_answers_go_and_failures_are_not_kept() -> None:
-    kept, asked = Kept[int](2), list[int]()
+    kept, asked = Kept[range](2, 10), list[int]()
 
-    def ask(number: int) -> int:
+    def ask(number: int) -> range:
         asked.append(number)
         if number < 0:
             raise ValueError("no answer")
-        return number
+        return range(number)
 
     for number in (1, 2, 1, 3, 1, 2):
-        assert kept.answer(number, partial(ask, number)) == number
+        assert kept.answer(number, partial(ask, number)) == range(number)
     assert asked == [1, 2, 3, 2], "3 took the place of 2, which nobody had asked for since"
     for _ in range(2):
         with pytest.raises(ValueError, match="no answer"):
             kept.answer(-1, lambda: ask(-1))
     assert asked[-2:] == [-1, -1]
+
+
+def test_large_answers_are_not_kept() -> None:
+    kept, asked = Kept[range](2, 10), list[int]()
+    for _ in range(3):
+        assert kept.answer("large", lambda: asked.append(1) or range(10)) == range(10)
+    assert len(asked) == 3
+
+
+def test_large_sets_of_fields_are_not_remembered() -> None:
+    """Each of a thousand that a cache holds would keep megabytes of what one user once wrote."""
+    for count, remembered in ((10, True), (5000, False)):
+        owned = frozenset({("f:data", f"f:k{number}") for number in range(count)})
+        tree = paths.to_tree(owned)
+        assert (paths.to_tree(owned) is tree) is remembered
+        assert paths.from_tree(tree) == owned
+        assert (paths.from_tree(tree) is paths.from_tree(tree)) is remembered

@@ -37,7 +37,7 @@ _GIVEN_BY_SERVER: dict[str, tuple[str, ...]] = {
     "namespaces": ("finalizers",),
 }
 # What creators own, by kind and outline: pods of one template have the same fields.
-_created: Kept[Paths] = Kept(512)
+_created: Kept[Paths] = Kept(512, largest=500)
 # What the server alone decides says nothing about owners.
 _SERVERS: dict[str, Any] = {
     "name": "",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sized
 from typing import Any, Generic, TypeVar
 
 from unisono.apiserver.managed_fields.schemas import Schema
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sized)
 
 
 def telling(schema: Schema) -> frozenset[str]:
@@ -52,11 +52,12 @@ class Kept(Generic[T]):
 
     Args:
         most: how many are kept.
+        largest: length from which on an answer is not kept, for it and its question take megabytes.
 
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, largest: int) -> None:
+        self._most, self._largest = most, largest
         self._answers: OrderedDict[Hashable, T] = OrderedDict()
 
     def answer(self, question: Hashable, find: Callable[[], T]) -> T:
@@ -64,7 +65,10 @@ class Kept(Generic[T]):
         if question in self._answers:
             self._answers.move_to_end(question)
             return self._answers[question]
-        found = self._answers[question] = find()
+        found = find()
+        if len(found) >= self._largest:
+            return found
+        self._answers[question] = found
         if len(self._answers) > self._most:
             self._answers.popitem(last=False)
         return found

@@ -19,6 +19,9 @@ Tree = dict[str, Any]
 MEMBER = "."
 NONE: Paths = frozenset()
 _DEEPEST = 100
+# Sets of more paths, or of a longer encoding, are not remembered: each of them would keep megabytes.
+_REMEMBERED_PATHS = 500
+_REMEMBERED_BYTES = 16 * 1024
 _ENCODE = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -37,12 +40,20 @@ def value(content: Any) -> str:
     return f"v:{_ENCODE(content).decode()}"
 
 
-@lru_cache(maxsize=1024)
 def to_tree(paths: Paths) -> Tree:
     """The nested form of a set: a leaf is written ``{}``, a member with children carries the mark.
 
     Pods of one template have the same owners, so answers are kept: do not change them.
     """
+    return _known_tree(paths) if len(paths) <= _REMEMBERED_PATHS else _tree(paths)
+
+
+@lru_cache(maxsize=1024)
+def _known_tree(paths: Paths) -> Tree:
+    return _tree(paths)
+
+
+def _tree(paths: Paths) -> Tree:
     root: Tree = {}
     # Sorted, so that a member comes before what is below it, and equal sets give equal bytes.
     for path in sorted(paths):
@@ -66,7 +77,8 @@ def from_tree(tree: Any) -> Paths:
 
     """
     try:
-        return _known(_ENCODE(tree))
+        encoded = _ENCODE(tree)
+        return _known(encoded) if len(encoded) <= _REMEMBERED_BYTES else _walked(tree)
     except (TypeError, RecursionError):  # no JSON: the walk says what is wrong
         return _walked(tree)
 
