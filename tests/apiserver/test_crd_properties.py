@@ -158,17 +158,17 @@ async def outcome(attempt):
 @pytest.mark.parametrize("_round", range(2))
 async def test_nothing_fails_on_the_way(_round):
     """Definitions, objects, changed definitions and patches, all at random; what is stored is stable."""
-    examples: list[tuple[Any, Any, Any, Any]] = []
+    found: list[tuple[Any, Any, Any, Any]] = []
 
     @given(SCHEMAS, SCHEMAS, JSON, JSON)
     @settings(max_examples=examples(12), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def collect(first, second, spec, patch):
-        examples.append((first, second, spec, patch))
+        found.append((first, second, spec, patch))
 
     collect()
     async with opened() as backend:
         service = backend.service
-        for index, (first, second, spec, patch) in enumerate(examples):
+        for index, (first, second, spec, patch) in enumerate(found):
             kind_name = f"Widget{index}"
             name = f"widgets{index}"
             definition = crd(name, version(schema=obj_schema(spec=first)), kind=kind_name)
