@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.append(str(Path(__file__).parents[2]))
 case: Any = import_module("benchmarks.answers.case")
 judge: Any = import_module("benchmarks.answers.judge")
 
@@ -19,6 +19,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("answers")
 
 
-@pytest.mark.parametrize("one", case.cases(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", list(case.cases()), ids=lambda one: one.name)
 def test_case_is_sound(one: Any, folder: Path) -> None:
     assert judge.judge(one, folder, soundness_only=True).unsound == ""
