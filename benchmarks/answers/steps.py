@@ -76,7 +76,8 @@ async def command(plane: Plane, action: str, title: str) -> None:
 def written(plane: Plane, case: Case, title: str) -> dict[str, Any]:
     """The object of the case that ``title`` names."""
     resource, name, _ = plane.target(title)
-    for body in case.objects:
+    made = [step["create"] for step in case.steps if "create" in step]
+    for body in [*case.objects, *made]:
         if body["kind"] == resource.kind and body["metadata"]["name"] == name:
             return copy.deepcopy(body)
     raise ValueError(f"case {case.name} has no object {title}")

@@ -27,7 +27,7 @@ def test_a_gang_larger_than_all_nodes_is_told_so() -> None:
 def test_nodes_out_of_sight_come_first() -> None:
     away = [node("a", cpu=8, unschedulable=True), node("b", cpu=8, ready=False), node("c", cpu=8)]
     assert said(away, waiting(3, 8)).message == (
-        "1 of 3 nodes is not ready (b); 1 of 3 nodes is cordoned (a); the gang would fit if they were back; "
+        "1 of 3 nodes is not ready (b); 1 of 3 nodes is cordoned (a); "
         "cpu 24 is asked for, and all usable nodes together have cpu 8"
     )
 

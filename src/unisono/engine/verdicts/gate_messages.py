@@ -58,13 +58,10 @@ def cluster_message(cycle: Cycle, refusal: Refusal) -> tuple[str, dict[str, int]
     idle = np.maximum(nodes.idle[rows], 0)
     free = dict(zip(names, (idle * usable).sum(axis=1).tolist(), strict=True))
     there = dict(zip(names, (nodes.allocatable[rows] * usable).sum(axis=1).tolist(), strict=True))
-    everything = dict(zip(names, nodes.allocatable[rows].sum(axis=1).tolist(), strict=True))
     lacking = [name for name in names if free[name] < refusal.need[name]]
     short = lacking or names
     asked = amounts_text({name: refusal.need[name] for name in short})
     parts = _out_of_sight(cycle, rows)
-    if parts and all(everything[name] >= refusal.need[name] for name in short):
-        parts.append("the gang would fit if they were back")
     holders = _jobs_with(cycle, short)
     if any(refusal.need[name] > there[name] for name in short):
         parts.append(f"{asked} is asked for, and all usable nodes together have {amounts_text(_of(there, short))}")
