@@ -37,6 +37,13 @@ def waiting(name: str = "main", **state: str) -> dict[str, Any]:
 RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 
 
+class NoHeartbeats:
+    """A server that lets nobody list Leases."""
+
+    async def request(self, *_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
+        return 403, {}, b"{}"
+
+
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
@@ -68,7 +75,7 @@ RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:
     ],
 )
 async def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
-    assert (await explain_pod(cast("Any", None), decode(PODS, item).obj, "pod/second")).state == expected
+    assert (await explain_pod(cast("Any", NoHeartbeats()), decode(PODS, item).obj, "pod/second")).state == expected
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ async def test_all_kinds_of_work_are_done_with_these_rights_and_they_are_all_nee
     names = ("volcano", "unisono")
     parts = {
         "agent": simulated_part(specs, 300.0),
-        "scheduler": scheduler_part(EVICTING, names, "default"),
+        "scheduler": scheduler_part(EVICTING, names, "default", heartbeat_lease=f"{name}/unisono-scheduler-cycles"),
         "controllers": controllers_part(names, "default"),
         "webhook": webhook_part("127.0.0.1:0", name, "unisono"),
     }

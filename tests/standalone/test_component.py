@@ -40,6 +40,10 @@ class Pretender:
         await self.client.list(PODS)
         await asyncio.Event().wait()
 
+    def unready(self) -> list[str]:
+        """It has nothing to say beyond its watches."""
+        return []
+
     def streams(self) -> Mapping[str, ReflectorStatistics]:
         return {"pods": ReflectorStatistics(1, 1, 7, 0, self.silent, "")}
 

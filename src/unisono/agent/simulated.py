@@ -195,6 +195,10 @@ class SimulatedNodes:
             self._alarms.close()
             self._queue.close()
 
+    def unready(self) -> list[str]:
+        """It has nothing to say beyond its watches."""
+        return []
+
     def streams(self) -> dict[str, ReflectorStatistics]:
         """How the watch on pods fares."""
         return {PODS.resource: self._pods.statistics()}

@@ -13,6 +13,15 @@ READABLE_DIRECTORIES: Final = "unisono.io/readable-directories"
 VERDICT: Final = "unisono.io/verdict"
 """On a PodGroup: the latest verdict as JSON."""
 
+SCHEDULER_CYCLES: Final = "unisono.io/scheduler-cycles"
+"""On a Lease (label): a scheduler renews it when its cycles end."""
+
+SCHEDULER_NAMES: Final = "unisono.io/scheduler-names"
+"""On such a Lease: the names that pods give as ``schedulerName``, separated by commas."""
+
+CONFIGURATION_ERROR: Final = "unisono.io/configuration-error"
+"""On such a Lease: why the scheduler refuses its newest configuration; the one before it stays in force."""
+
 RUN_SECONDS: Final = "unisono.io/run-seconds"
 """On a pod: how long a simulated node runs it."""
 

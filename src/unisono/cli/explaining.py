@@ -41,6 +41,9 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "suspended_by": told.suspended,
         "failures": [pod.json() for pod in told.failures],
         "refused": [refusal.json() for refusal in told.refused],
+        "scheduler_silent": told.silent,
+        "outdated_verdicts": [to_json(verdict) for verdict in told.outdated],
+        "configuration_error": told.configuration_error,
     }
 
 
@@ -49,7 +52,10 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines = []
     # That pods are missing says nothing where it is known why they are not there.
     verdicts = [one for one in told.verdicts if not (told.refused and one.cause in _MISSING_PODS)]
-    if told.suspended:
+    if told.silent:
+        lines.append(f"{told.title} waits: {told.silent}; {told.state}.")
+        lines += [f"  before that: {verdict.message}" for verdict in told.outdated]
+    elif told.suspended:
         lines.append(f"{told.title} is suspended: {told.state}; it goes on when {told.suspended} is false.")
     elif told.containers:
         lines.append(f"{told.title} waits on its node: {told.state}.")
@@ -70,6 +76,8 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines += [f"  {text}" for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
+    if told.configuration_error:
+        lines.append(f"  the scheduler refuses its newest configuration: {told.configuration_error}")
     return lines + _failure_lines(told)
 
 

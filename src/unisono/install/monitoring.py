@@ -51,6 +51,14 @@ ALERTS: tuple[Alert, ...] = (
         "The scheduler's log has the error; running pods are not affected.",
     ),
     Alert(
+        "UnisonoSchedulerSilent",
+        "unisono_scheduler_silent_seconds > 60",
+        "1m",
+        "critical",
+        "No scheduling cycle has ended for {{ $value | humanizeDuration }}.",
+        "Look at the scheduler's log and its CPU use; restart its pod if it hangs.",
+    ),
+    Alert(
         "UnisonoWatchSilent",
         "unisono_watch_silent_seconds > 600",
         "5m",

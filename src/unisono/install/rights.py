@@ -150,7 +150,9 @@ def own_rights(component: str) -> tuple[Right, ...]:
     name = f"unisono-{component}"
     if component == "webhook":
         return (*_on("create", k.SECRETS), *_on("get patch", k.SECRETS, names=(name,)))
-    return (*_on("create", k.LEASES), *_on("get patch", k.LEASES, names=(name,)))
+    # The scheduler renews a second one, which tells that its cycles end.
+    names = (name, f"{name}-cycles") if component == "scheduler" else (name,)
+    return (*_on("create", k.LEASES), *_on("get patch", k.LEASES, names=names))
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

@@ -55,7 +55,8 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
     common = [component.name, f"--listen=:{component.port}"]
     match component.name:
         case "scheduler":
-            return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", *named]
+            heartbeat = f"--heartbeat-lease={options.namespace}/unisono-scheduler-cycles"
+            return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", heartbeat, *named]
         case "agent":
             return [*common, f"--simulate={options.simulate}"]
         case "webhook":

@@ -63,7 +63,7 @@ class Transport:
         host in the configuration; ``program`` is what the server takes for the name of the writer.
         """
         self.config = config
-        self._clock = clock
+        self.clock = clock
         self._timeout, self._max_wait, self._connections = timeout, max_wait, connections
         self._backoff = backoff or Backoff(base=0.1, cap=5.0)
         self._observe = observer or _ignore
@@ -106,7 +106,7 @@ class Transport:
         while True:
             limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
             headers = await self._headers(accept, content_type if body is not None else None)
-            started, status = self._clock.monotonic(), 0
+            started, status = self.clock.monotonic(), 0
             try:
                 with nullcontext() if method == "GET" else self.pace.write():
                     async with (
@@ -117,7 +117,7 @@ class Transport:
                         status = response.status
                         self._note_pressure(path, status)
             finally:
-                self._observe(method, path, status, self._clock.monotonic() - started)
+                self._observe(method, path, status, self.clock.monotonic() - started)
             if response.status == 401 and not renewed and self._credentials.refused():
                 renewed = True
                 continue
@@ -128,7 +128,7 @@ class Transport:
             if waited + pause > longest:
                 return response.status, response.headers, data
             waited += pause
-            await self._clock.sleep(pause)
+            await self.clock.sleep(pause)
 
     def _turn(self, path: str) -> AbstractAsyncContextManager[None]:
         urgent = path.startswith(_LEASES) or path in _PASS

@@ -95,6 +95,7 @@ class Metrics:
         self.cycles_run, self.cycles_idle, self.cycles_failed = make.outcomes(
             "unisono_scheduler_cycles", "Cycles by outcome.", "outcome", "run", "idle", "failed"
         )
+        self.silent = make.gauge("unisono_scheduler_silent_seconds", "Time since the latest cycle ended.")
         self.scheduled, self.unschedulable, self.failed = make.outcomes(
             "volcano_schedule_attempts",
             "Attempts to place a pod, by result.",

@@ -39,6 +39,7 @@ from unisono.scheduler.evictor import GIVE_UP, Evictor
 from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
+from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.plugin_failures import PluginFailures
 from unisono.scheduler.rejections import Rejections
@@ -51,6 +52,8 @@ _log = structlog.get_logger(__name__)
 # Every waiting job is looked at again after this time even if no event came: a missed event must not be for ever.
 _RECHECK_SECONDS = 30.0
 _ERROR_SECONDS = 1.0
+# Without the end of a cycle for so long, the scheduler does not count as ready.
+_SILENT_SECONDS = 30.0
 
 
 class Decide(Protocol):
@@ -111,6 +114,7 @@ class Scheduler:
         decide: Decide | None = None,
         runner: Runner | None = None,
         seed: int = 0,
+        heartbeat_lease: str = HEARTBEAT_LEASE,
     ) -> None:
         """Make a scheduler.
 
@@ -130,6 +134,7 @@ class Scheduler:
             decide: the engine; None for the real one.
             runner: how the engine is run off the event loop; None for a thread.
             seed: of the engine's tie-breaking randomness.
+            heartbeat_lease: ``NAMESPACE/NAME`` of the Lease that is renewed when cycles end.
         """
         self._clock, self._period, self._seed = clock, period, seed
         self._debounce, self._share_debounce, self._gather_seconds = debounce, share_debounce, gather
@@ -146,6 +151,8 @@ class Scheduler:
         state = ClusterState(scheduler_names, default_queue)
         self.feed = Feed(state, self._wake.set)
         self.feed.arrived = self._watched
+        self._heartbeat = Heartbeat(client, clock, heartbeat_lease, scheduler_names)
+        self.metrics.silent.set_function(self._heartbeat.silent_seconds)
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
         self._compose(client, bind_concurrency, gang_patience)
         self._seen_version, self._config_error = -1, ""
@@ -188,8 +195,10 @@ class Scheduler:
                 _log.info("scheduler.ready", events=self.feed.events)
                 self.ready.set()
                 group.create_task(self._usage.run())
+                group.create_task(self._heartbeat.run())
                 await self._loop()
         finally:
+            await self._heartbeat.close()
             await self._binder.close()
             await self._evictor.close()
             await self.events.close()
@@ -211,6 +220,11 @@ class Scheduler:
             config_error=self._source.error,
         )
 
+    def unready(self) -> list[str]:
+        """Why it does not schedule although it runs."""
+        silent = self._heartbeat.silent_seconds()
+        return [f"no cycle has ended for {silent:.0f} s"] if silent > _SILENT_SECONDS else []
+
     def streams(self) -> dict[str, ReflectorStatistics]:
         """How the watches fare, by resource; a stream that is silent for long is an alarm."""
         return {reflector.kind.resource: reflector.statistics() for reflector in self._reflectors}
@@ -225,6 +239,7 @@ class Scheduler:
         while True:
             try:
                 await self.cycle()
+                self._heartbeat.ended(self._source.error)
             except Exception:
                 # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
                 self._failures += 1

@@ -15,6 +15,7 @@ from unisono.sdk.failures import FailedPod, failed_pods
 from unisono.sdk.followed import workload_view
 from unisono.sdk.job_kinds import job_kind_of
 from unisono.sdk.refusals import Refusal, refusals
+from unisono.sdk.scheduler_health import scheduler_health
 from unisono.sdk.waiting import (
     UnboundPod,
     WaitingContainer,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from unisono.kube.client import Client
     from unisono.kube.http import HttpClient
 
+# What Volcano Jobs and PodGroups are scheduled by where they name no scheduler.
+DEFAULT_SCHEDULER = "volcano"
 # Phases of a Volcano Job in which its message says how it came to that.
 _TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
 # Phases and conditions after which no pods are wanted any more.
@@ -61,6 +64,9 @@ class Explanation:
         refused: pods that it wants and that the server does not let be created.
         gates: which of its pods have which scheduling gates.
         unseen: that no scheduler has looked at its PodGroup.
+        silent: that no scheduler is alive; ``verdicts`` is empty then, because what stood there may no longer hold.
+        outdated: the verdicts that a scheduler wrote before it fell silent.
+        configuration_error: why the scheduler refuses its newest configuration.
 
     """
 
@@ -76,6 +82,14 @@ class Explanation:
     refused: list[Refusal] = field(default_factory=list)
     gates: str = ""
     unseen: str = ""
+    silent: str = ""
+    outdated: list[Verdict] = field(default_factory=list)
+    configuration_error: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is for a scheduler to do something."""
+        return bool(self.verdicts or self.pods or self.unseen or self.gates)
 
 
 async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdict]:
@@ -119,16 +133,29 @@ def _verdicts(*found: Verdict | None) -> list[Verdict]:
     return [verdict for verdict in found if verdict is not None]
 
 
-async def explain_queue(client: Client, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
+async def _with_health(client: HttpClient, told: Explanation, scheduler: str | None) -> Explanation:
+    """The explanation, and what is known of the scheduler that it waits for."""
+    if not told.waits:
+        return told
+    health = await scheduler_health(client, scheduler or DEFAULT_SCHEDULER)
+    told.silent, told.configuration_error = health.silent, health.configuration_error
+    if told.silent:
+        told.outdated, told.verdicts = told.verdicts, []
+    return told
+
+
+async def explain_queue(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
     """What is known of a queue: its state, and the verdicts of its PodGroups."""
-    return Explanation(QUEUES.kind, meta.name, title, _queue_state(item), await verdicts_of(client, QUEUES.kind, meta))
+    verdicts = await verdicts_of(client, QUEUES.kind, meta)
+    return await _with_health(client, Explanation(QUEUES.kind, meta.name, title, _queue_state(item), verdicts), None)
 
 
-async def explain_group(client: Client, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
+async def explain_group(client: HttpClient, meta: ObjectMeta, item: Mapping[str, Any], title: str) -> Explanation:
     """What is known of a PodGroup."""
     phase = (item.get("status") or {}).get("phase") or "Pending, the next cycle decides"
     verdicts = await verdicts_of(client, POD_GROUPS.kind, meta)
-    return Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts)
+    told = Explanation(POD_GROUPS.kind, meta.name, title, f"its phase is {phase}", verdicts)
+    return await _with_health(client, told, None)
 
 
 async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
@@ -140,7 +167,7 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     alone = [] if verdicts else unbound_pods([pod])
     failures = await failed_pods(client, [pod])
     gates = gates_text([pod])
-    return Explanation(
+    told = Explanation(
         "Pod",
         pod.metadata.name,
         title,
@@ -151,6 +178,7 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
         failures=failures,
         gates=gates,
     )
+    return await _with_health(client, told, pod.spec.scheduler_name or "default-scheduler")
 
 
 async def explain_owner(
@@ -177,7 +205,7 @@ async def explain_owner(
         raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
     waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
     alone = [pod for pod in found.pods if pod_group_name(pod.metadata.annotations) not in waiting]
-    return Explanation(
+    told = Explanation(
         item.get("kind") or (kind.kind if kind else ""),
         owner.metadata.name,
         title,
@@ -191,6 +219,13 @@ async def explain_owner(
         gates_text(found.pods),
         _unseen(item, found),
     )
+    return await _with_health(client, told, _scheduler_of(item, found))
+
+
+def _scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
+    """``schedulerName`` of the pods that have no node, or of those that the object will have."""
+    unbound = [pod.spec.scheduler_name or "default-scheduler" for pod in found.pods if not pod.spec.node_name]
+    return unbound[0] if unbound else (item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER
 
 
 def _unseen(item: Mapping[str, Any], found: Dependents) -> str:
@@ -198,7 +233,7 @@ def _unseen(item: Mapping[str, Any], found: Dependents) -> str:
     waiting = any((group.status.phase or "Pending") == "Pending" for group in found.groups)
     if not waiting or found.pods or _over(item):
         return ""
-    return unscheduled((item.get("spec") or {}).get("schedulerName") or "volcano")
+    return unscheduled((item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER)
 
 
 def _over(item: Mapping[str, Any]) -> bool:

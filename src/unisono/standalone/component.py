@@ -53,6 +53,10 @@ class Part(Protocol):
         """How its watches fare, by resource."""
         ...
 
+    def unready(self) -> list[str]:
+        """Why it does not do its work although it is ready."""
+        ...
+
 
 MakePart = Callable[[Client, CollectorRegistry], Part]
 
@@ -131,7 +135,7 @@ class Component:
             return [] if self._options.lease else [f"{self.name} has not started yet"]
         if not self._part.ready.is_set():
             return [f"{self.name} has not read everything yet"]
-        return [
+        return self._part.unready() + [
             f"the watch on {resource} has been silent for {statistics.silent_seconds:.0f} s"
             for resource, statistics in self._part.streams().items()
             if statistics.silent_seconds > self._options.stale_seconds

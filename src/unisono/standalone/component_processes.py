@@ -59,6 +59,10 @@ class _Controllers:
         finally:
             await self._recorder.close()
 
+    def unready(self) -> list[str]:
+        """It has nothing to say beyond its watches."""
+        return []
+
     def streams(self) -> Mapping[str, ReflectorStatistics]:
         """By resource."""
         found: dict[str, ReflectorStatistics] = self._manager.informers.statistics()

@@ -95,6 +95,10 @@ class WebhookServer:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
+    def unready(self) -> list[str]:
+        """It has nothing to say beyond its watches."""
+        return []
+
     def streams(self) -> Mapping[str, ReflectorStatistics]:
         """How the watches fare, by resource."""
         found: dict[str, ReflectorStatistics] = self._informers.statistics()

@@ -31,12 +31,19 @@ from unisono.cli.components import component_options, scheduling_options
     show_default=True,
     help="Seconds after which a gang that is bound only in part is released.",
 )
+@click.option(
+    "--heartbeat-lease",
+    default="kube-system/unisono-scheduler-cycles",
+    show_default=True,
+    help="NAMESPACE/NAME of the Lease that is renewed when cycles end.",
+)
 @scheduling_options
 @component_options("unisono-scheduler", 8080)
 def command(
     config: Path | None,
     bind_concurrency: int,
     gang_patience: float,
+    heartbeat_lease: str,
     scheduler_names: tuple[str, ...],
     default_queue: str,
     run: Callable[[Any], None],
@@ -53,5 +60,6 @@ def command(
             default_queue,
             bind_concurrency=bind_concurrency,
             gang_patience=gang_patience,
+            heartbeat_lease=heartbeat_lease,
         )
     )

@@ -1,0 +1,110 @@
+"""The scheduler's heartbeat: a Lease that is renewed as long as cycles end, so that clients see a scheduler that hangs.
+
+The Lease of leader election cannot tell that: it is renewed by a task of its own, whatever the cycles do. A look at the
+state that finds nothing to do counts as a cycle. There is one write in ten seconds, however many cycles end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+
+from unisono.api.annotations import CONFIGURATION_ERROR, SCHEDULER_CYCLES, SCHEDULER_NAMES
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Lease, LeaseSpec
+from unisono.api.kinds import LEASES
+from unisono.api.times import rfc3339_micro
+from unisono.errors import NotFound, UnisonoError
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+HEARTBEAT_LEASE = "kube-system/unisono-scheduler-cycles"
+_INTERVAL_SECONDS = 10.0
+# Three renewals may be missed before the scheduler counts as silent.
+_DURATION_SECONDS = 30
+_CLOSE_SECONDS = 2.0
+_MOST_TEXT = 1000
+
+
+class Heartbeat:
+    """Renews one Lease; failures are logged, and never stop the scheduler."""
+
+    def __init__(self, client: Client, clock: Clock, lease: str, scheduler_names: Iterable[str]) -> None:
+        """``lease`` is ``NAMESPACE/NAME``."""
+        self._client, self._clock = client, clock
+        self._namespace, _, self._name = lease.partition("/")
+        self._names = ",".join(scheduler_names)
+        self._last: tuple[float, float] | None = None
+        self._error = ""
+        self._told: tuple[float, str] = (0.0, "")
+        self._failing = self._held = False
+        self._began = clock.monotonic()
+
+    def ended(self, config_error: str = "") -> None:
+        """A cycle has ended; ``config_error``: why the newest configuration is refused."""
+        self._last, self._error = (self._clock.monotonic(), self._clock.time()), config_error[:_MOST_TEXT]
+
+    def silent_seconds(self) -> float:
+        """Seconds since the latest cycle ended, or since the start where none has ended."""
+        return max(0.0, self._clock.monotonic() - (self._last[0] if self._last else self._began))
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        self._began = self._clock.monotonic()
+        while True:
+            if self._last is not None and (self._last[1], self._error) != self._told:
+                await self._renew(self._last[1], self._error)
+            await self._clock.sleep(_INTERVAL_SECONDS if self._held else 1.0)
+
+    async def close(self) -> None:
+        """Say that the scheduler has ended."""
+        if not self._held:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._client.patch(
+                    LEASES, self._name, {"spec": {"holderIdentity": None}}, namespace=self._namespace
+                )
+        except (UnisonoError, OSError, TimeoutError) as error:
+            _log.debug("heartbeat.close_failed", error=str(error))
+
+    async def _renew(self, when: float, error: str) -> None:
+        annotations = {SCHEDULER_NAMES: self._names, CONFIGURATION_ERROR: error or None}
+        spec = {
+            "holderIdentity": self._name,
+            "renewTime": rfc3339_micro(when),
+            "leaseDurationSeconds": _DURATION_SECONDS,
+        }
+        meta: dict[str, Any] = {"annotations": annotations, "labels": {SCHEDULER_CYCLES: "true"}}
+        try:
+            try:
+                await self._client.patch(
+                    LEASES, self._name, {"metadata": meta, "spec": spec}, namespace=self._namespace
+                )
+            except NotFound:
+                await self._client.create(LEASES, self._new(when))
+        except (UnisonoError, OSError, TimeoutError) as failure:
+            if not self._failing:
+                _log.warning("heartbeat.failed", lease=f"{self._namespace}/{self._name}", error=str(failure))
+            self._failing = True
+            return
+        self._failing, self._held, self._told = False, True, (when, error)
+
+    def _new(self, when: float) -> Lease:
+        meta = ObjectMeta(
+            name=self._name,
+            namespace=self._namespace,
+            labels={SCHEDULER_CYCLES: "true"},
+            annotations={SCHEDULER_NAMES: self._names},
+        )
+        spec = LeaseSpec(
+            holder_identity=self._name,
+            lease_duration_seconds=_DURATION_SECONDS,
+            renew_time=rfc3339_micro(when),
+        )
+        return Lease(metadata=meta, spec=spec)

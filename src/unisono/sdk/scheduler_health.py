@@ -1,0 +1,97 @@
+"""Whether a scheduler is alive, as its heartbeat tells: a Lease that it renews as long as its cycles end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from unisono.api.annotations import CONFIGURATION_ERROR, SCHEDULER_CYCLES, SCHEDULER_NAMES
+from unisono.api.core import Lease
+from unisono.api.kinds import LEASES
+from unisono.api.times import parse_time
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+
+_DURATION_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerHealth:
+    """What is known of the schedulers of one ``schedulerName``.
+
+    Attributes:
+        silent: why nothing is scheduled; empty where a scheduler is alive, or none has ever told.
+        configuration_error: why the newest configuration is refused.
+
+    """
+
+    silent: str = ""
+    configuration_error: str = ""
+
+
+class _Leases(msgspec.Struct):
+    items: list[Lease] = []
+
+
+async def scheduler_health(client: HttpClient, name: str) -> SchedulerHealth:
+    """Ask the server for the heartbeats of the schedulers that serve ``name``.
+
+    Users who may not list Leases learn nothing here.
+    """
+    params = {"labelSelector": f"{SCHEDULER_CYCLES}=true"}
+    status, headers, body = await client.request("GET", LEASES.path(None), params=params)
+    if status >= 300:
+        return SchedulerHealth()
+    try:
+        found = msgspec.json.decode(body, type=_Leases).items
+    except msgspec.DecodeError:
+        return SchedulerHealth()
+    serving = [lease for lease in found if name in _names(lease)]
+    return judge(serving, name, client.transport.clock.time() + _ahead(headers))
+
+
+def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
+    """The health that the heartbeats of one ``schedulerName`` show at ``now``, seconds since the epoch."""
+    latest, renewed = None, 0.0
+    for lease in leases:
+        when = _renewed(lease)
+        if latest is None or when > renewed:
+            latest, renewed = lease, when
+    if latest is None:
+        return SchedulerHealth()
+    age = max(0.0, now - renewed)
+    where = f"schedulerName {name}, Lease {latest.metadata.namespace}/{latest.metadata.name}"
+    if not latest.spec.holder_identity:
+        return SchedulerHealth(f"no scheduler is running: the last one ended {age:.0f} s ago ({where})")
+    if age > float(latest.spec.lease_duration_seconds or _DURATION_SECONDS):
+        return SchedulerHealth(f"no running scheduler answers: no cycle has ended for {age:.0f} s ({where})")
+    return SchedulerHealth(configuration_error=(latest.metadata.annotations or {}).get(CONFIGURATION_ERROR, ""))
+
+
+def _names(lease: Lease) -> list[str]:
+    return (lease.metadata.annotations or {}).get(SCHEDULER_NAMES, "").split(",")
+
+
+def _renewed(lease: Lease) -> float:
+    try:
+        return parse_time(lease.spec.renew_time or "")
+    except ValueError:
+        return 0.0
+
+
+def _ahead(headers: Mapping[str, str]) -> float:
+    """Seconds by which the server's clock is ahead of this machine's, which may be wrong by minutes."""
+    told = next((value for key, value in headers.items() if key.lower() == "date"), "")
+    try:
+        moment = parsedate_to_datetime(told).timestamp()
+    except (TypeError, ValueError):
+        return 0.0
+    ahead = moment - time.time()
+    # The header has whole seconds.
+    return ahead if abs(ahead) > 2.0 else 0.0
