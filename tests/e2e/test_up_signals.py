@@ -23,7 +23,9 @@ def worker_of(plane: RunningPlane) -> int:
     assert plane.process is not None
     parent = plane.process.pid
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return next(int(pid) for pid in children if b"standalone.background_process" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return next(
+        int(pid) for pid in children if b"standalone.background_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
 
 def gone(pid: int) -> bool:
