@@ -53,14 +53,15 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             Cause.TOO_LARGE,
             "no node takes it: 0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu. "
             "No node offers nvidia.com/gpu.",
-            "request no nvidia.com/gpu, which no node offers, or add a node that has nvidia.com/gpu",
+            "add a node that has nvidia.com/gpu",
             id="nobody has such a device",
         ),
         pytest.param(
             [node("a", taints=[("t", "", "NoSchedule")]), node("b", unschedulable=True), gang("j", 1)],
             Cause.FILTERS,
             "no node takes it: 0/2 nodes are unavailable: "
-            "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.",
+            "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. The pods do not tolerate the taint "
+            "t:NoSchedule of a.",
             "uncordon b, or let its pods tolerate the taint t:NoSchedule",
             id="filters",
         ),
@@ -68,8 +69,9 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             [nodes(1), pod("x", node="n000", ports=[6379]), gang("j", 1, ports=[6379])],
             Cause.PORT_TAKEN,
             "no node takes it: 0/1 nodes are unavailable: "
-            "1 node(s) didn't have free ports for the requested pod ports.",
-            "port 6379 is taken on node n000 by pod ns/x; wait for it, or use another port",
+            "1 node(s) didn't have free ports for the requested pod ports. Host port 6379/TCP is held by pod ns/x on "
+            "n000.",
+            "port 6379 is taken on node n000 by pod ns/x; wait for it, or use another port, or add 1 node like n000",
             id="a port is taken",
         ),
         pytest.param(

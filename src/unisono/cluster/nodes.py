@@ -369,6 +369,10 @@ class NodeTable:
         self.label_column(key)
         return list(self._codes.get(key, {}))
 
+    def label_keys(self) -> list[str]:
+        """Keys of all labels that nodes have."""
+        return list(self._label_nodes)
+
     def label_domains(self, key: str) -> int:
         """Number of values of ``key`` that nodes have had since the layout moved; codes are below it."""
         self.label_column(key)

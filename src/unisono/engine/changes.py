@@ -39,17 +39,13 @@ class AddNodes:
 
 @dataclass(frozen=True, slots=True)
 class RequestAtMost:
-    """Let each pod of the job request no more than ``amounts`` of these resources; 0: do not request it."""
+    """Let each pod of the job request no more than ``amounts`` of these resources."""
 
     amounts: Mapping[str, int]
 
     def text(self) -> str:
         """For people."""
-        none = sorted(name for name, amount in self.amounts.items() if amount == 0)
-        some = {name: amount for name, amount in self.amounts.items() if amount}
-        parts = [f"request at most {amounts_text(some, 'down')} per pod"] if some else []
-        parts += [f"request no {' and no '.join(none)}, which no node offers"] if none else []
-        return " and ".join(parts)
+        return f"request at most {amounts_text(self.amounts, 'down')} per pod"
 
 
 @dataclass(frozen=True, slots=True)

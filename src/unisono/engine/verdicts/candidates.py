@@ -6,7 +6,7 @@ Nothing here needs to be certain, because every step is tried before it is said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -39,6 +39,8 @@ from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.labels import enough, labelled
+from unisono.engine.verdicts.missing_resources import unoffered
+from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 Ladders = list[list[Change]]
@@ -61,9 +63,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
     }
     if not short:
         return []
-    nowhere = unoffered(cycle, short)
-    if nowhere:
-        return [[RequestAtMost(dict.fromkeys(nowhere, 0))]]
+    if unoffered(cycle, short):  # a job asks for it on purpose: without it, it would start and fail
+        return []
     if refusal.cause is Cause.OVER_SHARE:
         return [_larger_share(job, short, rivals), _nodes_with(cycle, short)]
     smaller = _smaller_gang(job, refusal, short)
@@ -129,23 +130,14 @@ def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
 # ---- nodes
 
 
-def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some resources that no node has at all; none where there are no nodes."""
-    nodes, registry = cycle.session.nodes, cycle.session.registry
-    if not nodes.size:
-        return ()
-    rows = [(name, registry.find(name)) for name in names]
-    return tuple(name for name, row in rows if row is None or not nodes.allocatable[row].any())
-
-
 def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> Ladders:
     """Against nodes that are full, too small, or refuse the pod."""
     missing = max(job.min_member - placeable, 1)
     if cause is Cause.PORT_TAKEN:
-        return [_ports(cycle, task, missing), _smaller(job, placeable)]
+        return [_ports(cycle, task, missing), _smaller(job, placeable), _more_nodes(empty, missing)]
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
         if empty.per_node == 0:
-            return [_smaller_pods(cycle, task, empty, missing)]
+            return [_smaller_pods(cycle, task, empty, missing), *_unblocked(cycle, task, missing)]
         return [_smaller(job, placeable), _more_nodes(empty, missing), *_relaxed(task.pod_class)]
     if cause is Cause.FILTERS:
         return [_smaller(job, placeable), *_unblocked(cycle, task, missing), _more_nodes(empty, missing)]
@@ -170,7 +162,7 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
     requests = task.pod_class.requests
     largest = {name: int(empty.largest[registry.requested(name)]) for name in requests}
     over = [name for name, amount in requests.items() if amount > largest[name]]
-    if not over or not empty.allowed:
+    if not over or not empty.allowed or not all(largest[name] for name in over):
         return []
     ladder: list[Change] = [RequestAtMost({name: largest[name] for name in over})]
     named = zip(task.pod_class.rows.tolist(), task.pod_class.resource_names(registry), strict=True)
@@ -180,7 +172,7 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
     roomy = (idle[others] >= need).all(axis=0)
     if int(roomy.sum()) >= missing:
         free = {name: int(np.sort(idle[registry.requested(name)][roomy])[-missing]) for name in over}
-        if all(free[name] or not largest[name] for name in over):
+        if all(free.values()):
             ladder.append(RequestAtMost(free))
     return ladder
 
@@ -188,12 +180,7 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
 def _ports(cycle: Cycle, task: Task, missing: int) -> list[Change]:
     """End the holders of the port on as many nodes as are needed, those first that have fewest."""
     session = cycle.session
-    held = {name: dict(pods) for name, pods in session.snapshot.port_holders.items() if pods}
-    names = session.nodes.table.names
-    for placement in cycle.bound:
-        for other, column in zip(placement.tasks, placement.columns, strict=True):
-            if placement.pod_class.host_ports:
-                held.setdefault(names[column], {})[other.key] = placement.pod_class
+    held = port_holders(cycle)
     wanted = {(protocol, port) for protocol, _, port in task.pod_class.host_ports}
     found: list[tuple[int, str, tuple[str, ...], int]] = []
     for name in sorted(held.keys() & session.nodes.table.index.keys()):

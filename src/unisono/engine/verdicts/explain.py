@@ -22,8 +22,11 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
+from unisono.engine.verdicts.filter_causes import filter_causes
 from unisono.engine.verdicts.gate_messages import capability_message, cluster_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
+from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.near_names import did_you_mean, nearest
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
 from unisono.engine.verdicts.resource_holders import holders_of
@@ -55,7 +58,7 @@ def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
             drafts[job.key] = draft
     for record in cycle.strays:
         if record.phase != "Completed":
-            drafts[record.key] = _missing_queue(record)
+            drafts[record.key] = _missing_queue(cycle, record)
     return advise(cycle, drafts, most=MOST_JOBS if advice else 0)
 
 
@@ -67,14 +70,19 @@ def _is_served(cycle: Cycle, job: JobState) -> bool:
     return job.phase != "Pending" and job.key not in cycle.reports
 
 
-def _missing_queue(record: Job) -> Draft:
+def _missing_queue(cycle: Cycle, record: Job) -> Draft:
+    """A near miss of a queue that exists is no queue to be created."""
+    known = sorted(cycle.session.queues)
+    near = nearest(record.queue, known)
     verdict = Verdict(
         record.key,
         Cause.QUEUE_MISSING,
-        f"queue {record.queue} does not exist",
+        f"queue {record.queue} does not exist{did_you_mean(record.queue, known)}",
         tasks_needed=record.min_member,
         queue=record.queue,
     )
+    if near:
+        return Draft(verdict, last=f"name queue {near} in spec.queue")
     return Draft(verdict, [[CreateQueue(record.queue)]], last="name another one in spec.queue")
 
 
@@ -93,12 +101,8 @@ def _nodes_for(job: JobState, empty: EmptyFit) -> int:
     return -(-job.min_member // empty.per_node) if empty.per_node else 0
 
 
-def _either(names: tuple[str, ...]) -> str:
-    return " or ".join(names)
-
-
-def _node_with(resources: tuple[str, ...]) -> str:
-    return f"add a node that has {' and '.join(resources)}" if resources else ""
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _told(setback: Setback) -> str:
@@ -182,9 +186,10 @@ class Explainer:
     def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft:
         free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
         message, holders = refusal.message, self._holders(refusal.need)
-        nowhere = candidates.unoffered(self.cycle, (name for name in refusal.need if free.get(name) == 0))
+        nowhere = unoffered(self.cycle, (name for name in refusal.need if free.get(name) == 0))
         if nowhere:
-            message += f" (asks for {amounts_text(refusal.need)}; no node offers {_either(nowhere)})"
+            asked = amounts_text({name: refusal.need[name] for name in nowhere})
+            message = f"{unoffered_text(self.cycle, nowhere)}; {asked} is asked for"
         elif refusal.cause is Cause.CLUSTER_OVERCOMMITTED and refusal.need:
             message, free, holders = cluster_message(self.cycle, refusal)
         elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit and refusal.event:
@@ -204,7 +209,7 @@ class Explainer:
         )
         ladders = candidates.for_refusal(self.cycle, job, refusal, self.rivals)
         if nowhere:
-            return Draft(verdict, ladders, last=_node_with(nowhere))
+            return Draft(verdict, ladders, last=remedy(self.cycle, nowhere))
         first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
         last = _OTHER_QUEUE.get(refusal.cause, "")
         return Draft(verdict, ladders, first, last, evictions=refusal.cause is Cause.OVER_SHARE)
@@ -227,12 +232,12 @@ class Explainer:
         need = {name: pod_class.requests.get(name, 0) * missing for name in short}
         free = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
         taken = amounts_text({name: refusal.have.get(name, 0) for name in short})
-        nowhere = candidates.unoffered(self.cycle, short)
+        nowhere = unoffered(self.cycle, short)
         why = f"the cluster has {amounts_text(refusal.limit)} and {taken} of it is taken"
         verdict = Verdict(
             job.key,
             cause,
-            f"{_progress(job, placeable)}: {f'no node offers {_either(nowhere)}' if nowhere else why}",
+            f"{_progress(job, placeable)}: {unoffered_text(self.cycle, nowhere) if nowhere else why}",
             need=need,
             have=free,
             tasks_placeable=placeable,
@@ -243,7 +248,7 @@ class Explainer:
         )
         ladders = candidates.for_fit(self.cycle, job, report.refused, cause, placeable, empty)
         full = cause is Cause.NODES_FULL
-        return Draft(verdict, ladders, last=_node_with(nowhere), evictions=full, nodes=_nodes_for(job, empty))
+        return Draft(verdict, ladders, last=remedy(self.cycle, nowhere), evictions=full, nodes=_nodes_for(job, empty))
 
     def _invalid(self, job: JobState, report: JobReport) -> Draft:
         refusal = report.invalid
@@ -314,11 +319,13 @@ class Explainer:
         idle = self.cycle.session.nodes.idle
         registry = self.cycle.session.registry
         have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
-        nowhere = candidates.unoffered(self.cycle, lacking)
+        nowhere = unoffered(self.cycle, lacking)
         verdict = Verdict(
             job.key,
             cause,
-            f"{_progress(job, placeable)}: {fit.text}" + (f" No node offers {_either(nowhere)}." if nowhere else ""),
+            f"{_progress(job, placeable)}: {fit.text}"
+            + (f" {_sentence(unoffered_text(self.cycle, nowhere))}" if nowhere else "")
+            + filter_causes(self.cycle, task.pod_class, fit, task.namespace),
             need=need,
             have=have,
             tasks_placeable=placeable,
@@ -330,7 +337,7 @@ class Explainer:
             queue=job.queue.name,
         )
         ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
-        last = "add a node" if cause is Cause.NO_NODES else _node_with(nowhere)
+        last = "add a node" if cause is Cause.NO_NODES else remedy(self.cycle, nowhere)
         fallback = selected_nowhere(task.pod_class, self.cycle.session.nodes) if cause is Cause.FILTERS else ""
         full = cause is Cause.NODES_FULL
         return Draft(verdict, ladders, last=last, fallback=fallback, evictions=full, nodes=_nodes_for(job, empty))

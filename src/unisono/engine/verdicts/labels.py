@@ -15,6 +15,7 @@ from unisono.engine.changes import AddLabels, Change
 from unisono.engine.plugins.common.node_selectors import match_pod, match_term, parse_integer, required_of
 from unisono.engine.plugins.common.taints import per_node, repels
 from unisono.engine.session.node_view import NodeView
+from unisono.engine.verdicts.selector_causes import is_typo, selector_cause
 
 _TERMS_TRIED = 3
 _OF_THE_MACHINE = frozenset(
@@ -32,6 +33,8 @@ _OF_THE_MACHINE = frozenset(
 def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], missing: int) -> list[Change]:
     """Labels on nodes that have room for ``missing`` pods, one step for each way to meet what the pods require.
 
+    None where some node has them: the others lack them on purpose.
+
     Args:
         pod_class: its node selector and required node affinity are meant.
         nodes: all nodes.
@@ -39,10 +42,14 @@ def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], 
         missing: how many pods need a place.
 
     """
-    usable = nodes.table.ready & ~nodes.table.unschedulable & ~match_pod(pod_class, nodes)
+    if match_pod(pod_class, nodes).any():
+        return []
+    usable = nodes.table.ready & ~nodes.table.unschedulable
     usable &= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0
     steps: list[Change] = []
     for labels, allowed in _ways(pod_class, nodes):
+        if any(is_typo(nodes, key, value) for key, value in labels.items()):
+            continue
         chosen = enough(usable & allowed, room, missing) if labels and not labels.keys() & _OF_THE_MACHINE else []
         if chosen:
             steps.append(AddLabels(tuple(nodes.table.names[at] for at in chosen), labels))
@@ -56,6 +63,8 @@ def nowhere(pod_class: PodClass, nodes: NodeView) -> str:
     labels = next((labels for labels, _ in _ways(pod_class, nodes) if labels), {})
     if not labels:
         return "change the node affinity that its pods require: no node matches it"
+    if any(is_typo(nodes, key, value) for key, value in labels.items()):
+        return f"change the node selector of its pods: {selector_cause(pod_class, nodes)}"
     text = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
     mend = "add nodes with" if labels.keys() & _OF_THE_MACHINE else "label nodes with room, or add nodes, with"
     return f"{mend} {text}, which no node has, or change the node selector of its pods"

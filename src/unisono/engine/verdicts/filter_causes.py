@@ -1,0 +1,155 @@
+"""What exactly a filter refuses: the taint, label, port, claim, class or rule, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import PODS
+from unisono.engine.changes import listed
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
+from unisono.engine.plugins.common.node_selectors import match_pod
+from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR
+from unisono.engine.plugins.common.taints import tolerated
+from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
+from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
+from unisono.engine.verdicts.claim_causes import device_causes, volume_causes
+from unisono.engine.verdicts.near_names import did_you_mean, nearest
+from unisono.engine.verdicts.port_holders import port_holders
+from unisono.engine.verdicts.selector_causes import selector_cause
+
+_MOST_CAUSES = 4
+_MOST_PODS = 2_000
+"""Pods whose labels are looked at for a near miss."""
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
+    """One sentence about what refuses a pod of ``namespace``, ``""`` where the counts say it all."""
+    asked: tuple[tuple[tuple[str, ...], Callable[[], Iterator[str]]], ...] = (
+        ((AFFINITY.text,), lambda: iter((selector_cause(pod_class, cycle.session.nodes),))),
+        ((TAINTS.text,), lambda: _taints(cycle, pod_class)),
+        ((PORTS.text,), lambda: _ports(cycle, pod_class)),
+        ((NOT_NEAR.text, TOO_NEAR.text), lambda: _company(cycle, pod_class, fit.counts, namespace)),
+        ((UNEVEN.text, UNLABELLED.text), lambda: _spread(cycle, pod_class)),
+        (("Insufficient pods", TOO_MANY_PODS), lambda: _pod_limit(cycle)),
+    )
+    made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
+    if pod_class.volumes:
+        made.append(volume_causes(cycle, pod_class, fit.counts))
+    if pod_class.devices:
+        made.append(device_causes(cycle, pod_class))
+    found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
+    text = "; ".join(dict.fromkeys(found))
+    return f" {text[0].upper()}{text[1:]}." if text else ""
+
+
+def taint_text(key: str, value: str, effect: str) -> str:
+    """``key=value:effect``."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def _taints(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
+    """Taints that are not tolerated on nodes that the selector allows, those on most nodes first."""
+    nodes, where = cycle.session.nodes, dict[tuple[str, str, str], list[str]]()
+    allowed = match_pod(pod_class, nodes)
+    for at in np.flatnonzero(allowed if allowed.any() else np.ones(nodes.size, dtype=np.bool_)).tolist():
+        for taint in nodes.table.facts[at].taints:
+            if taint.effect in _REPELLING and not tolerated(taint, pod_class.tolerations):
+                name = taint.key or "", taint.value or "", taint.effect or ""
+                where.setdefault(name, []).append(nodes.table.names[at])
+    for (key, value, effect), names in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
+        others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
+        keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
+        told = ""
+        if others:
+            told = f" (they tolerate {key}={others[0]})"
+        elif near := nearest(key, keys):
+            told = f" (they tolerate {near})"
+        yield f"the pods do not tolerate the taint {taint_text(key, value, effect)} of {listed(tuple(names))}{told}"
+
+
+def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
+    wanted = {(protocol, port) for protocol, _, port in pod_class.host_ports}
+    held = port_holders(cycle)
+    for protocol, port in sorted(wanted):
+        pods: dict[str, list[str]] = {}
+        for node in sorted(held.keys() & cycle.session.nodes.table.index.keys()):
+            for key, other in held[node].items():
+                if any((protocol, port) == (one, number) for one, _, number in other.host_ports):
+                    pods.setdefault(key, []).append(node)
+        if pods:
+            on = listed(tuple(sorted({node for nodes in pods.values() for node in nodes})))
+            yield f"host port {port}/{protocol} is held by pod {listed(tuple(sorted(pods)))} on {on}"
+        elif cycle.session.nodes.size:
+            count = cycle.session.nodes.size
+            yield f"host port {port}/{protocol} goes to one pod per node, and there {_are(count, 'node')}"
+
+
+def _are(count: int, noun: str) -> str:
+    return f"is {count} {noun}" if count == 1 else f"are {count} {noun}s"
+
+
+def _company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namespace: str) -> Iterator[str]:
+    """Topology keys that no node has, selectors that select no pod, and pods that stand too near."""
+    session, terms = cycle.session, pod_class.terms
+    selectors = session.snapshot.neighbours.selectors.all
+    known = session.snapshot.nodes.label_keys()
+    for term in terms.near if NOT_NEAR.text in counts else ():
+        if term.key not in known:
+            yield f"pod affinity asks for the topology key {term.key}, which no node has{did_you_mean(term.key, known)}"
+        selector = selectors.get(term.selector)
+        pairs = dict((selector.labels.match_labels or {}) if selector is not None and selector.labels else {})
+        if not session.domains.selected(term.selector).counts.any():
+            yield _no_company(cycle, pairs, namespace)
+        elif term.key in known:
+            yield f"pod affinity asks for the same {term.key} as pods with {_pairs(pairs)}"
+    for term in terms.away if TOO_NEAR.text in counts else ():
+        selector = selectors.get(term.selector)
+        pairs = dict((selector.labels.match_labels or {}) if selector is not None and selector.labels else {})
+        yield f"pod anti-affinity allows no other pod with {_pairs(pairs)} in the same {term.key}"
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(pairs.items())) or "the labels that it selects"
+
+
+def _no_company(cycle: Cycle, pairs: Mapping[str, str], namespace: str) -> str:
+    """No placed pod has the labels that an affinity asks for; a near miss among those of the namespace."""
+    placed = (task for task in cycle.session.snapshot.tasks.values() if task.node and task.namespace == namespace)
+    labels = [task.labels for task in islice(placed, _MOST_PODS)]
+    meant = ""
+    for key, value in pairs.items():
+        values = sorted({one[key] for one in labels if key in one})
+        if value in values:
+            continue
+        near_key = "" if values else nearest(key, sorted({name for one in labels for name in one}))
+        near = nearest(value, values)
+        if near or near_key:
+            meant = f" (did you mean {near_key or key}={near or value}?)"
+            break
+    return f"pod affinity asks for a pod with {_pairs(pairs)}, and no pod on a node has it{meant}"
+
+
+def _spread(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
+    known = cycle.session.snapshot.nodes.label_keys()
+    for spread in pod_class.terms.spread:
+        if not spread.hard:
+            continue
+        if spread.key not in known:
+            yield f"topology spread asks for the label {spread.key}, which no node has{did_you_mean(spread.key, known)}"
+        else:
+            yield f"topology spread allows a skew of {spread.max_skew} over {spread.key}"
+
+
+def _pod_limit(cycle: Cycle) -> Iterator[str]:
+    nodes = cycle.session.nodes
+    full = np.flatnonzero((nodes.future_idle[PODS] <= 0) & (nodes.allocatable[PODS] > 0)).tolist()
+    if full:
+        names = listed(tuple(nodes.table.names[at] for at in full))
+        most = int(nodes.allocatable[PODS, full[0]])
+        yield f"{int(nodes.used[PODS, full[0]])} of at most {most} pods are on {names}"

@@ -1,0 +1,72 @@
+"""The name that a user probably meant, among those that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+_MOST_KNOWN = 5_000
+_LONGEST = 320
+"""Longer than any name, label or ``namespace/name`` in Kubernetes."""
+_SHORTEST = 3
+_LONG = 12
+"""From this length on two edits still make a near miss."""
+_ALIKE = str.maketrans("01_.", "ol--")
+_NUMBERS = re.compile(r"\d+")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that ``name`` is a near miss of, ``""`` where none is near; at most 5,000 names are looked at.
+
+    Near are names that differ in case, separators or look-alikes (``a100`` and ``A100``, ``m1`` and ``ml``), that have
+    another prefix before ``/`` (``zone`` and ``topology.kubernetes.io/zone``), or that are one edit away (two for 12
+    characters and more; optimal string alignment distance). Names that differ in their numbers are siblings.
+    """
+    if not name or len(name) > _LONGEST:
+        return ""
+    best: tuple[int, str] | None = None
+    for other in islice(known, _MOST_KNOWN):
+        if other and other != name and len(other) <= _LONGEST:
+            distance = _distance(name, other)
+            if distance is not None and (best is None or (distance, other) < best):
+                best = distance, other
+    return best[1] if best is not None else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean x?)`` for the nearest known name, or nothing."""
+    near = nearest(name, known)
+    return f" (did you mean {near}?)" if near else ""
+
+
+def _distance(name: str, other: str) -> int | None:
+    """How near two names are, None where they are not."""
+    one, two = (text.casefold().translate(_ALIKE) for text in (name, other))
+    if one == two:
+        return 0
+    if min(len(one), len(two)) < _SHORTEST:
+        return None
+    if one.rpartition("/")[2] == two.rpartition("/")[2] and ("/" in one) != ("/" in two):
+        return 1
+    limit = 2 if min(len(one), len(two)) >= _LONG else 1
+    if abs(len(one) - len(two)) > limit or one[0] != two[0] or _NUMBERS.findall(name) != _NUMBERS.findall(other):
+        return None
+    return next((edits for edits in range(1, limit + 1) if _within(one, two, edits)), None)
+
+
+def _within(one: str, two: str, edits: int) -> bool:
+    """Whether at most ``edits`` insertions, deletions, substitutions or swaps of neighbours make one of the other."""
+    start = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    one, two = one[start:], two[start:]
+    if not one or not two:
+        return max(len(one), len(two)) <= edits
+    if not edits:
+        return False
+    swapped = one[1:2] == two[0] and two[1:2] == one[0] and _within(one[2:], two[2:], edits - 1)
+    return (
+        swapped
+        or _within(one[1:], two[1:], edits - 1)
+        or _within(one[1:], two, edits - 1)
+        or _within(one, two[1:], edits - 1)
+    )

@@ -1,0 +1,101 @@
+"""Which part of a node selector or required node affinity no node meets, and what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+
+from unisono.api.core import NodeSelectorRequirement
+from unisono.cluster.podclass import PodClass
+from unisono.engine.changes import listed, plural
+from unisono.engine.plugins.common.node_selectors import match_pod, required_of
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.verdicts.near_names import did_you_mean, nearest
+
+_MOST_PARTS = 3
+_MOST_VALUES = 3
+
+
+def label_values(nodes: NodeView, key: str) -> list[str]:
+    """Values of a label that nodes have now, in order."""
+    codes = np.unique(nodes.label_codes(key)).tolist()
+    known = nodes.table.label_values(key)
+    return sorted(known[code] for code in codes if code >= 0)
+
+
+def missing_label(nodes: NodeView, key: str, value: str) -> str:
+    """What to say of ``key=value`` where no node has it; ``""`` where one does."""
+    values = label_values(nodes, key)
+    if value in values:
+        return ""
+    if values:
+        shown = listed(tuple(values[:_MOST_VALUES])) + (" and others" if len(values) > _MOST_VALUES else "")
+        meant = did_you_mean(value, values) or f" (nodes have {shown})"
+        return f"no node has the label {key}={value}{meant}"
+    near = nearest(key, nodes.table.label_keys())
+    known = label_values(nodes, near) if near else []
+    meant = f" (did you mean {near}={value if value in known else nearest(value, known) or value}?)" if near else ""
+    return f"no node has the label {key}={value}{meant}"
+
+
+def is_typo(nodes: NodeView, key: str, value: str) -> bool:
+    """Whether a label that no node has is a near miss of one that a node has."""
+    values = label_values(nodes, key)
+    if values:
+        return value not in values and bool(nearest(value, values))
+    return bool(nearest(key, nodes.table.label_keys()))
+
+
+def selector_cause(pod_class: PodClass, nodes: NodeView) -> str:
+    """What of the node selector and the required node affinity keeps nodes away; ``""`` where nothing does."""
+    matching = np.flatnonzero(match_pod(pod_class, nodes))
+    if not nodes.size or len(matching) == nodes.size:
+        return ""
+    selected = [f"{key}={value}" for key, value in sorted(pod_class.node_selector.items())]
+    if len(matching):
+        names = listed(tuple(nodes.table.names[at] for at in matching.tolist()))
+        wanted = (
+            f"the {plural(len(selected), 'label')} {', '.join(selected)}"
+            if selected
+            else "what the node affinity requires"
+        )
+        return f"only {names} {'has' if len(matching) == 1 else 'have'} {wanted}"
+    parts = list(dict.fromkeys(islice((text for text in _unmet(pod_class, nodes) if text), _MOST_PARTS)))
+    if parts:
+        return "; ".join(parts)
+    affinity = "what the node affinity requires" if required_of(pod_class) is not None else ""
+    return f"no node has {' together with '.join(filter(None, (', '.join(selected), affinity)))}"
+
+
+def _unmet(pod_class: PodClass, nodes: NodeView) -> Iterator[str]:
+    for key, value in sorted(pod_class.node_selector.items()):
+        yield missing_label(nodes, key, value)
+    required = required_of(pod_class)
+    for term in (required.node_selector_terms or ()) if required is not None else ():
+        for requirement in term.match_expressions or ():
+            yield _requirement(requirement, nodes)
+        for requirement in term.match_fields or ():
+            yield _field(requirement.values or (), nodes) if requirement.operator == "In" else ""
+
+
+def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
+    key, wanted = requirement.key, requirement.values or []
+    known = label_values(nodes, key)
+    match requirement.operator:
+        case "In" if wanted and not set(wanted) & set(known):
+            if len(wanted) == 1:
+                return missing_label(nodes, key, wanted[0])
+            near = next((f" (did you mean {near}?)" for value in wanted if (near := nearest(value, known))), "")
+            return f"no node has {key} in ({', '.join(wanted[:_MOST_VALUES])}){near}"
+        case "Exists" | "Gt" | "Lt" if not known:
+            return f"no node has the label {key}{did_you_mean(key, nodes.table.label_keys())}"
+        case "Gt" | "Lt":
+            return f"{key} must be {'above' if requirement.operator == 'Gt' else 'below'} {' '.join(wanted)}"
+    return ""
+
+
+def _field(wanted: Iterable[str], nodes: NodeView) -> str:
+    gone = [name for name in wanted if name not in nodes.table.index]
+    return f"node {gone[0]} does not exist{did_you_mean(gone[0], nodes.table.names)}" if gone else ""

@@ -1,0 +1,142 @@
+"""Verdicts name the object for which a filter refuses nodes, and near misses of what exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from test_plugins_volumes import claim, storage_class, user, volume, world
+from test_verdict_nowhere import nodes_like
+
+from support.build import GANG, cluster, gang, node, pod, schedule
+from unisono.api.core import Affinity, Toleration
+from unisono.engine.changes import AddLabels, AddToleration, CreateQueue, RequestAtMost
+from unisono.engine.verdict import Verdict
+
+
+def verdict_of(*things: Any) -> Verdict:
+    return schedule(cluster(things), GANG).verdicts["ns/j"]
+
+
+def near(**labels: str) -> Affinity:
+    """Required affinity to pods with these labels, on the same node."""
+    key = labels.pop("topology", "kubernetes.io/hostname")
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
+    return msgspec.convert({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}, Affinity)
+
+
+ML = ("dedicated", "ml", "NoSchedule")
+CASES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "taint": ([node("a", taints=[ML]), node("b", taints=[ML])], {}, "dedicated=ml:NoSchedule of a and b"),
+    "taint with another value": (
+        [node("a", taints=[ML])],
+        {"tolerations": [Toleration(key="dedicated", operator="Equal", value="m1")]},
+        "dedicated=ml:NoSchedule of a (they tolerate dedicated=m1)",
+    ),
+    "taint where the label is": (
+        [node("a", taints=[ML], labels={"pool": "ml"}), node("b")],
+        {"selector": {"pool": "ml"}},
+        "Only a has the label pool=ml; the pods do not tolerate the taint dedicated=ml:NoSchedule of a.",
+    ),
+    "label key": (
+        [node("a", labels={"zone": "a"})],
+        {"selector": {"zome": "a"}},
+        "No node has the label zome=a (did you mean zone=a?).",
+    ),
+    "label value": (
+        [node("a", labels={"gpu": "A100"})],
+        {"selector": {"gpu": "a100"}},
+        "No node has the label gpu=a100 (did you mean A100?).",
+    ),
+    "label value like no other": (
+        [node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"})],
+        {"selector": {"zone": "c"}},
+        "No node has the label zone=c (nodes have a and b).",
+    ),
+    "labels on different nodes": (
+        [node("a", labels={"zone": "a"}), node("b", labels={"disk": "ssd"})],
+        {"selector": {"zone": "a", "disk": "ssd"}},
+        "No node has disk=ssd, zone=a.",
+    ),
+    "node affinity": (
+        [node("a", labels={"zone": "east"})],
+        {"affinity": nodes_like([("zone", "In", ["eats", "west"])])},
+        "No node has zone in (eats, west) (did you mean east?).",
+    ),
+    "no pod to be near": (
+        [node("a", labels={"kubernetes.io/hostname": "a"}), pod("x", node="a", labels={"app": "cache"})],
+        {"affinity": near(app="cach")},
+        "Pod affinity asks for a pod with app=cach, and no pod on a node has it (did you mean app=cache?).",
+    ),
+    "topology key": (
+        [node("a"), pod("x", node="a", labels={"app": "cache"})],
+        {"affinity": near(app="cache", topology="rack")},
+        "Pod affinity asks for the topology key rack, which no node has.",
+    ),
+    "host port of other pods": (
+        [node("a"), pod("x", node="a", ports=[6379])],
+        {"ports": [6379]},
+        "Host port 6379/TCP is held by pod ns/x on a.",
+    ),
+    "number of pods": ([node("a", pods=1), pod("x", node="a")], {"cpu": 1}, "1 of at most 1 pods are on a."),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_object_is_named(name: str) -> None:
+    things, options, told = CASES[name]
+    assert told in verdict_of(things, gang("j", 1, **options)).message
+
+
+def test_a_host_port_within_a_gang() -> None:
+    verdict = verdict_of([node("a"), node("b")], gang("j", 3, ports=[8080]))
+    assert "Host port 8080/TCP goes to one pod per node, and there are 2 nodes." in verdict.message
+    assert verdict.suggestion == "lower minAvailable to 2, or add 1 node like a"
+
+
+CLAIMS: dict[str, tuple[list[Any], str]] = {
+    "class missing": (
+        [storage_class("fast-sdd"), claim("data", cls="fast-ssd")],
+        "Claim data names storage class fast-ssd, which does not exist (did you mean fast-sdd?).",
+    ),
+    "no volume": (
+        [storage_class("manual", mode="Immediate"), claim("data", "10Gi", cls="manual")],
+        "Claim data (10Gi, ReadWriteOnce, storage class manual) is not bound",
+    ),
+    "volume elsewhere": (
+        [storage_class(), volume("disk", on="gone", claim="data"), claim("data", bound="disk")],
+        "Volume disk of claim data is only on nodes with kubernetes.io/hostname=gone.",
+    ),
+    "claim missing": ([claim("date")], "Claim data does not exist (did you mean date?)."),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CLAIMS))
+def test_the_claim_is_named(name: str) -> None:
+    things, told = CLAIMS[name]
+    state = world(node("n1"), *things, *user("j", "data"))
+    assert told in schedule(state, GANG).verdicts["ns/j"].message
+
+
+def test_a_typo_becomes_no_label_and_no_queue() -> None:
+    verdict = verdict_of(node("a", labels={"zone": "a"}), gang("j", 1, selector={"zome": "a"}))
+    assert not any(isinstance(change, AddLabels) for change in verdict.changes)
+    assert "did you mean zone=a?" in verdict.suggestion
+    verdict = verdict_of(node("a"), gang("j", 1, queue="defualt"))
+    assert not any(isinstance(change, CreateQueue) for change in verdict.changes)
+    assert verdict.message == "queue defualt does not exist (did you mean default?)"
+    assert verdict.suggestion == "name queue default in spec.queue"
+
+
+def test_a_resource_that_is_a_near_miss() -> None:
+    verdict = verdict_of(node("a", gpu=4), gang("j", 1, **{"nvidia.com/gpus": 1}))
+    assert "No node offers nvidia.com/gpus (did you mean nvidia.com/gpu?)." in verdict.message
+    assert verdict.suggestion == "request nvidia.com/gpu in place of nvidia.com/gpus"
+    assert not any(isinstance(change, RequestAtMost) for change in verdict.changes)
+
+
+def test_a_toleration_is_offered_where_only_tainted_nodes_have_the_device() -> None:
+    taint = ("nvidia.com/gpu", "present", "NoSchedule")
+    things = [node(name, gpu=8, taints=[taint]) for name in ("g0", "g1")], node("c0"), node("c1")
+    assert AddToleration(*taint) in verdict_of(*things, gang("j", 2, gpu=4)).changes

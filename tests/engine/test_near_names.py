@@ -1,0 +1,37 @@
+"""Which of the names that exist a user probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.engine.verdicts.near_names import did_you_mean, nearest
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "near"),
+    [
+        ("zome", ["zone", "pool"], "zone"),
+        ("a100", ["H100", "A100"], "A100"),
+        ("m1", ["ml"], "ml"),
+        ("gpu_model", ["gpu-model"], "gpu-model"),
+        ("nvidia.com/gpus", ["cpu", "nvidia.com/gpu"], "nvidia.com/gpu"),
+        ("zone", ["topology.kubernetes.io/zone"], "topology.kubernetes.io/zone"),
+        ("topologi.kubernets.io/zone", ["topology.kubernetes.io/zone"], "topology.kubernetes.io/zone"),
+        ("reserach", ["research"], "research"),
+        ("h100", ["a100"], ""),
+        ("rack-1", ["rack-2", "rack-10"], ""),
+        ("c", ["a", "b"], ""),
+        ("us-east-1a", ["us-west-1a"], ""),
+        ("batch", ["ml", "inference"], ""),
+        ("zone", ["zone"], ""),
+        ("", ["a"], ""),
+    ],
+)
+def test_the_nearest_name(name: str, known: list[str], near: str) -> None:
+    assert nearest(name, known) == near
+    assert did_you_mean(name, known) == (f" (did you mean {near}?)" if near else "")
+
+
+def test_no_more_names_than_the_bound_are_looked_at() -> None:
+    assert nearest("zome", [*(f"n{at}" for at in range(5_000)), "zone"]) == ""
+    assert nearest("a" * 100_000, ["a" * 100_001]) == ""
