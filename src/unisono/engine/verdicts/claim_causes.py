@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
 from unisono.api.keys import NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
+from unisono.api.near_names import did_you_mean
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.predicates.volume_match import is_bound, waits
 from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUME, NO_ZONE, OUT_OF_REACH, UNBOUND
-from unisono.engine.verdicts.near_names import did_you_mean
 
 _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.api.times import rfc3339
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.records import Job, Task
@@ -26,7 +27,6 @@ from unisono.engine.verdicts.filter_causes import filter_causes
 from unisono.engine.verdicts.gate_messages import capability_message, cluster_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
-from unisono.engine.verdicts.near_names import did_you_mean, nearest
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
 from unisono.engine.verdicts.resource_holders import holders_of

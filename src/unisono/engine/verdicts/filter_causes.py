@@ -7,6 +7,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
 from unisono.engine.changes import listed
@@ -18,7 +19,6 @@ from unisono.engine.plugins.common.taints import tolerated
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
 from unisono.engine.verdicts.claim_causes import device_causes, volume_causes
-from unisono.engine.verdicts.near_names import did_you_mean, nearest
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.verdicts.near_names import did_you_mean, nearest
 
 
 def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:

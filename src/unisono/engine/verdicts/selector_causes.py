@@ -8,11 +8,11 @@ from itertools import islice
 import numpy as np
 
 from unisono.api.core import NodeSelectorRequirement
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed, plural
 from unisono.engine.plugins.common.node_selectors import match_pod, required_of
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.verdicts.near_names import did_you_mean, nearest
 
 _MOST_PARTS = 3
 _MOST_VALUES = 3
