@@ -9,10 +9,10 @@ import pytest
 from test_plugins_volumes import claim, storage_class, user, volume, world
 from test_verdict_nowhere import nodes_like
 
-from support.build import GANG, cluster, gang, node, pod, schedule
+from support.build import GANG, cluster, config, gang, group, node, pod, schedule
 from unisono.api.core import Affinity, Toleration
 from unisono.engine.changes import AddLabels, AddToleration, CreateQueue, RequestAtMost
-from unisono.engine.verdict import Verdict
+from unisono.engine.verdict import Cause, Verdict
 
 
 def verdict_of(*things: Any) -> Verdict:
@@ -140,3 +140,14 @@ def test_a_toleration_is_offered_where_only_tainted_nodes_have_the_device() -> N
     taint = ("nvidia.com/gpu", "present", "NoSchedule")
     things = [node(name, gpu=8, taints=[taint]) for name in ("g0", "g1")], node("c0"), node("c1")
     assert AddToleration(*taint) in verdict_of(*things, gang("j", 2, gpu=4)).changes
+
+
+def test_a_label_that_no_node_has_comes_before_a_full_cluster() -> None:
+    settings = config(("gang",), ("predicates", "overcommit"))
+    things = [node("a", labels={"zone": "a"}), group("h", 1), pod("h-0", "h", node="a", cpu=8)]
+    job = gang("j", 2, phase="Pending", min_resources=True, cpu=8, selector={"zome": "a"})
+    verdict = schedule(cluster([*things, *job]), settings).verdicts["ns/j"]
+    assert verdict.cause is Cause.FILTERS
+    assert "No node has the label zome=a (did you mean zone=a?)." in verdict.message
+    job = gang("j", 2, phase="Pending", min_resources=True, cpu=8, selector={"zone": "a"})
+    assert schedule(cluster([*things, *job]), settings).verdicts["ns/j"].cause is Cause.CLUSTER_OVERCOMMITTED

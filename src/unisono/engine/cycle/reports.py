@@ -118,6 +118,16 @@ class FitReporter:
             found = self._known[key] = self._find(pod_class)
         return found
 
+    def whatever_is_free(self, pod_class: PodClass) -> FitErrors | None:
+        """Why every node refuses the class even if empty, by labels, taints and state; None where one does not."""
+        size = self.session.nodes.size
+        static = self.static.result(pod_class, self.session, self.hooks)
+        if not size or not static.bits.all():
+            return None
+        counts: Counter[str] = Counter()
+        self._count(static.bits, static.reasons, counts, Counter())
+        return FitErrors(dict(counts), Cause.FILTERS, {}, size)
+
     def refused(self, reason: Reason) -> FitErrors:
         """One reason for every node."""
         size = self.session.nodes.size

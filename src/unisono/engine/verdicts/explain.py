@@ -23,7 +23,7 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
-from unisono.engine.verdicts.filter_causes import filter_causes
+from unisono.engine.verdicts.filter_causes import allowed_nowhere, filter_causes
 from unisono.engine.verdicts.gate_messages import capability_message, cluster_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
@@ -33,6 +33,9 @@ from unisono.engine.verdicts.resource_holders import holders_of
 from unisono.engine.verdicts.rivals import Rivals
 
 _EMPTY = JobReport()
+_LIMITS = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, Cause.OVER_SHARE))
+_MOST_KINDS = 4
+"""Kinds of pods of one job that are looked at."""
 _OTHER_QUEUE = {
     Cause.QUEUE_CLOSED: "submit to another one",
     Cause.QUEUE_INVALID: "submit to another queue, or mend this one's place in the tree",
@@ -146,6 +149,11 @@ class Explainer:
             if failure.plugin not in self.cycle.hooks.failed:
                 self.cycle.decisions.failed_jobs[job.key] = failure.message()
             return self._simple(job, Cause.PLUGIN_FAILED, failure.message(f"job {job.key}"))
+        limit = report.gate or report.quota
+        if limit is not None and limit.cause in _LIMITS:
+            nowhere = self._nowhere(job)
+            if nowhere is not None:
+                return nowhere
         if report.gate is not None:
             return self._refused(job, report, report.gate)
         if report.invalid is not None or job.size == 0:
@@ -304,6 +312,20 @@ class Explainer:
         verdict = self._simple(job, Cause.WAITING_FOR_VICTIMS, text).verdict
         keys = tuple(task.key for task in victims)
         return Draft(replace(verdict, holders=pods_as_holders(victims)), [[WaitFor(keys)]] if keys else [])
+
+    def _nowhere(self, job: JobState) -> Draft | None:
+        """No node takes some pod of the job even if empty: more important than what is free, or left of a limit."""
+        tried: set[int] = set()
+        for task in job.record.pending.values():
+            if task.pod_class.kin in tried:
+                continue
+            if len(tried) == _MOST_KINDS:
+                break
+            tried.add(task.pod_class.kin)
+            fit = allowed_nowhere(self.cycle, task.pod_class)
+            if fit is not None:
+                return self._no_node(job, JobReport(fit=fit, task=task), task)
+        return None
 
     def _no_node(self, job: JobState, report: JobReport, task: Task) -> Draft:
         fit = report.fit

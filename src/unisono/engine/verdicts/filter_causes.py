@@ -15,7 +15,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR
-from unisono.engine.plugins.common.taints import tolerated
+from unisono.engine.plugins.common.taints import per_node, repels, tolerated
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
 from unisono.engine.verdicts.claim_causes import device_causes, volume_causes
@@ -46,6 +46,14 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
     found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
     text = "; ".join(dict.fromkeys(found))
     return f" {text[0].upper()}{text[1:]}." if text else ""
+
+
+def allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
+    """Why labels and taints alone keep the class off every node, also off those that are cordoned or not ready."""
+    nodes = cycle.session.nodes
+    outside = ~match_pod(pod_class, nodes)
+    outside |= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) != 0
+    return cycle.fits.whatever_is_free(pod_class) if nodes.size and outside.all() else None
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
