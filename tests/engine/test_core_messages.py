@@ -30,21 +30,22 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
         pytest.param(
             [nodes(3, cpu=1), gang("j", 6)],
             Cause.TOO_LARGE,
-            "3 of 6 tasks can be placed: 0/3 nodes are unavailable: 3 Insufficient cpu.",
+            "only 3 of 6 pods fit on the usable nodes even if they were empty: cpu 6 is asked for, and they have cpu 3",
             "lower minAvailable to 3, or add 3 nodes like n000",
             id="a gang larger than the cluster",
         ),
         pytest.param(
             [nodes(2, cpu=4), pod("x", node="n000", cpu=4), pod("y", node="n001", cpu=3), gang("j", 1, cpu=2)],
             Cause.NODES_FULL,
-            "no node takes it: 0/2 nodes are unavailable: 2 Insufficient cpu.",
+            "cpu 2 is asked for, and cpu 1 of 8 is free, at most 1 on one node; "
+            "pod ns/x holds cpu 4, pod ns/y holds cpu 3",
             "add 1 node like n000",
             id="nodes are full",
         ),
         pytest.param(
             [nodes(2, cpu=4), gang("j", 1, cpu=16)],
             Cause.TOO_LARGE,
-            "no node takes it: 0/2 nodes are unavailable: 2 Insufficient cpu.",
+            "pod j-w-0 asks for cpu 16, and the largest node (n000) has cpu 4",
             "request at most cpu 4 per pod",
             id="a pod larger than any node",
         ),
@@ -110,7 +111,7 @@ def test_numbers_of_a_verdict() -> None:
     assert verdict.need == {"cpu": 4000}
     assert verdict.have == {"cpu": 5000}
     assert verdict.reasons == {"Insufficient cpu": 2}
-    assert [(h.kind, h.name, dict(h.amounts)) for h in verdict.holders] == [("Queue", "default", {"cpu": 3000})]
+    assert [(h.kind, h.name, dict(h.amounts)) for h in verdict.holders] == [("Job", "ns/h", {"cpu": 3000})]
     assert verdict.task == "ns/j-w-2"
 
 
@@ -265,5 +266,5 @@ def test_allocated_of_queues_counts_children() -> None:
 
 def test_tasks_beyond_the_minimum_are_told_apart_from_the_gang() -> None:
     verdict = verdict_of(schedule(cluster(nodes(1, cpu=3), gang("j", 5, 2))))
-    assert verdict.message.startswith("the gang has its minimum, and 2 more tasks wait: 0/1 nodes are unavailable")
+    assert verdict.message.startswith("the gang has its minimum, and 2 more tasks wait: cpu 1 is asked for")
     assert verdict.suggestion == "add 1 node like n000"

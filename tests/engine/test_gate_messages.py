@@ -14,13 +14,15 @@ def said(*things: object) -> Verdict:
 def test_what_is_free_is_told_without_the_factor_and_with_the_jobs_that_hold_it() -> None:
     hog = [pod(f"hog-{index}", "hog", cpu=8, node=f"n00{index}", phase="Running") for index in range(2)]
     verdict = said(nodes(2, cpu=8), group("hog", 2, phase="Running"), hog, waiting(2, 4))
-    assert verdict.message == "cpu 8 is asked for, and cpu 0 of 16 is free; ns/hog holds cpu 16"
+    assert verdict.message == (
+        "cpu 8 is asked for, and cpu 0 of 16 is free; ns/hog holds cpu 16; no preemption among equal priorities"
+    )
     assert verdict.have == {"cpu": 0}
 
 
 def test_a_gang_larger_than_all_nodes_is_told_so() -> None:
     assert said(nodes(4, cpu=8), waiting(6, 8)).message == (
-        "cpu 48 is asked for, and all usable nodes together have cpu 32"
+        "only 4 of 6 pods fit on the usable nodes even if they were empty: cpu 48 is asked for, and they have cpu 32"
     )
 
 
@@ -28,7 +30,7 @@ def test_nodes_out_of_sight_come_first() -> None:
     away = [node("a", cpu=8, unschedulable=True), node("b", cpu=8, ready=False), node("c", cpu=8)]
     assert said(away, waiting(3, 8)).message == (
         "1 of 3 nodes is not ready (b); 1 of 3 nodes is cordoned (a); "
-        "cpu 24 is asked for, and all usable nodes together have cpu 8"
+        "only 1 of 3 pods fit on the usable nodes even if they were empty: cpu 24 is asked for, and they have cpu 8"
     )
 
 
@@ -42,3 +44,50 @@ def test_the_guarantee_of_another_queue_is_named() -> None:
 
 def waiting(members: int, cpu: int) -> object:
     return gang("j", members, cpu=cpu, phase="Pending", min_resources=True)
+
+
+def said_of(*things: object) -> str:
+    return said(*things).message
+
+
+def test_a_pod_larger_than_any_node_is_named_before_any_sum() -> None:
+    assert said_of(nodes(4, cpu=32), gang("j", 1, cpu=64)) == (
+        "pod j-w-0 asks for cpu 64, and the largest node (n000) has cpu 32"
+    )
+    assert (
+        said_of(nodes(4, cpu=8), waiting(2, 16))
+        == "each of 2 pods asks for cpu 16, and the largest node (n000) has cpu 8"
+    )
+
+
+def test_a_forgotten_unit_is_guessed() -> None:
+    assert said_of(nodes(2, cpu=8), gang("j", 1, cpu=1000)).endswith("; did you mean 1000m instead of 1000?")
+
+
+def test_amounts_that_no_node_has_together() -> None:
+    kinds = [node("g", cpu=8, gpu=4), node("c", cpu=64)]
+    assert said_of(kinds, gang("j", 1, cpu=16, gpu=1)) == (
+        "pod j-w-0 asks for cpu 16, nvidia.com/gpu 1 together, and nodes with nvidia.com/gpu 1 have at most cpu 8"
+    )
+
+
+def test_the_largest_hole_is_told() -> None:
+    taken = [pod(f"s-{index}", node=f"n00{index}", cpu=6) for index in range(4)]
+    message = said_of(nodes(4, cpu=8), taken, gang("j", 1, cpu=4))
+    assert message.startswith("cpu 4 is asked for, and cpu 8 of 32 is free, at most 2 on one node; pod ns/s-")
+
+
+def test_unhealthy_devices_come_before_what_is_full() -> None:
+    sick = node("sick", cpu=8, gpu=0)
+    sick.status.capacity = {"cpu": "8", "nvidia.com/gpu": "8"}
+    message = said_of(sick, node("well", cpu=8, gpu=8), pod("x", node="well", gpu=8), gang("j", 1, gpu=8))
+    assert message.startswith("only 0 of 8 nvidia.com/gpu can be used on node sick (is its device plug-in down?); ")
+    alone = said_of(sick, gang("j", 1, gpu=8))
+    assert "0 of 8 nvidia.com/gpu" in alone
+    assert "no node offers" not in alone
+
+
+def test_jobs_that_wait_longer_are_named() -> None:
+    older = gang("a", 1, cpu=8, created=1)
+    message = said_of(nodes(1, cpu=8), pod("x", node="n000", cpu=8), older, gang("j", 1, cpu=8, created=2))
+    assert message.endswith("; 1 job of queue default is before it: ns/a")

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.api.core import Node, Taint
+from unisono.api.fields import Quantity
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, scheduled
@@ -42,6 +43,11 @@ class NodeSums(NamedTuple):
     releasing: bool
 
 
+def _devices(capacity: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
+    """Extended resources; of the others a node keeps some for itself."""
+    return {name: amount for name, amount in (capacity or {}).items() if "/" in name}
+
+
 class NodeFacts:
     """What is static about one node.
 
@@ -52,10 +58,22 @@ class NodeFacts:
         unschedulable: ``spec.unschedulable``.
         ready: condition Ready is True, or no Ready condition is reported.
         images: bytes by image name, as the node reports them.
+        unhealthy: capacity of devices of which less is allocatable, by resource name in engine units.
 
     """
 
-    __slots__ = ("allocatable", "annotations", "images", "labels", "name", "ready", "taints", "uid", "unschedulable")
+    __slots__ = (
+        "allocatable",
+        "annotations",
+        "images",
+        "labels",
+        "name",
+        "ready",
+        "taints",
+        "uid",
+        "unhealthy",
+        "unschedulable",
+    )
 
     def __init__(self, node: Node) -> None:
         self.name = node.metadata.name
@@ -69,6 +87,11 @@ class NodeFacts:
             intern(name): image.size_bytes or 0 for image in node.status.images or () for name in image.names or ()
         }
         self.allocatable: dict[str, int] = scheduled(resource_list(node.status.allocatable))
+        self.unhealthy: dict[str, int] = {
+            name: amount
+            for name, amount in resource_list(_devices(node.status.capacity)).items()
+            if amount > self.allocatable.get(name, 0)
+        }
 
     def same(self, other: NodeFacts) -> bool:
         """Whether nothing static differs (amounts included)."""

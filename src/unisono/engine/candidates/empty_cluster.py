@@ -8,6 +8,7 @@ import numpy as np
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
+from unisono.engine.answers import BoolArray
 from unisono.engine.candidates.static_answers import StaticResults
 from unisono.engine.plugin_host.combined_answers import Hooks
 from unisono.engine.session.amounts import tasks_fitting
@@ -50,9 +51,13 @@ class CapacityOf:
             found = self._empty[pod_class.id] = self._measure(pod_class)
         return found
 
+    def allowed(self, pod_class: PodClass) -> BoolArray:
+        """``[N]`` nodes that the static filters allow."""
+        return self.static.result(pod_class, self.session, self.hooks).allowed
+
     def _measure(self, pod_class: PodClass) -> EmptyFit:
         session = self.session
-        allowed = self.static.result(pod_class, session, self.hooks).allowed
+        allowed = self.allowed(pod_class)
         allocatable = session.nodes.allocatable[:, allowed]
         zeros = np.zeros(session.rows, dtype=np.int64)
         if not allocatable.shape[1]:

@@ -15,7 +15,7 @@ from unisono.engine.answers import Refusal
 from unisono.engine.candidates.empty_cluster import CapacityOf, EmptyFit
 from unisono.engine.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.cycle.reports import JobReport
+from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.placement.grouped_jobs import advice_of
 from unisono.engine.session.job_state import JobState
@@ -24,13 +24,14 @@ from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
 from unisono.engine.verdicts.filter_causes import allowed_nowhere, filter_causes
-from unisono.engine.verdicts.gate_messages import capability_message, cluster_message
+from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
 from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
 from unisono.engine.verdicts.resource_holders import holders_of
 from unisono.engine.verdicts.rivals import Rivals
+from unisono.engine.verdicts.shortage import Shortages
 
 _EMPTY = JobReport()
 _LIMITS = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, Cause.OVER_SHARE))
@@ -99,6 +100,11 @@ def _progress(job: JobState, placeable: int) -> str:
     return "no node takes it"
 
 
+def _spare(job: JobState, placeable: int) -> str:
+    """Said before the shortage of tasks beyond the gang's minimum."""
+    return f"{_progress(job, placeable)}: " if placeable and placeable >= job.min_member else ""
+
+
 def _nodes_for(job: JobState, empty: EmptyFit) -> int:
     """How many empty nodes hold the gang, 0 where none holds even one task."""
     return -(-job.min_member // empty.per_node) if empty.per_node else 0
@@ -106,6 +112,12 @@ def _nodes_for(job: JobState, empty: EmptyFit) -> int:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _filtered(fit: FitErrors) -> str:
+    """Nodes that are refused for anything but their amounts."""
+    others = sorted(f"{count} {text}" for text, count in fit.counts.items() if not text.startswith("Insufficient "))
+    return f"; {', '.join(others)}" if others else ""
 
 
 def _told(setback: Setback) -> str:
@@ -123,6 +135,7 @@ class Explainer:
         self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
         self.quotas = QuotaRoom(cycle.session)
         self.rivals = Rivals(cycle)
+        self.shortages = Shortages(cycle)
         self._known_holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
 
     def _holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
@@ -198,10 +211,11 @@ class Explainer:
         if nowhere:
             asked = amounts_text({name: refusal.need[name] for name in nowhere})
             message = f"{unoffered_text(self.cycle, nowhere)}; {asked} is asked for"
-        elif refusal.cause is Cause.CLUSTER_OVERCOMMITTED and refusal.need:
-            message, free, holders = cluster_message(self.cycle, refusal)
+        elif refusal.need and (refusal.cause is Cause.CLUSTER_OVERCOMMITTED or self._whole_cluster(refusal)):
+            lack = self.shortages.lack(job, refusal.need, refusal.have, None)
+            message, free, holders = lack.message, lack.free, lack.holders
         elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit and refusal.event:
-            message = capability_message(self.cycle, job, refusal)
+            message, holders = capability_message(self.cycle, job, refusal)
         elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
             message += f" (asks for {amounts_text(refusal.need)}; {amounts_text(free) or 'nothing'} is left)"
         verdict = Verdict(
@@ -222,15 +236,20 @@ class Explainer:
         last = _OTHER_QUEUE.get(refusal.cause, "")
         return Draft(verdict, ladders, first, last, evictions=refusal.cause is Cause.OVER_SHARE)
 
-    def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft | None:
-        """A share that is the whole cluster refuses what no other share would allow: speak of nodes, not of queues."""
-        if report.refused is None or refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
-            return None
+    def _whole_cluster(self, refusal: Refusal) -> bool:
+        """The limit of the queue is all that the cluster has."""
+        if refusal.cause not in (Cause.OVER_SHARE, Cause.OVER_CAPABILITY):
+            return False
         session = self.cycle.session
         short = [name for name in refusal.need if name in refusal.limit]
         total = session.usable_total
-        if not short or any(refusal.limit[name] < total[session.registry.requested(name)] for name in short):
+        return bool(short) and all(refusal.limit[name] >= total[session.registry.requested(name)] for name in short)
+
+    def _cluster_is_the_limit(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft | None:
+        """A share that is the whole cluster refuses what no other share would allow: speak of nodes, not of queues."""
+        if report.refused is None or not self._whole_cluster(refusal):
             return None
+        short = [name for name in refusal.need if name in refusal.limit]
         placeable = job.ready_count + report.schedulable()
         missing = max(job.min_member - placeable, 1)
         pod_class = report.refused.pod_class
@@ -239,18 +258,18 @@ class Explainer:
         cause = Cause.TOO_LARGE if too_large else Cause.NODES_FULL
         need = {name: pod_class.requests.get(name, 0) * missing for name in short}
         free = {name: max(refusal.limit[name] - refusal.have.get(name, 0), 0) for name in short}
-        taken = amounts_text({name: refusal.have.get(name, 0) for name in short})
         nowhere = unoffered(self.cycle, short)
-        why = f"the cluster has {amounts_text(refusal.limit)} and {taken} of it is taken"
+        lack = self.shortages.lack(job, need, refusal.have, None)
+        shortage = f"{_spare(job, placeable)}{lack.message}"
         verdict = Verdict(
             job.key,
             cause,
-            f"{_progress(job, placeable)}: {unoffered_text(self.cycle, nowhere) if nowhere else why}",
+            unoffered_text(self.cycle, nowhere) if nowhere else shortage,
             need=need,
             have=free,
             tasks_placeable=placeable,
             tasks_needed=job.min_member,
-            holders=self._holders(need),
+            holders=lack.holders or self._holders(need),
             task=report.refused.key,
             queue=job.queue.name,
         )
@@ -342,19 +361,25 @@ class Explainer:
         registry = self.cycle.session.registry
         have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
         nowhere = unoffered(self.cycle, lacking)
+        message, holders = f"{_progress(job, placeable)}: {fit.text}", self._holders(need)
+        if nowhere:
+            message += f" {_sentence(unoffered_text(self.cycle, nowhere))}"
+        elif fit.cause is Cause.NODES_FULL and empty.allowed and fit.lacking:
+            asked = need or dict.fromkeys(lacking, missing)
+            lack = self.shortages.lack(job, asked, {}, self.capacity.allowed(task.pod_class))
+            message, holders = f"{_spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
+        refused = filter_causes(self.cycle, task.pod_class, fit, task.namespace)
         verdict = Verdict(
             job.key,
             cause,
-            f"{_progress(job, placeable)}: {fit.text}"
-            + (f" {_sentence(unoffered_text(self.cycle, nowhere))}" if nowhere else "")
-            + filter_causes(self.cycle, task.pod_class, fit, task.namespace),
+            f"{message.removesuffix('.')}.{refused}" if refused else message,
             need=need,
             have=have,
             tasks_placeable=placeable,
             tasks_needed=job.min_member,
             reasons=dict(fit.counts),
             nodes=fit.nodes,
-            holders=self._holders(need),
+            holders=holders,
             task=task.key,
             queue=job.queue.name,
         )

@@ -9,12 +9,13 @@ from unisono.engine.cycle.context import Cycle
 
 
 def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some resources that no node has at all; none where there are no nodes."""
+    """Those of some resources that no node has at all, not even as unhealthy devices; none where there are no nodes."""
     nodes, registry = cycle.session.nodes, cycle.session.registry
     if not nodes.size:
         return ()
     rows = [(name, registry.find(name)) for name in names]
-    return tuple(name for name, row in rows if row is None or not nodes.allocatable[row].any())
+    absent = (name for name, row in rows if row is None or not nodes.allocatable[row].any())
+    return tuple(name for name in absent if not any(name in facts.unhealthy for facts in nodes.table.facts))
 
 
 def unoffered_text(cycle: Cycle, names: Iterable[str]) -> str:

@@ -1,0 +1,93 @@
+"""What the pods of one gang ask for, kind by kind: from its pods, else from its PodGroup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import Vector
+from unisono.engine.changes import counted
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.session import Session
+
+_MOST_KINDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Pods of a gang that ask for the same.
+
+    Attributes:
+        who: ``pod bert-master-0 (role master)`` or ``each pod``, to begin a sentence with.
+        count: how many of them wait.
+        requests: of one, by resource name in engine units.
+        rows, amounts: the same for the engine's arrays, one ``pods`` included.
+        port: they need a host port, so that a node holds one of them.
+
+    """
+
+    who: str
+    count: int
+    requests: Mapping[str, int]
+    rows: Vector
+    amounts: Vector
+    port: bool = False
+
+
+def kinds_of(session: Session, job: JobState) -> list[Kind]:
+    """What waits, at most a few kinds; empty where it is not known or too mixed."""
+    if job.size:
+        return _of_pods(job)
+    return _of_group(session, job)
+
+
+def _of_pods(job: JobState) -> list[Kind]:
+    found: dict[tuple[int, str], tuple[PodClass, str, int]] = {}
+    for key, task in job.record.pending.items():
+        if key in job.places or not task.owned:
+            continue
+        which = task.pod_class.id, task.role
+        known = found.get(which)
+        if known is None and len(found) == _MOST_KINDS:
+            return []
+        found[which] = (task.pod_class, known[1], known[2] + 1) if known else (task.pod_class, task.name, 1)
+    return [
+        Kind(_who(name, role, number), number, one.requests, one.rows, one.amounts, bool(one.host_ports))
+        for (_, role), (one, name, number) in found.items()
+    ]
+
+
+def _who(name: str, role: str, number: int) -> str:
+    if number > 1:
+        return f"each of {counted(number, 'pod')} of role {role}" if role else f"each of {counted(number, 'pod')}"
+    return f"pod {name} (role {role})" if role else f"pod {name}"
+
+
+def _of_group(session: Session, job: JobState) -> list[Kind]:
+    """Equal parts of minResources, for a gang of one role whose pods do not exist yet."""
+    asked, roles = job.record.min_amounts, job.min_task_member
+    if not asked or job.min_member < 1 or len(roles) > 1:
+        return []
+    if any(amount % job.min_member for amount in asked.values()):
+        return []
+    each = {name: amount // job.min_member for name, amount in asked.items() if amount > 0 and name != "pods"}
+    if not each:
+        return []
+    rows = {session.registry.find(name): amount for name, amount in each.items()}
+    if None in rows:
+        return []
+    rows[session.registry.requested("pods")] = 1
+    ordered = sorted((row, amount) for row, amount in rows.items() if row is not None)
+    role = f" of role {next(iter(roles))}" if roles else ""
+    return [
+        Kind(
+            f"each pod{role}",
+            job.min_member,
+            each,
+            np.array([row for row, _ in ordered], dtype=np.intp),
+            np.array([amount for _, amount in ordered], dtype=np.int64),
+        )
+    ]

@@ -1,0 +1,217 @@
+"""What the cluster lacks for a gang, in the order in which causes make the later ones meaningless.
+
+One pod larger than any node; devices that a node has lost; nodes out of sight; a gang larger than the cluster; holes
+that are too small; resources in use, by the names of those who hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.api.resources import readable
+from unisono.cluster.resources import Matrix
+from unisono.engine.answers import BoolArray
+from unisono.engine.changes import amounts_text, by_importance, listed
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Holder
+from unisono.engine.verdicts.demand import Kind, kinds_of
+from unisono.engine.verdicts.job_holders import holders_text, not_evicted, place_in_line
+from unisono.engine.verdicts.pod_too_large import too_large
+
+_MOST_COUNTED = 256
+"""Different gangs of one cycle whose pods are counted onto the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What one gang lacks.
+
+    Attributes:
+        message: the sentence.
+        free: what usable nodes have free of what is short.
+        holders: who holds it, largest first.
+        too_large: one pod, or the gang, would not fit even if the cluster were empty.
+        pod: the kind of pods of which one is larger than any node, None where there is none.
+
+    """
+
+    message: str
+    free: dict[str, int]
+    holders: tuple[Holder, ...] = ()
+    too_large: bool = False
+    pod: Kind | None = None
+
+
+@dataclass(slots=True)
+class _Lost:
+    """Columns, allocatable amounts and capacities of nodes with unhealthy devices, by resource name."""
+
+    by_name: dict[str, list[tuple[int, int, int]]] | None = None
+
+
+class Shortages:
+    """Answers for the jobs of one cycle; gangs alike are counted once."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self._counts: dict[tuple[object, ...], int] = {}
+
+    def lack(self, job: JobState, need: Mapping[str, int], have: Mapping[str, int], allowed: BoolArray | None) -> Lack:
+        """What keeps a gang waiting that asks for ``need`` in all.
+
+        Args:
+            job: waits.
+            need: what is missing, by resource name.
+            have: what is promised to others, for gates that count promises.
+            allowed: nodes that its pods may use; None: not asked, because its pods may not exist yet.
+
+        """
+        nodes, registry = self.cycle.session.nodes, self.cycle.session.registry
+        names = sorted((name for name in need if registry.find(name) is not None), key=by_importance)
+        if not nodes.size or not names:
+            text = "the cluster has no nodes" if not nodes.size else "no node offers it"
+            return Lack(f"{text}; {amounts_text(need)} is asked for", dict.fromkeys(need, 0))
+        rows = [registry.requested(name) for name in names]
+        usable = nodes.table.ready & ~nodes.table.unschedulable if allowed is None else allowed
+        free = _sums(names, np.maximum(nodes.idle[rows], 0) * usable)
+        there = _sums(names, nodes.allocatable[rows] * usable)
+        kinds = kinds_of(self.cycle.session, job)
+        need = _whole(job, kinds, need)
+        lost = self._lost_devices(kinds, names)
+        if not lost:
+            large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
+            if large is not None:
+                return Lack(large[1], {name: free[name] for name in names}, too_large=True, pod=large[0])
+        parts = [*lost, *out_of_sight(self.cycle, rows)]
+        lacking = [name for name in names if free[name] < need[name]]
+        most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
+        holes = [name for name in names if any(kind.requests.get(name, 0) > most[name] for kind in kinds)]
+        short = lacking or holes or names
+        asked = amounts_text({name: need[name] for name in short})
+        wanted = max(job.min_member, 1)
+        empty = self._fitting(job, kinds, nodes.allocatable, usable, "empty")
+        if 0 <= empty < wanted - job.ready_count and usable.any():
+            fits = f"only {empty + job.ready_count} of {wanted} pods fit on the usable nodes even if they were empty"
+            parts.append(f"{fits}: {asked} is asked for, and they have {amounts_text(_of(there, short))}")
+            return Lack("; ".join(parts), _of(free, short), too_large=True)
+        if any(need[name] > there[name] for name in short):
+            parts.append(f"{asked} is asked for, and all usable nodes together have {amounts_text(_of(there, short))}")
+            return Lack("; ".join(parts), _of(free, short), too_large=True)
+        parts.append(f"{asked} is asked for, and {_free(free, there, short)}{_holes(kinds, most, free, short)}")
+        now = self._fitting(job, kinds, nodes.idle, usable, "now")
+        if wanted > 1 and 0 < now + job.ready_count < wanted and now >= 0:
+            parts.append(f"{now + job.ready_count} of {wanted} pods find room")
+        if not lacking and not holes and any(have.get(name, 0) for name in short):
+            promised = amounts_text({name: have.get(name, 0) for name in short})
+            parts.append(f"{promised} is promised to jobs that were admitted before it")
+        text, holders, jobs = holders_text(self.cycle, job, short[0])
+        parts += [one for one in (text, not_evicted(self.cycle, job, jobs, short[0])) if one]
+        line = place_in_line(self.cycle, job)
+        return Lack("; ".join([*parts, line] if line else parts), _of(free, short), holders)
+
+    def _lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
+        """Nodes on which a pod would fit if all their devices were healthy."""
+        known = self.cycle.session.shared.of(_Lost, _Lost)
+        table = self.cycle.session.nodes.table
+        if known.by_name is None:
+            known.by_name = {}
+            for column, facts in enumerate(table.facts):
+                for name, capacity in facts.unhealthy.items():
+                    row = known.by_name.setdefault(name, [])
+                    row.append((column, facts.allocatable.get(name, 0), capacity))
+        parts = []
+        for name in names:
+            least = min((kind.requests[name] for kind in kinds if name in kind.requests), default=1)
+            nodes = [one for one in known.by_name.get(name, ()) if one[2] >= least]
+            if not nodes:
+                continue
+            _, allocatable, capacity = nodes[0]
+            which = listed(tuple(table.names[column] for column, _, _ in nodes))
+            told = readable({name: allocatable}, "down")[name], readable({name: capacity}, "down")[name]
+            on = "node" if len(nodes) == 1 else "each of nodes" if len({one[1:] for one in nodes}) == 1 else "nodes"
+            why = "is its device plug-in down?" if not allocatable else "the others are unhealthy"
+            some = f"{told[0]} of {told[1]}"
+            parts.append(f"only {some} {name} can be used on {on} {which} ({why})")
+        return parts
+
+    def _fitting(self, job: JobState, kinds: list[Kind], amounts: Matrix, usable: BoolArray, when: str) -> int:
+        """How many waiting pods fit on nodes with these amounts, at most the gang's minimum; -1: not known."""
+        if not kinds:
+            return -1
+        at = len(self.cycle.session.touched) if when == "now" else 0
+        gang = tuple((kind.rows.tobytes(), kind.amounts.tobytes(), kind.count, kind.port) for kind in kinds)
+        key = (when, at, gang, job.min_member, job.ready_count, usable.tobytes())
+        if key not in self._counts:
+            if len(self._counts) >= _MOST_COUNTED:
+                return -1
+            orders = (kinds, kinds[::-1]) if len(kinds) > 1 else (kinds,)
+            self._counts[key] = max(_placed(order, amounts[:, usable]) for order in orders)
+        return min(self._counts[key], max(job.min_member, 1))
+
+
+def _placed(kinds: list[Kind], amounts: Matrix) -> int:
+    """How many pods of all kinds find room one after the other, on the fullest nodes first."""
+    free, placed = np.maximum(amounts, 0), 0
+    for kind in kinds:
+        room = (free[kind.rows] // kind.amounts[:, None]).min(axis=0)
+        if kind.port:
+            room = np.minimum(room, 1)
+        order = np.argsort(room, kind="stable")
+        before = np.cumsum(np.minimum(room[order], kind.count)) - np.minimum(room[order], kind.count)
+        taken = np.zeros_like(room)
+        taken[order] = np.clip(kind.count - before, 0, np.minimum(room[order], kind.count))
+        free[kind.rows] -= kind.amounts[:, None] * taken
+        placed += int(taken.sum())
+    return placed
+
+
+def _whole(job: JobState, kinds: list[Kind], need: Mapping[str, int]) -> Mapping[str, int]:
+    """What the whole gang asks for, where exactly its minimum waits; a refusal may speak of some pods only."""
+    if sum(kind.count for kind in kinds) != max(job.min_member, 1) - job.ready_count:
+        return need
+    return {
+        name: sum(kind.requests.get(name, 1 if name == "pods" else 0) * kind.count for kind in kinds) for name in need
+    }
+
+
+def _sums(names: list[str], amounts: Matrix) -> dict[str, int]:
+    return dict(zip(names, amounts.sum(axis=1).tolist(), strict=True))
+
+
+def _of(amounts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    return {name: int(amounts[name]) for name in names}
+
+
+def _free(free: Mapping[str, int], there: Mapping[str, int], names: Iterable[str]) -> str:
+    told, whole = readable(_of(free, names), "down"), readable(_of(there, names), "down")
+    return ", ".join(f"{name} {told[name]} of {whole[name]}" for name in told) + " is free"
+
+
+def _holes(kinds: list[Kind], most: Mapping[str, int], free: Mapping[str, int], names: Iterable[str]) -> str:
+    """The largest hole, where one pod asks for more than that."""
+    for name in names:
+        large = [kind for kind in kinds if kind.requests.get(name, 0) > most[name]]
+        if large and free[name]:
+            asked = amounts_text({name: large[0].requests[name]})
+            hole = f", at most {readable({name: most[name]}, 'down')[name]} on one node"
+            alone = len(kinds) == 1 and kinds[0].count == 1
+            return hole if alone else f"{hole}; {large[0].who} asks for {asked}"
+    return ""
+
+
+def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
+    """``2 of 3 nodes are cordoned (a and b)``, of nodes that have what is asked for."""
+    nodes = cycle.session.nodes
+    table, has = nodes.table, (nodes.allocatable[rows] > 0).all(axis=0)
+    parts = []
+    for mask, word in ((~table.ready, "not ready"), (table.ready & table.unschedulable, "cordoned")):
+        away = np.flatnonzero(mask & has)
+        if away.size:
+            are = "is" if away.size == 1 else "are"
+            which = listed(tuple(table.names[index] for index in away.tolist()))
+            parts.append(f"{away.size} of {int(has.sum())} nodes {are} {word} ({which})")
+    return parts
