@@ -117,6 +117,11 @@ KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 TRAINJOB_ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"  # on the templates of a TrainingRuntime
 JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+
+# On pods that the controllers of workloads make (labels).
+STATEFUL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+POD_TEMPLATE_HASH: Final = "pod-template-hash"
+CONTROLLER_REVISION_HASH: Final = "controller-revision-hash"
 JOBSET_REPLICATED_JOB_NAME: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_GROUP: Final = "ray.io/group"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.apps import Deployment, ReplicaSet, ReplicaSetSpec
 from unisono.api.base import ObjectMeta
 from unisono.api.core import PodTemplateSpec
@@ -17,7 +18,7 @@ from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import amount
 from unisono.controllers.workloads.templates import short_hash
 
-HASH_LABEL = "pod-template-hash"
+HASH_LABEL = keys.POD_TEMPLATE_HASH
 _PREFIX = "deployment.kubernetes.io/"
 REVISION = f"{_PREFIX}revision"
 HISTORY = f"{_PREFIX}revision-history"

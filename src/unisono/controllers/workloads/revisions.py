@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.apps import ControllerRevision, DaemonSet, StatefulSet
 from unisono.api.base import ObjectMeta
 from unisono.api.core import PodTemplateSpec
@@ -16,7 +17,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json
 from unisono.controllers.workloads.templates import short_hash
 
-REVISION_LABEL = "controller-revision-hash"
+REVISION_LABEL = keys.CONTROLLER_REVISION_HASH
 HASH_LABEL = "controller.kubernetes.io/hash"
 
 Owner = StatefulSet | DaemonSet

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from unisono.api import keys
 from unisono.api.apps import StatefulSet
 from unisono.api.base import ObjectMeta
 from unisono.api.core import (
@@ -20,7 +21,7 @@ from unisono.controllers.owners import owned_by
 from unisono.controllers.workloads.revisions import REVISION_LABEL
 from unisono.controllers.workloads.templates import pod_from
 
-POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+POD_NAME_LABEL = keys.STATEFUL_POD_NAME
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from unisono.api import keys
 from unisono.api.verdict import job_name
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import HOLDS
@@ -19,12 +20,10 @@ from unisono.engine.verdicts.rivals import turn
 _MOST_NAMED = 3
 _MOST_PODS = 20_000
 """Pods in the cluster up to which those of other schedulers are looked for one by one."""
-_HASH = "pod-template-hash"
 _OWNERS = (
-    ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
-    ("training.kubeflow.org/job-name", "Job"),
-    ("batch.kubernetes.io/job-name", "Job"),
-    ("job-name", "Job"),
+    (keys.JOBSET_NAME, "JobSet"),
+    (keys.KUBEFLOW_JOB_NAME, "Job"),
+    (keys.BATCH_JOB_NAME, "Job"),
 )
 
 
@@ -44,16 +43,16 @@ def owner_of(task: Task) -> Holder:
 
 def _owner(task: Task) -> tuple[str, str]:
     labels = task.labels
-    if labels.get(_HASH):
-        name, found, _ = task.name.rpartition(f"-{labels[_HASH]}-")
+    if labels.get(keys.POD_TEMPLATE_HASH):
+        name, found, _ = task.name.rpartition(f"-{labels[keys.POD_TEMPLATE_HASH]}-")
         if found:
             return "Deployment", name
-    if "statefulset.kubernetes.io/pod-name" in labels:
+    if keys.STATEFUL_POD_NAME in labels:
         return "StatefulSet", task.name.rpartition("-")[0]
     for label, kind in _OWNERS:
         if labels.get(label):
             return kind, labels[label]
-    if "controller-revision-hash" in labels:
+    if keys.CONTROLLER_REVISION_HASH in labels:
         return "DaemonSet", task.name.rpartition("-")[0]
     return "Pod", task.name
 
