@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # Pods that are listed one by one.
 _SHOWN = 10
 _FAILURES = 3
-# Causes that say only that pods are missing.
-_MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
 
 
 def explanation_json(told: Explanation) -> dict[str, Any]:
@@ -50,8 +48,7 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
 def explanation_lines(told: Explanation) -> list[str]:
     """An explanation for people."""
     lines = []
-    # That pods are missing says nothing where it is known why they are not there.
-    verdicts = [one for one in told.verdicts if not (told.refused and one.cause in _MISSING_PODS)]
+    verdicts = told.verdicts
     if told.silent:
         lines.append(f"{told.title} waits: {told.silent}; {told.state}.")
         lines += [f"  before that: {verdict.message}" for verdict in told.outdated]

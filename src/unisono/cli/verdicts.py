@@ -19,7 +19,8 @@ def verdict_lines(verdict: Verdict, title: str = "") -> list[str]:
     from unisono.api.verdict import job_name
 
     who = title or job_name(verdict.job)
-    lines = [f"{who} waits in queue {verdict.queue}: {verdict.message}"]
+    queue = f" in queue {verdict.queue}" if verdict.queue else ""
+    lines = [f"{who} waits{queue}: {verdict.message}"]
     facts = [
         ("cause", verdict.cause),
         ("need", amounts_text(verdict.need)),

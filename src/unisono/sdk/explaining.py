@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
 from unisono.api.membership import pod_group_name, queue_of
-from unisono.api.verdict import Verdict, verdict_in
-from unisono.errors import NotFound, UnisonoError
+from unisono.api.near_names import did_you_mean
+from unisono.api.verdict import Cause, Verdict, verdict_in
+from unisono.errors import ApiError, NotFound, UnisonoError
 from unisono.sdk.dependents import OWNERS, Dependents, dependents, listed
 from unisono.sdk.failures import FailedPod, failed_pods
 from unisono.sdk.followed import workload_view
 from unisono.sdk.job_kinds import job_kind_of
+from unisono.sdk.refusal_causes import missing_pods, quota_verdict, with_names
 from unisono.sdk.refusals import Refusal, refusals
 from unisono.sdk.scheduler_health import scheduler_health
 from unisono.sdk.waiting import (
@@ -39,6 +43,10 @@ if TYPE_CHECKING:
 DEFAULT_SCHEDULER = "volcano"
 # Phases of a Volcano Job in which its message says how it came to that.
 _TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
+# Causes that say only that pods are missing.
+_MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
+# Controllers that make pods with new names from a template: what is changed on a pod is lost with it.
+_FROM_TEMPLATES = frozenset({"ReplicaSet", "Job", "DaemonSet", "StatefulSet"})
 # Phases and conditions after which no pods are wanted any more.
 _OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Succeeded", "Terminated"})
 
@@ -85,6 +93,9 @@ class Explanation:
     silent: str = ""
     outdated: list[Verdict] = field(default_factory=list)
     configuration_error: str = ""
+
+    def __post_init__(self) -> None:
+        self.verdicts = _telling(self.verdicts, self.refused)
 
     @property
     def waits(self) -> bool:
@@ -164,7 +175,7 @@ async def explain_pod(client: HttpClient, pod: Pod, title: str) -> Explanation:
     containers = waiting_containers(pod)
     place = f" on node {pod.spec.node_name}" if pod.spec.node_name else ", not bound yet"
     state = "; ".join([f"its phase is {pod.status.phase or 'Pending'}{place}", *map(str, containers)])
-    alone = [] if verdicts else unbound_pods([pod])
+    alone = [] if verdicts else await _with_groups(client, [pod])
     failures = await failed_pods(client, [pod])
     gates = gates_text([pod])
     told = Explanation(
@@ -205,21 +216,80 @@ async def explain_owner(
         raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
     waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
     alone = [pod for pod in found.pods if pod_group_name(pod.metadata.annotations) not in waiting]
+    refused = [] if suspended_by(item) or _over(item) else await refusals(client, [owner, *found.parts], found.pods)
+    refused = [await with_names(client, each, owner.metadata.namespace) for each in refused]
     told = Explanation(
         item.get("kind") or (kind.kind if kind else ""),
         owner.metadata.name,
         title,
         _state(kind, owner, found),
-        group_verdicts(found),
-        unbound_pods(alone),
+        _gates_in_template(_verdicts_beside(refused, item, owner, found), found.pods, title),
+        await _with_groups(client, alone),
         [container for pod in found.pods for container in waiting_containers(pod)],
         suspended_by(item),
         await failed_pods(client, found.pods),
-        [] if suspended_by(item) or _over(item) else await refusals(client, [owner, *found.parts], found.pods),
+        refused,
         gates_text(found.pods),
         _unseen(item, found),
     )
     return await _with_health(client, told, _scheduler_of(item, found))
+
+
+def _verdicts_beside(
+    refused: list[Refusal], item: Mapping[str, Any], owner: Object, found: Dependents
+) -> list[Verdict]:
+    """What the scheduler says, without what only follows from refused pods; else the quota that refuses them."""
+    verdicts = _telling(group_verdicts(found), refused)
+    if verdicts or not refused:
+        return verdicts
+    there = sum(pod.status.phase not in ("Succeeded", "Failed") for pod in found.pods)
+    key = f"{owner.metadata.namespace}/{owner.metadata.name}"
+    verdict = quota_verdict(refused[0], key, missing_pods(item, there))
+    return [verdict] if verdict is not None else []
+
+
+def _telling(verdicts: list[Verdict], refused: list[Refusal]) -> list[Verdict]:
+    """That pods are missing says nothing where it is known why they are not there."""
+    return [one for one in verdicts if not (refused and one.cause in _MISSING_PODS)]
+
+
+def _gates_in_template(verdicts: list[Verdict], pods: list[Pod], title: str) -> list[Verdict]:
+    """Gates that come from a template are removed there: pods that follow have them again."""
+    gated = [pod for pod in pods if pod.spec.scheduling_gates and not pod.spec.node_name]
+    owners = {
+        reference.kind
+        for pod in gated
+        for reference in pod.metadata.owner_references or ()
+        if reference.controller and not (reference.api_version or "").startswith("batch.volcano.sh")
+    }
+    if not owners & _FROM_TEMPLATES:
+        return verdicts
+    text = f"remove spec.schedulingGates from the pod template of {title}"
+    return [
+        msgspec.structs.replace(one, suggestion=text, change={}, otherwise=()) if one.cause == Cause.GATED else one
+        for one in verdicts
+    ]
+
+
+async def _with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundPod]:
+    """Pods without a node, with the PodGroups that they name and that do not exist."""
+    unbound, known = unbound_pods(pods), dict[str, list[str]]()
+    named = {pod.metadata.name: pod for pod in pods}
+    for at, each in enumerate(unbound):
+        pod = named[each.name]
+        name, namespace = pod_group_name(pod.metadata.annotations), pod.metadata.namespace or ""
+        if not name:
+            continue
+        if namespace not in known:
+            try:
+                groups = await listed(client, POD_GROUPS, namespace)
+            except ApiError:
+                return unbound
+            known[namespace] = sorted(group.metadata.name for group in groups)
+        if name not in known[namespace]:
+            text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, known[namespace])}"
+            unbound[at] = UnboundPod(each.name, "PodGroupMissing", text)
+    return unbound
 
 
 def _scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
@@ -257,7 +327,9 @@ def _state(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
         if state is None or not state.phase:
             return "its phase is Pending, its PodGroup comes next"
         told = (state.message or state.reason or "").rstrip(".")
-        return f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
+        text = f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
+        again = f"; unisono job resume --name {owner.metadata.name} starts it again"
+        return text + (again if state.phase in ("Aborting", "Aborted") else "")
     if job_kind_of(kind) is None:
         parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
         return pods.replace("it has ", f"it has {parts}", 1)

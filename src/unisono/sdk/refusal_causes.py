@@ -1,0 +1,106 @@
+"""What is behind a refusal to create pods: the quota to raise and by how much, or the name that was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kinds import PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from unisono.api.near_names import did_you_mean
+from unisono.api.resources import readable, to_units
+from unisono.api.verdict import Cause, Verdict
+from unisono.errors import ApiError, UnisonoError
+from unisono.sdk.refusals import Refusal
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+    from unisono.kube.http import HttpClient
+
+_QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)")
+_NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
+    (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
+    (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
+)
+_LONGEST = 4000
+
+
+async def with_names(client: HttpClient, refusal: Refusal, namespace: str | None) -> Refusal:
+    """The refusal, with the account or class that exists and was probably meant.
+
+    Users who may not list these kinds get the refusal as it is.
+    """
+    for pattern, kind in _NAMES:
+        found = pattern.search(refusal.message[:_LONGEST])
+        if found is None:
+            continue
+        try:
+            listing = await client.list(kind, namespace if kind.namespaced else None)
+        except ApiError:
+            return refusal
+        hint = did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
+        return replace(refusal, message=refusal.message + hint)
+    return refusal
+
+
+def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:
+    """A verdict with the quota to raise, where a quota is why ``missing`` equal pods are refused; else None.
+
+    Args:
+        refusal: of one of the pods, in the words of Kubernetes' API server.
+        job: ``namespace/name`` of what waits.
+        missing: pods that are still to be created.
+
+    """
+    found = _QUOTA.search(refusal.message[:_LONGEST])
+    if found is None or missing < 1:
+        return None
+    quota = found[1]
+    try:
+        asked, used, hard = (_amounts(found[at]) for at in (2, 3, 4))
+        need = {name: amount * missing for name, amount in asked.items()}
+        short = [name for name in need if used[name] + need[name] > hard[name]]
+    except (KeyError, UnisonoError, ValueError):
+        return None
+    if not short:
+        return None
+    more = {name: used[name] + need[name] - hard[name] for name in short}
+    pods = f"{missing} pod{'s' if missing != 1 else ''} cannot be created"
+    amounts = f"asked for: {_text(need, short)}; used: {_text(used, short)}; hard: {_text(hard, short)}"
+    by = ", ".join(f"{name} by {amount}" for name, amount in readable(more, "up").items())
+    return Verdict(
+        job=job,
+        cause=Cause.QUOTA,
+        message=f"{pods}: resource quota {quota} has no room for them ({amounts})",
+        need={name: need[name] for name in short},
+        have={name: max(hard[name] - used[name], 0) for name in short},
+        suggestion=f"raise the resource quota {quota}: {by} (whether the cluster has room then was not tried)",
+        change={"kind": "RaiseQuota", "quota": quota, "amounts": more, "tried": False},
+    )
+
+
+def missing_pods(item: Mapping[str, Any], there: int) -> int:
+    """How many pods the object still wants, where its spec says that in one number; else 0."""
+    spec = item.get("spec") or {}
+    match item.get("kind"):
+        case "Deployment" | "ReplicaSet" | "StatefulSet":
+            wanted = spec.get("replicas", 1)
+        case "Job" if "parallelism" in spec or "template" in spec:
+            done = (item.get("status") or {}).get("succeeded") or 0
+            wanted = spec.get("parallelism", 1)
+            if spec.get("completions") is not None:
+                wanted = min(wanted, spec["completions"] - done)
+        case _:
+            return 0
+    return max(int(wanted) - there, 0)
+
+
+def _amounts(text: str) -> dict[str, int]:
+    """``a=1,b=2`` in engine units."""
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return {name: to_units(name, value) for name, _, value in pairs}
+
+
+def _text(amounts: Mapping[str, int], names: list[str]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in readable({name: amounts[name] for name in names}).items())
