@@ -95,28 +95,42 @@ def test_a_host_port_within_a_gang() -> None:
     assert verdict.suggestion == "lower minAvailable to 2, or add 1 node like a"
 
 
-CLAIMS: dict[str, tuple[list[Any], str]] = {
+CLAIMS: dict[str, tuple[list[Any], str, str]] = {
     "class missing": (
         [storage_class("fast-sdd"), claim("data", cls="fast-ssd")],
         "Claim data names storage class fast-ssd, which does not exist (did you mean fast-sdd?).",
+        "name storage class fast-sdd in claim data",
     ),
     "no volume": (
         [storage_class("manual", mode="Immediate"), claim("data", "10Gi", cls="manual")],
         "Claim data (10Gi, ReadWriteOnce, storage class manual) is not bound",
+        "create a volume that fits claim data",
     ),
     "volume elsewhere": (
         [storage_class(), volume("disk", on="gone", claim="data"), claim("data", bound="disk")],
         "Volume disk of claim data is only on nodes with kubernetes.io/hostname=gone.",
+        "add a node with kubernetes.io/hostname=gone or free one, or use another claim",
     ),
-    "claim missing": ([claim("date")], "Claim data does not exist (did you mean date?)."),
+    "claim missing": (
+        [claim("date")],
+        "Claim data does not exist (did you mean date?).",
+        "name claim date in the pods",
+    ),
+    "claim of one pod": (
+        [claim("data", cls="", phase="Bound", accessModes=["ReadWriteOncePod"]), *user("x", "data", node="n1")],
+        "Claim data allows one pod (ReadWriteOncePod), and pod x has it.",
+        "wait until pod x has ended, or use another claim",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", sorted(CLAIMS))
 def test_the_claim_is_named(name: str) -> None:
-    things, told = CLAIMS[name]
+    things, told, remedy = CLAIMS[name]
     state = world(node("n1"), *things, *user("j", "data"))
-    assert told in schedule(state, GANG).verdicts["ns/j"].message
+    verdict = schedule(state, GANG).verdicts["ns/j"]
+    assert told in verdict.message
+    assert (verdict.suggestion, verdict.changes) == (remedy, ())
 
 
 def test_a_typo_becomes_no_label_and_no_queue() -> None:

@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
 from unisono.api.keys import NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
-from unisono.api.near_names import did_you_mean
+from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES
 from unisono.engine.plugins.predicates.volume_match import is_bound, waits
 from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUME, NO_ZONE, OUT_OF_REACH, UNBOUND
 
 _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
 
 
-def volume_causes(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[str]:
-    """One sentence per claim that keeps nodes away."""
+class Lack(NamedTuple):
+    """What a claim lacks, and what would help; both in words."""
+
+    what: str
+    remedy: str
+
+
+def claim_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
+    """What the volume and device claims of a class lack; ``counts``: nodes by the reason that refuses them."""
+    if pod_class.volumes:
+        yield from _volume_lacks(cycle, pod_class, counts)
+    if pod_class.devices:
+        yield from _device_lacks(cycle, pod_class, counts)
+
+
+def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     catalogue = cycle.session.snapshot.catalogue
     for key in pod_class.volumes:
-        namespace, _, name = key.partition("/")
         claim = catalogue.volume_claims.get(key)
         if claim is None:
-            siblings = [one.partition("/")[2] for one in catalogue.volume_claims if one.startswith(f"{namespace}/")]
-            meant = did_you_mean(name, siblings)
-            if meant:
-                yield f"claim {name} does not exist{meant}"
-        elif IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
-            users = _users(cycle, key)
-            if users:
-                yield f"claim {name} allows one pod (ReadWriteOncePod), and {listed(users)} has it"
+            yield _absent("claim", key, catalogue.volume_claims)
+            continue
+        name = claim.metadata.name
+        if IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
+            users = listed(_users(cycle, key))
+            yield Lack(
+                f"claim {name} allows one pod (ReadWriteOncePod), and {users} has it",
+                f"wait until {users} has ended, or use another claim",
+            )
         elif is_bound(claim):
-            yield _far(cycle, claim, counts)
+            yield from _far(cycle, claim, counts)
         elif UNBOUND.text in counts and not waits(claim, catalogue):
             yield _unbound(cycle, claim)
         elif NO_VOLUME.text in counts:
-            yield f"{_wanted(claim)} finds no free volume that fits"
+            yield Lack(f"{_wanted(claim)} finds no free volume that fits", f"create a volume for claim {name}")
         elif NO_SPACE.text in counts:
-            yield f"{_wanted(claim)} finds no node with so much free storage"
+            yield Lack(f"{_wanted(claim)} finds no node with so much free storage", f"make claim {name} smaller")
+
+
+def _absent(kind: str, key: str, known: Iterable[str]) -> Lack:
+    """A claim that does not exist, with a near miss in its namespace."""
+    namespace, _, name = key.partition("/")
+    near = nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
+    if near:
+        return Lack(f"{kind} {name} does not exist (did you mean {near}?)", f"name {kind} {near} in the pods")
+    return Lack(f"{kind} {name} does not exist", f"create {kind} {name}")
 
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
@@ -50,33 +75,38 @@ def _wanted(claim: PersistentVolumeClaim) -> str:
     return f"claim {claim.metadata.name} ({', '.join(filter(None, parts))})"
 
 
-def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> str:
+def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
     catalogue = cycle.session.snapshot.catalogue
     spec, name = claim.spec, claim.metadata.name
     if spec.volume_name and spec.volume_name not in catalogue.volumes:
         meant = did_you_mean(spec.volume_name, catalogue.volumes)
-        return f"claim {name} names volume {spec.volume_name}, which does not exist{meant}"
+        what = f"claim {name} names volume {spec.volume_name}, which does not exist{meant}"
+        return Lack(what, f"name a volume that exists in claim {name}")
     class_name = spec.storage_class_name or ""
+    create = f"create a volume that fits claim {name}"
     if not class_name:
-        return f"claim {name} is not bound: it names no storage class, and no volume without one fits"
+        what = f"claim {name} is not bound: it names no storage class, and no volume without one fits"
+        return Lack(what, f"{create}, or name a storage class in it")
     found = catalogue.storage_classes.get(class_name)
     if found is None:
         known = sorted(catalogue.storage_classes)
-        meant = did_you_mean(class_name, known) or (f" (there is {listed(tuple(known))})" if known else "")
-        return f"claim {name} names storage class {class_name}, which does not exist{meant}"
+        near = nearest(class_name, known)
+        meant = f" (did you mean {near}?)" if near else f" (there is {listed(tuple(known))})" if known else ""
+        remedy = f"name storage class {near} in claim {name}" if near else f"create storage class {class_name}"
+        return Lack(f"claim {name} names storage class {class_name}, which does not exist{meant}", remedy)
     if found.provisioner == NO_PROVISIONER:
-        return f"{_wanted(claim)} is not bound: the class provisions no volumes, and no existing volume fits"
-    return f"{_wanted(claim)} is not bound: {found.provisioner} has provisioned no volume for it yet"
+        what = "the class provisions no volumes, and no existing volume fits"
+        return Lack(f"{_wanted(claim)} is not bound: {what}", create)
+    what = f"{found.provisioner} has provisioned no volume for it yet"
+    return Lack(f"{_wanted(claim)} is not bound: {what}", f"see whether {found.provisioner} runs, or {create}")
 
 
-def _far(cycle: Cycle, claim: PersistentVolumeClaim, counts: Mapping[str, int]) -> str:
+def _far(cycle: Cycle, claim: PersistentVolumeClaim, counts: Mapping[str, int]) -> Iterator[Lack]:
     volume = cycle.session.snapshot.catalogue.volumes.get(claim.spec.volume_name or "")
-    if volume is None or not (OUT_OF_REACH.text in counts or NO_ZONE.text in counts):
-        return ""
-    where = _where(volume)
-    return (
-        f"volume {volume.metadata.name} of claim {claim.metadata.name} is only on nodes with {where}" if where else ""
-    )
+    where = _where(volume) if volume is not None else ""
+    if volume is not None and where and (OUT_OF_REACH.text in counts or NO_ZONE.text in counts):
+        what = f"volume {volume.metadata.name} of claim {claim.metadata.name} is only on nodes with {where}"
+        yield Lack(what, f"add a node with {where} or free one, or use another claim")
 
 
 def _where(volume: PersistentVolume) -> str:
@@ -118,24 +148,29 @@ def _users(cycle: Cycle, key: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def device_causes(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
-    """Claims and device classes that do not exist, with near misses; else the classes that claims ask for."""
+def _device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
     catalogue = cycle.session.snapshot.catalogue
     classes = catalogue.device_classes
     for key in pod_class.devices:
-        namespace, _, name = key.partition("/")
-        claim = catalogue.device_claims.get(key)
+        name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
         if claim is None:
-            siblings = [one.partition("/")[2] for one in catalogue.device_claims if one.startswith(f"{namespace}/")]
-            meant = did_you_mean(name, siblings)
-            if name and meant:
-                yield f"resource claim {name} does not exist{meant}"
+            if name:
+                yield _absent("resource claim", key, catalogue.device_claims)
             continue
         for request in claim.spec.devices.requests or ():
             given = [request.exactly] if request.exactly is not None else list(request.first_available or ())
-            for one in given:
-                wanted = one.device_class_name
-                if wanted not in classes:
-                    drivers = {piece.spec.driver for piece in catalogue.device_slices.values()}
-                    meant = did_you_mean(wanted, sorted({*classes, *drivers}))
-                    yield f"resource claim {name} names device class {wanted}, which does not exist{meant}"
+            for wanted in dict.fromkeys(one.device_class_name for one in given):
+                if wanted in classes:
+                    if NO_DEVICES.text in counts:
+                        what = f"resource claim {name} asks for devices of class {wanted} that are free on one node"
+                        yield Lack(what, "")
+                    continue
+                near = nearest(wanted, sorted({*classes, *_drivers(cycle)}))
+                meant = f" (did you mean {near}?)" if near else ""
+                what = f"resource claim {name} names device class {wanted}, which does not exist{meant}"
+                remedy = f"name device class {near} in resource claim {name}" if near in classes else ""
+                yield Lack(what, remedy or f"create device class {wanted}")
+
+
+def _drivers(cycle: Cycle) -> set[str]:
+    return {piece.spec.driver for piece in cycle.session.snapshot.catalogue.device_slices.values()}

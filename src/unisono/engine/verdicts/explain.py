@@ -23,6 +23,7 @@ from unisono.engine.verdict import Cause, Holder, Verdict
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
+from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.filter_causes import allowed_nowhere, filter_causes
 from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
@@ -386,6 +387,8 @@ class Explainer:
         ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
         last = "add a node" if cause is Cause.NO_NODES else remedy(self.cycle, nowhere)
         fallback = selected_nowhere(task.pod_class, self.cycle.session.nodes) if cause is Cause.FILTERS else ""
+        remedies = (lack.remedy for lack in claim_lacks(self.cycle, task.pod_class, fit.counts))
+        fallback = fallback or next(filter(None, remedies), "")
         full = cause is Cause.NODES_FULL
         return Draft(verdict, ladders, last=last, fallback=fallback, evictions=full, nodes=_nodes_for(job, empty))
 

@@ -18,7 +18,7 @@ from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR
 from unisono.engine.plugins.common.taints import per_node, repels, tolerated
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
-from unisono.engine.verdicts.claim_causes import device_causes, volume_causes
+from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 
@@ -39,10 +39,7 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
         (("Insufficient pods", TOO_MANY_PODS), lambda: _pod_limit(cycle)),
     )
     made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
-    if pod_class.volumes:
-        made.append(volume_causes(cycle, pod_class, fit.counts))
-    if pod_class.devices:
-        made.append(device_causes(cycle, pod_class))
+    made.append(lack.what for lack in claim_lacks(cycle, pod_class, fit.counts))
     found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
     text = "; ".join(dict.fromkeys(found))
     return f" {text[0].upper()}{text[1:]}." if text else ""
