@@ -41,7 +41,7 @@ def test_the_quota_is_named_with_its_numbers() -> None:
     assert verdict.cause is Cause.QUOTA
     assert verdict.message == (
         f"{SHORT}; resource quota team has no room for those that are missing "
-        "(asked for: cpu 1; used: cpu 2; hard: cpu 2)"
+        "(asked for: cpu 1 of the gang's cpu 3; used: cpu 2; hard: cpu 2)"
     )
     assert (verdict.need, verdict.have) == ({"cpu": 1000}, {"cpu": 0})
     assert verdict.changes == (LowerMinAvailable(2), RaiseQuota("team", {"cpu": 1000}))

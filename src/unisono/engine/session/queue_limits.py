@@ -95,5 +95,6 @@ def closed(queue: QueueState) -> Refusal | None:
     if not queue.closed:
         return None
     return Refusal(
-        f"queue {queue.name} is {queue.record.state}; only an open queue admits and places", Cause.QUEUE_CLOSED
+        f"queue {queue.name} is not open (state {queue.record.state}): a closed queue admits and places nothing",
+        Cause.QUEUE_CLOSED,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from unisono.api.near_names import did_you_mean, nearest
@@ -106,6 +106,14 @@ def _spare(job: JobState, placeable: int) -> str:
     return f"{_progress(job, placeable)}: " if placeable and placeable >= job.min_member else ""
 
 
+def _places_nothing(job: JobState, actions: Collection[str]) -> str:
+    """What is wrong with a configuration that never places the job; ``""`` where nothing is."""
+    if "allocate" in actions or ("backfill" in actions and job.pending_best_effort):
+        return ""
+    names = ", ".join(actions) or "none"
+    return f"the configuration of the scheduler places no pods: its actions are {names}, without allocate"
+
+
 def _nodes_for(job: JobState, empty: EmptyFit) -> int:
     """How many empty nodes hold the gang, 0 where none holds even one task."""
     return -(-job.min_member // empty.per_node) if empty.per_node else 0
@@ -163,7 +171,14 @@ class Explainer:
             if failure.plugin not in self.cycle.hooks.failed:
                 self.cycle.decisions.failed_jobs[job.key] = failure.message()
             return self._simple(job, Cause.PLUGIN_FAILED, failure.message(f"job {job.key}"))
+        if pending and (text := _places_nothing(job, self.cycle.config.actions)):
+            return self._simple(job, Cause.NOT_TRIED, text, "add allocate to the actions of its configuration")
         limit = report.gate or report.quota
+        if limit is not None and limit.cause is Cause.CLUSTER_OVERCOMMITTED and not job.size:
+            # The API server would refuse the pods even if there were room.
+            short = self.quotas.shortages(job, job.min_member)
+            if short:
+                return self._over_quota(job, f"the PodGroup has no pods; {job.min_member} are needed", short, [])
         if limit is not None and limit.cause in _LIMITS:
             nowhere = self._nowhere(job)
             if nowhere is not None:

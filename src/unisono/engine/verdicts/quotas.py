@@ -23,6 +23,7 @@ class Shortage:
         quota: its name.
         need: what the missing pods ask for, of what is short.
         used, hard: as the quota's status and spec say.
+        whole: what all pods of the gang ask for, of the same.
         others: what pods ask for that other jobs lack: their controllers try again at the same moment.
 
     """
@@ -31,6 +32,7 @@ class Shortage:
     need: Mapping[str, int]
     used: Mapping[str, int]
     hard: Mapping[str, int]
+    whole: Mapping[str, int]
     others: Mapping[str, int]
 
     @property
@@ -47,9 +49,10 @@ class Shortage:
     def text(self) -> str:
         """For people."""
         asked_for, used, hard = amounts_text(self.need), amounts_text(self.used), amounts_text(self.hard)
+        gang = f" of the gang's {amounts_text(self.whole)}" if self.whole != self.need else ""
         return (
             f"resource quota {self.quota} has no room for those that are missing "
-            f"(asked for: {asked_for}; used: {used}; hard: {hard})"
+            f"(asked for: {asked_for}{gang}; used: {used}; hard: {hard})"
         )
 
 
@@ -83,7 +86,9 @@ class QuotaRoom:
         others = Counter(self._lacked(job.namespace, quota))
         others.subtract(need)
         need, used, hard = ({name: amounts[name] for name in short} for amounts in (need, used, quota.hard))
-        return Shortage(quota.name, need, used, hard, {name: max(others[name], 0) for name in short})
+        held = present(job, self.session.registry)
+        whole = {name: need[name] + amount_of(held, name) for name in short}
+        return Shortage(quota.name, need, used, hard, whole, {name: max(others[name], 0) for name in short})
 
     def _lacked(self, namespace: str, quota: Quota) -> Counter[str]:
         """What the pods ask for that all jobs of the namespace lack, and that may be created once there is room."""

@@ -219,7 +219,10 @@ class QueueCapacity(Plugin):
         """Closed queues, and those whose place in the tree lets nothing run in them."""
         if not queue.open:
             state = queue.record.state or "not yet open"
-            return Refusal(f"queue {queue.name} is {state}; only an open queue admits and places", Cause.QUEUE_CLOSED)
+            return Refusal(
+                f"queue {queue.name} is not open (state {state}): a closed queue admits and places nothing",
+                Cause.QUEUE_CLOSED,
+            )
         branch = self.branches[queue.name]
         if branch.fault:
             return Refusal(f"queue {queue.name} cannot be used: {branch.fault}", Cause.QUEUE_INVALID)

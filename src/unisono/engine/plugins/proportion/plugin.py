@@ -242,4 +242,6 @@ class ProportionPlugin(Plugin):
 
 def _closed(queue: QueueState) -> Refusal:
     state = queue.record.state or "not yet open"
-    return Refusal(f"queue {queue.name} is {state}; only an open queue admits and places", Cause.QUEUE_CLOSED)
+    return Refusal(
+        f"queue {queue.name} is not open (state {state}): a closed queue admits and places nothing", Cause.QUEUE_CLOSED
+    )
