@@ -13,6 +13,7 @@ from support.build import GANG, cluster, config, gang, group, node, pod, schedul
 from unisono.api.core import Affinity, Toleration
 from unisono.engine.changes import AddLabels, AddToleration, CreateQueue, RequestAtMost
 from unisono.engine.verdict import Cause, Verdict
+from unisono.engine.verdicts.filter_causes import MOST_CLASSES
 
 
 def verdict_of(*things: Any) -> Verdict:
@@ -165,3 +166,10 @@ def test_a_label_that_no_node_has_comes_before_a_full_cluster() -> None:
     assert "No node has the label zome=a (did you mean zone=a?)." in verdict.message
     job = gang("j", 2, phase="Pending", min_resources=True, cpu=8, selector={"zone": "a"})
     assert schedule(cluster([*things, *job]), settings).verdicts["ns/j"].cause is Cause.CLUSTER_OVERCOMMITTED
+
+
+def test_no_more_classes_than_the_bound_are_put_into_words() -> None:
+    jobs = [gang(f"j{at:03}", 1, selector={"zome": f"v{at}"}) for at in range(MOST_CLASSES + 5)]
+    verdicts = schedule(cluster([node("a", labels={"zone": "a"}), *jobs]), GANG).verdicts.values()
+    assert sum("No node has the label zome=" in one.message for one in verdicts) == MOST_CLASSES
+    assert all("node(s) didn't match" in one.message for one in verdicts)

@@ -24,7 +24,7 @@ from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.advise import MOST_JOBS, Draft, advise
 from unisono.engine.verdicts.candidates import Ladders
 from unisono.engine.verdicts.claim_causes import claim_lacks
-from unisono.engine.verdicts.filter_causes import allowed_nowhere, filter_causes
+from unisono.engine.verdicts.filter_causes import FilterCauses, allowed_nowhere
 from unisono.engine.verdicts.gate_messages import capability_message
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
@@ -144,6 +144,7 @@ class Explainer:
         self.capacity = CapacityOf(cycle.session, cycle.hooks, cycle.fits.static)
         self.quotas = QuotaRoom(cycle.session)
         self.rivals = Rivals(cycle)
+        self.filters = FilterCauses(cycle)
         self.shortages = Shortages(cycle)
         self._known_holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
 
@@ -384,7 +385,7 @@ class Explainer:
             asked = need or dict.fromkeys(lacking, missing)
             lack = self.shortages.lack(job, asked, {}, self.capacity.allowed(task.pod_class))
             message, holders = f"{_spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
-        refused = filter_causes(self.cycle, task.pod_class, fit, task.namespace)
+        refused = self.filters.text(task.pod_class, fit, task.namespace)
         verdict = Verdict(
             job.key,
             cause,

@@ -22,10 +22,30 @@ from unisono.engine.verdicts.claim_causes import claim_lacks
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 
+MOST_CLASSES = 100
+"""Pod classes for which causes are put into words in one cycle."""
 _MOST_CAUSES = 4
 _MOST_PODS = 2_000
 """Pods whose labels are looked at for a near miss."""
 _REPELLING = ("NoSchedule", "NoExecute")
+
+
+class FilterCauses:
+    """Answers of one cycle, kept by pod class; at most `MOST_CLASSES` are looked at, the rest keep their counts."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self._known: dict[tuple[int, str, frozenset[str]], str] = {}
+
+    def text(self, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
+        """What `filter_causes` answers."""
+        key = pod_class.id, namespace, frozenset(fit.counts)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST_CLASSES:
+                return ""
+            found = self._known[key] = filter_causes(self.cycle, pod_class, fit, namespace)
+        return found
 
 
 def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: str) -> str:
@@ -60,14 +80,15 @@ def taint_text(key: str, value: str, effect: str) -> str:
 
 def _taints(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     """Taints that are not tolerated on nodes that the selector allows, those on most nodes first."""
-    nodes, where = cycle.session.nodes, dict[tuple[str, str, str], list[str]]()
+    nodes, where = cycle.session.nodes, dict[tuple[str, str, str], list[int]]()
     allowed = match_pod(pod_class, nodes)
-    for at in np.flatnonzero(allowed if allowed.any() else np.ones(nodes.size, dtype=np.bool_)).tolist():
-        for taint in nodes.table.facts[at].taints:
+    codes = np.where(allowed, nodes.taint_codes, -1) if allowed.any() else nodes.taint_codes
+    for code in np.unique(codes[codes >= 0]).tolist():
+        for taint in nodes.table.taint_sets[code]:
             if taint.effect in _REPELLING and not tolerated(taint, pod_class.tolerations):
                 name = taint.key or "", taint.value or "", taint.effect or ""
-                where.setdefault(name, []).append(nodes.table.names[at])
-    for (key, value, effect), names in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
+                where.setdefault(name, []).extend(np.flatnonzero(codes == code).tolist())
+    for (key, value, effect), columns in sorted(where.items(), key=lambda item: (-len(item[1]), item[0])):
         others = [one.value or "" for one in pod_class.tolerations if one.key == key and one.operator != "Exists"]
         keys = [one.key or "" for one in pod_class.tolerations if one.key != key]
         told = ""
@@ -75,7 +96,8 @@ def _taints(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
             told = f" (they tolerate {key}={others[0]})"
         elif near := nearest(key, keys):
             told = f" (they tolerate {near})"
-        yield f"the pods do not tolerate the taint {taint_text(key, value, effect)} of {listed(tuple(names))}{told}"
+        names = tuple(nodes.table.names[at] for at in sorted(columns))
+        yield f"the pods do not tolerate the taint {taint_text(key, value, effect)} of {listed(names)}{told}"
 
 
 def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
