@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -16,6 +17,8 @@ from unisono.engine.session.node_view import NodeView
 
 _MOST_PARTS = 3
 _MOST_VALUES = 3
+_MOST_NEAR = 64
+"""Values that are compared with one that no node has."""
 
 
 def label_values(nodes: NodeView, key: str) -> list[str]:
@@ -25,6 +28,14 @@ def label_values(nodes: NodeView, key: str) -> list[str]:
     return sorted(known[code] for code in codes if code >= 0)
 
 
+def _around(value: str, values: list[str]) -> list[str]:
+    """The values that stand near in order: hundreds of jobs may ask about the labels of thousands of nodes."""
+    if len(values) <= _MOST_NEAR:
+        return values
+    at = bisect_left(values, value)
+    return values[max(at - _MOST_NEAR // 2, 0) : at + _MOST_NEAR // 2]
+
+
 def missing_label(nodes: NodeView, key: str, value: str) -> str:
     """What to say of ``key=value`` where no node has it; ``""`` where one does."""
     values = label_values(nodes, key)
@@ -32,11 +43,15 @@ def missing_label(nodes: NodeView, key: str, value: str) -> str:
         return ""
     if values:
         shown = listed(tuple(values[:_MOST_VALUES])) + (" and others" if len(values) > _MOST_VALUES else "")
-        meant = did_you_mean(value, values) or f" (nodes have {shown})"
+        meant = did_you_mean(value, _around(value, values)) or f" (nodes have {shown})"
         return f"no node has the label {key}={value}{meant}"
     near = nearest(key, nodes.table.label_keys())
     known = label_values(nodes, near) if near else []
-    meant = f" (did you mean {near}={value if value in known else nearest(value, known) or value}?)" if near else ""
+    meant = (
+        f" (did you mean {near}={value if value in known else nearest(value, _around(value, known)) or value}?)"
+        if near
+        else ""
+    )
     return f"no node has the label {key}={value}{meant}"
 
 
@@ -44,7 +59,7 @@ def is_typo(nodes: NodeView, key: str, value: str) -> bool:
     """Whether a label that no node has is a near miss of one that a node has."""
     values = label_values(nodes, key)
     if values:
-        return value not in values and bool(nearest(value, values))
+        return value not in values and bool(nearest(value, _around(value, values)))
     return bool(nearest(key, nodes.table.label_keys()))
 
 
@@ -87,7 +102,9 @@ def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
         case "In" if wanted and not set(wanted) & set(known):
             if len(wanted) == 1:
                 return missing_label(nodes, key, wanted[0])
-            near = next((f" (did you mean {near}?)" for value in wanted if (near := nearest(value, known))), "")
+            near = next(
+                (f" (did you mean {near}?)" for value in wanted if (near := nearest(value, _around(value, known)))), ""
+            )
             return f"no node has {key} in ({', '.join(wanted[:_MOST_VALUES])}){near}"
         case "Exists" | "Gt" | "Lt" if not known:
             return f"no node has the label {key}{did_you_mean(key, nodes.table.label_keys())}"
