@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "queue-closed",
         "quota-cpu-job",
         "quota-deployment",
+        "quota-gpu-batch-job",
         "scheduler-killed-later",
         "serviceaccount-missing-job",
     ],

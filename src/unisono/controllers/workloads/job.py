@@ -22,6 +22,7 @@ from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
 from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked
+from unisono.controllers.workloads.quota_changes import retry_when_quotas_change
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller
@@ -81,6 +82,7 @@ class BatchJobController(Controller):
         """Watch Jobs and their pods."""
         self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(BATCH_JOBS)
+        retry_when_quotas_change(context, self._jobs)
         self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
         index(self._pods.informer, _JOB_INDEX, lambda pod: owners.keys_of(BATCH_JOBS, pod))
 
