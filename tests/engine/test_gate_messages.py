@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support.build import cluster, gang, group, node, nodes, pod, queue, schedule
+from unisono.engine.changes import LowerMinAvailable
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.verdict import Verdict
 
@@ -91,3 +92,35 @@ def test_jobs_that_wait_longer_are_named() -> None:
     older = gang("a", 1, cpu=8, created=1)
     message = said_of(nodes(1, cpu=8), pod("x", node="n000", cpu=8), older, gang("j", 1, cpu=8, created=2))
     assert message.endswith("; 1 job of queue default is before it: ns/a")
+
+
+def test_requests_that_fit_the_largest_node_are_offered() -> None:
+    assert said(nodes(4, cpu=8), waiting(2, 16)).suggestion == "request at most cpu 8 per pod"
+    kinds = [node("g", cpu=8, gpu=4), node("c", cpu=64)]
+    assert said(kinds, gang("j", 1, cpu=16, gpu=1)).suggestion == "request at most cpu 8 per pod"
+
+
+def test_cordoned_nodes_are_offered_behind_the_gate_unless_another_taint_keeps_pods_away() -> None:
+    away = nodes(2, cpu=8, unschedulable=True)
+    assert said(away, waiting(2, 8)).suggestion == "uncordon n000 and n001"
+    tainted = nodes(2, cpu=8, unschedulable=True, taints=[("dedicated", "infra", "NoSchedule")])
+    assert "uncordon" not in said(tainted, waiting(2, 8)).suggestion
+
+
+def test_offers_are_tried_on_the_pods_that_admission_would_bring() -> None:
+    hog = [pod(f"hog-{index}", "hog", cpu=7, node=f"n00{index}", phase="Running") for index in range(2)]
+    verdict = said(
+        nodes(2, cpu=8), group("hog", 2, phase="Running"), hog, group("j", 2, phase="Pending", resources={"cpu": "8"})
+    )
+    assert not any(isinstance(change, LowerMinAvailable) for change in verdict.changes)
+
+
+def test_min_resources_above_what_the_pods_ask_for_are_told_and_no_node_is_offered() -> None:
+    given = (
+        group("g", 2, phase="Pending", resources={"cpu": "100"}),
+        [pod(f"g-{index}", "g", cpu=2) for index in range(2)],
+    )
+    verdict = schedule(cluster(nodes(2, cpu=8), given), default_config()).verdicts["ns/g"]
+    assert verdict.message == "minResources (cpu 100) ask for more than all its 2 pods do (cpu 4)"
+    assert verdict.changes == ()
+    assert verdict.suggestion == "set minResources to cpu 4 (not tried)"

@@ -38,12 +38,14 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
+from unisono.engine.verdicts.demand import kinds_of
 from unisono.engine.verdicts.labels import enough, labelled
 from unisono.engine.verdicts.missing_resources import unoffered
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 Ladders = list[list[Change]]
+_CORDON = "node.kubernetes.io/unschedulable"
 _REPELLING = ("NoSchedule", "NoExecute")
 _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
@@ -128,6 +130,31 @@ def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
 
 
 # ---- nodes
+
+
+def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:
+    """With smaller requests as the first step, where pods are larger than any node."""
+    if not at_most:
+        return ladders
+    steps = [step for ladder in ladders for step in ladder]
+    less = [step for step in steps if isinstance(step, RequestAtMost) and step.amounts != at_most]
+    others = [ladder for ladder in ladders if not any(isinstance(step, RequestAtMost) for step in ladder)]
+    return [[RequestAtMost(at_most), *less], *others]
+
+
+def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
+    """Cordoned nodes without other taints that hold what the usable ones cannot."""
+    nodes, kinds = cycle.session.nodes, kinds_of(cycle.session, job)
+    if not kinds or not nodes.table.unschedulable.any():
+        return []
+    idle = np.maximum(nodes.idle, 0)
+    rooms = [(idle[kind.rows] // kind.amounts[:, None]).min(axis=0) for kind in kinds]
+    room = np.minimum.reduce(rooms)
+    own = np.array([any(one.key != _CORDON for one in facts.taints) for facts in nodes.table.facts], dtype=np.bool_)
+    back = nodes.table.ready & nodes.table.unschedulable & ~own
+    here = int(room[nodes.table.ready & ~nodes.table.unschedulable].sum())
+    chosen = enough(back, room, max(job.min_member - job.ready_count - here, 1))
+    return [[Uncordon(tuple(nodes.table.names[at] for at in chosen))]] if chosen else []
 
 
 def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> Ladders:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector
 from unisono.engine.changes import counted
 from unisono.engine.session.job_state import JobState
@@ -68,12 +69,7 @@ def _who(name: str, role: str, number: int) -> str:
 
 def _of_group(session: Session, job: JobState) -> list[Kind]:
     """Equal parts of minResources, for a gang of one role whose pods do not exist yet."""
-    asked, roles = job.record.min_amounts, job.min_task_member
-    if not asked or job.min_member < 1 or len(roles) > 1:
-        return []
-    if any(amount % job.min_member for amount in asked.values()):
-        return []
-    each = {name: amount // job.min_member for name, amount in asked.items() if amount > 0 and name != "pods"}
+    roles, each = job.min_task_member, one_of_many(job.record)
     if not each:
         return []
     rows = {session.registry.find(name): amount for name, amount in each.items()}
@@ -91,3 +87,13 @@ def _of_group(session: Session, job: JobState) -> list[Kind]:
             np.array([amount for _, amount in ordered], dtype=np.int64),
         )
     ]
+
+
+def one_of_many(record: Job) -> dict[str, int]:
+    """What each pod of a gang of one role asks for: an equal part of minResources; empty where that is not known."""
+    asked, members = record.min_amounts, record.min_member
+    if not asked or members < 1 or len(record.min_task_member) > 1:
+        return {}
+    if any(amount % members for amount in asked.values()):
+        return {}
+    return {name: amount // members for name, amount in asked.items() if amount > 0 and name != "pods"}

@@ -13,7 +13,7 @@ from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.answers import Refusal
 from unisono.engine.candidates.empty_cluster import CapacityOf, EmptyFit
-from unisono.engine.changes import CreateQueue, RaiseQuota, WaitFor, amounts_text, counted
+from unisono.engine.changes import CreateQueue, RaiseQuota, RequestAtMost, WaitFor, amounts_text, counted
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.placement.domain_advice import Advice
@@ -32,7 +32,7 @@ from unisono.engine.verdicts.quotas import QuotaRoom, Shortage
 from unisono.engine.verdicts.releasing_pods import leaving, names_text, pods_as_holders
 from unisono.engine.verdicts.resource_holders import holders_of
 from unisono.engine.verdicts.rivals import Rivals
-from unisono.engine.verdicts.shortage import Shortages
+from unisono.engine.verdicts.shortage import Shortages, contradiction
 
 _EMPTY = JobReport()
 _LIMITS = frozenset((Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, Cause.OVER_SHARE))
@@ -224,13 +224,19 @@ class Explainer:
     def _refused(self, job: JobState, report: JobReport, refusal: Refusal) -> Draft:
         free = {name: max(limit - refusal.have.get(name, 0), 0) for name, limit in refusal.limit.items()}
         message, holders = refusal.message, self._holders(refusal.need)
+        ladders = candidates.for_refusal(self.cycle, job, refusal, self.rivals)
         nowhere = unoffered(self.cycle, (name for name in refusal.need if free.get(name) == 0))
-        if nowhere:
+        wrong = contradiction(self.cycle, job, refusal.need) if refusal.cause in _LIMITS else None
+        if wrong is not None:
+            message, ladders = wrong[0], []
+        elif nowhere:
             asked = amounts_text({name: refusal.need[name] for name in nowhere})
             message = f"{unoffered_text(self.cycle, nowhere)}; {asked} is asked for"
         elif refusal.need and (refusal.cause is Cause.CLUSTER_OVERCOMMITTED or self._whole_cluster(refusal)):
             lack = self.shortages.lack(job, refusal.need, refusal.have, None)
             message, free, holders = lack.message, lack.free, lack.holders
+            less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
+            ladders = less or [*candidates.uncordoned(self.cycle, job), *ladders]
         elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit and refusal.event:
             message, holders = capability_message(self.cycle, job, refusal)
         elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
@@ -246,7 +252,8 @@ class Explainer:
             holders=holders,
             queue=job.queue.name,
         )
-        ladders = candidates.for_refusal(self.cycle, job, refusal, self.rivals)
+        if wrong is not None:
+            return Draft(verdict, last=wrong[1])
         if nowhere:
             return Draft(verdict, ladders, last=remedy(self.cycle, nowhere))
         first = f"wait for other jobs of queue {job.queue.name}" if refusal.cause is Cause.OVER_SHARE else ""
@@ -379,12 +386,14 @@ class Explainer:
         have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
         nowhere = unoffered(self.cycle, lacking)
         message, holders = f"{_progress(job, placeable)}: {fit.text}", self._holders(need)
+        ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
         if nowhere:
             message += f" {_sentence(unoffered_text(self.cycle, nowhere))}"
         elif fit.cause is Cause.NODES_FULL and empty.allowed and fit.lacking:
             asked = need or dict.fromkeys(lacking, missing)
             lack = self.shortages.lack(job, asked, {}, self.capacity.allowed(task.pod_class))
             message, holders = f"{_spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
+            ladders = candidates.asking_less(ladders, lack.at_most)
         refused = self.filters.text(task.pod_class, fit, task.namespace)
         verdict = Verdict(
             job.key,
@@ -400,7 +409,6 @@ class Explainer:
             task=task.key,
             queue=job.queue.name,
         )
-        ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
         last = "add a node" if cause is Cause.NO_NODES else remedy(self.cycle, nowhere)
         fallback = selected_nowhere(task.pod_class, self.cycle.session.nodes) if cause is Cause.FILTERS else ""
         remedies = (lack.remedy for lack in claim_lacks(self.cycle, task.pod_class, fit.counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unisono.api.resources import is_bytes
+from unisono.api.resources import is_bytes, to_units
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
 from unisono.engine.changes import amounts_text, by_importance
@@ -18,55 +18,55 @@ _TIMES = 16
 """How far above the largest node a request looks like a wrong unit."""
 
 
-def too_large(cycle: Cycle, kinds: list[Kind], mask: BoolArray) -> tuple[Kind, str] | None:
-    """The first kind of pods that fits on no node of ``mask``, and the sentence on it."""
-    for kind in kinds:
-        text = _too_large(cycle, kind, mask)
-        if text:
-            return kind, text
-    return None
+def too_large(cycle: Cycle, kinds: list[Kind], mask: BoolArray) -> tuple[str, dict[str, int]] | None:
+    """The sentence on the first kind of pods that fits on no node of ``mask``, and what such a pod may ask for."""
+    return next(filter(None, (_too_large(cycle, kind, mask) for kind in kinds)), None)
 
 
-def _too_large(cycle: Cycle, kind: Kind, mask: BoolArray) -> str:
+def _too_large(cycle: Cycle, kind: Kind, mask: BoolArray) -> tuple[str, dict[str, int]] | None:
     nodes, registry = cycle.session.nodes, cycle.session.registry
     sizes = nodes.allocatable[kind.rows][:, mask]
     fits = sizes >= kind.amounts[:, None]
     if not sizes.shape[1] or fits.all(axis=0).any():
-        return ""
+        return None
     names = [registry.names[row] for row in kind.rows.tolist()]
     largest = dict(zip(names, sizes.max(axis=1).tolist(), strict=True))
     over = [name for name in sorted(names, key=by_importance) if kind.requests.get(name, 1) > largest[name]]
     if any(not largest[name] for name in over):  # it exists nowhere, which is another cause
-        return ""
+        return None
     if not over:
         return _never_together(kind, names, fits, sizes)
     asked = {name: kind.requests.get(name, 1) for name in over}
     at = int(np.flatnonzero(mask)[int(sizes[names.index(over[0])].argmax())])
     most = amounts_text({name: largest[name] for name in over}, "down")
     text = f"{kind.who} asks for {amounts_text(asked)}, and the largest node ({nodes.table.names[at]}) has {most}"
-    hints = [hint for name in over if (hint := _meant(name, asked[name], largest[name]))]
-    return f"{text}; {'; '.join(hints)}" if hints else text
+    meant = {name: found for name in over if (found := _meant(name, asked[name], largest[name]))}
+    hints = [f"did you mean {right} instead of {wrong}?" for right, wrong in meant.values()]
+    least = {name: to_units(name, meant[name][0]) if name in meant else largest[name] for name in over}
+    return "; ".join([text, *hints]), least
 
 
-def _never_together(kind: Kind, names: list[str], fits: BoolArray, sizes: Matrix) -> str:
+def _never_together(kind: Kind, names: list[str], fits: BoolArray, sizes: Matrix) -> tuple[str, dict[str, int]]:
     """Each amount is on some node, and no node has all: what the nodes with the rarest of them have of the others."""
     rarest = min(range(len(names)), key=lambda at: (int(fits[at].sum()), names[at] in _COMMON, names[at]))
     having = sizes[:, fits[rarest]].max(axis=1)
     short = {name: int(having[at]) for at, name in enumerate(names) if kind.requests.get(name, 1) > having[at]}
     if not short:
-        return f"{kind.who} asks for {amounts_text(kind.requests)}, and no single node has all of it"
+        return f"{kind.who} asks for {amounts_text(kind.requests)}, and no single node has all of it", {}
     rare = {names[rarest]: kind.requests.get(names[rarest], 1)}
     asked = amounts_text({name: kind.requests.get(name, 1) for name in short} | rare)
     have = amounts_text(short, "down")
-    return f"{kind.who} asks for {asked} together, and nodes with {amounts_text(rare)} have at most {have}"
+    return f"{kind.who} asks for {asked} together, and nodes with {amounts_text(rare)} have at most {have}", (
+        short if all(short.values()) else {}
+    )
 
 
-def _meant(name: str, amount: int, largest: int) -> str:
-    """A unit that was probably forgotten or taken for another one."""
+def _meant(name: str, amount: int, largest: int) -> tuple[str, str] | None:
+    """What was probably meant, and what stands there: a unit was forgotten or taken for another one."""
     if name == "cpu" and amount >= _MANY_CPUS and not amount % 1000 and amount // 1000 <= largest:
-        return f"did you mean {amount // 1000}m instead of {amount // 1000}?"
+        return f"{amount // 1000}m", f"{amount // 1000}"
     if is_bytes(name) and amount >= _TIMES * largest and amount // 1024 <= largest:
         for unit, smaller, size in (("Gi", "Mi", 1024**3), ("Mi", "Ki", 1024**2)):
             if not amount % size:
-                return f"did you mean {amount // size}{smaller} instead of {amount // size}{unit}?"
-    return ""
+                return f"{amount // size}{smaller}", f"{amount // size}{unit}"
+    return None

@@ -7,7 +7,7 @@ that are too small; resources in use, by the names of those who hold them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Lack:
         free: what usable nodes have free of what is short.
         holders: who holds it, largest first.
         too_large: one pod, or the gang, would not fit even if the cluster were empty.
-        pod: the kind of pods of which one is larger than any node, None where there is none.
+        at_most: what a pod that is larger than any node may ask for to fit; empty where none is.
 
     """
 
@@ -43,7 +43,7 @@ class Lack:
     free: dict[str, int]
     holders: tuple[Holder, ...] = ()
     too_large: bool = False
-    pod: Kind | None = None
+    at_most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Shortages:
         if not lost:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
             if large is not None:
-                return Lack(large[1], {name: free[name] for name in names}, too_large=True, pod=large[0])
+                return Lack(large[0], _of(free, names), too_large=True, at_most=large[1])
         parts = [*lost, *out_of_sight(self.cycle, rows)]
         lacking = [name for name in names if free[name] < need[name]]
         most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
@@ -215,3 +215,19 @@ def out_of_sight(cycle: Cycle, rows: list[int]) -> list[str]:
             which = listed(tuple(table.names[index] for index in away.tolist()))
             parts.append(f"{away.size} of {int(has.sum())} nodes {are} {word} ({which})")
     return parts
+
+
+def contradiction(cycle: Cycle, job: JobState, need: Mapping[str, int]) -> tuple[str, str] | None:
+    """That minResources ask for more than all pods of a whole gang do, and the way out in words; None where not."""
+    registry, record = cycle.session.registry, job.record
+    if not record.min_amounts or job.size < max(job.min_member, 1) or job.ready_count:
+        return None
+    rows = {name: row for name in need if name in record.min_amounts and (row := registry.find(name)) is not None}
+    asked = {name: int(record.request[row]) for name, row in rows.items() if row < len(record.request)}
+    over = [name for name in asked if record.min_amounts[name] > asked[name]]
+    if not over:
+        return None
+    stated = amounts_text({name: record.min_amounts[name] for name in over})
+    right = amounts_text(_of(asked, over))
+    text = f"minResources ({stated}) ask for more than all its {job.size} pods do ({right})"
+    return text, f"set minResources to {right} (not tried)"

@@ -20,6 +20,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
+from unisono.engine.verdicts.unmade_pods import add_unmade_pods
 
 COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
@@ -36,7 +37,8 @@ class Trials:
     """All trials of one cycle, within a budget that depends on nothing but the cluster's size.
 
     Where many jobs wait, a trial has only those that come before the one in question: the others could hardly change
-    its answer. A PodGroup without pods starts when it is admitted: its pods are made then.
+    its answer. A PodGroup without pods is tried with those that will be made for it, where they are known;
+    else it starts when it is admitted.
 
     Args:
         cycle: after its actions.
@@ -77,14 +79,33 @@ class Trials:
         return self._try(job, partial(apply, change, job=job))
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
-        self.left -= self._costs[job]
-        snapshot, moves = self._next
-        edit = Edit(snapshot, moves)
         try:
-            make(edit)
-            return self._starts(edit, job)
+            return self._admitted(job, make) and self._placed(job, make)
         except Exception:  # a cluster that cannot be imagined starts nothing, and must not stop the real one
             return False
+
+    def _admitted(self, job: str, make: Callable[[Edit], None]) -> bool:
+        """Whether the job starts, or is admitted where it has no pods."""
+        self.left -= self._costs[job]
+        edit = Edit(*self._next)
+        make(edit)
+        return self._starts(edit, job)
+
+    def _placed(self, job: str, make: Callable[[Edit], None]) -> bool:
+        """Whether the pods that admission brings would find places, where they are known and do not exist yet.
+
+        Asked by itself: admission does not count against a quota what pods have taken of it already.
+        """
+        record = self._next[0].jobs.get(job)
+        if record is None or record.tasks:
+            return True
+        edit = Edit(*self._next)
+        make(edit)
+        unmade = add_unmade_pods(edit, job, min(MOST_ADDED, max(self.left, 0) // ADDED_COST))
+        if not unmade:
+            return True
+        self.left -= self._costs[job] + ADDED_COST * unmade
+        return self._starts(edit, job)
 
     def _starts(self, edit: Edit, key: str) -> bool:
         cycle, session = self.cycle, self.cycle.session
