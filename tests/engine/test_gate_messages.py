@@ -124,3 +124,10 @@ def test_min_resources_above_what_the_pods_ask_for_are_told_and_no_node_is_offer
     assert verdict.message == "minResources (cpu 100) ask for more than all its 2 pods do (cpu 4)"
     assert verdict.changes == ()
     assert verdict.suggestion == "set minResources to cpu 4 (not tried)"
+
+
+def test_one_pod_of_several_roles_is_too_large_however_they_share_what_the_gang_asks_for() -> None:
+    waits = group("j", 3, phase="Pending", roles={"head": 1, "gpu": 2}, resources={"cpu": "33"})
+    assert said_of(nodes(3, cpu=8), waits).startswith(
+        "one of 3 pods is too large: they ask for cpu 33, and the largest"
+    )

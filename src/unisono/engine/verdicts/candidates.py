@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from unisono.api import keys
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -45,7 +46,6 @@ from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
 Ladders = list[list[Change]]
-_CORDON = "node.kubernetes.io/unschedulable"
 _REPELLING = ("NoSchedule", "NoExecute")
 _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
@@ -150,7 +150,9 @@ def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
     idle = np.maximum(nodes.idle, 0)
     rooms = [(idle[kind.rows] // kind.amounts[:, None]).min(axis=0) for kind in kinds]
     room = np.minimum.reduce(rooms)
-    own = np.array([any(one.key != _CORDON for one in facts.taints) for facts in nodes.table.facts], dtype=np.bool_)
+    own = np.array(
+        [any(one.key != keys.NODE_UNSCHEDULABLE for one in facts.taints) for facts in nodes.table.facts], dtype=np.bool_
+    )
     back = nodes.table.ready & nodes.table.unschedulable & ~own
     here = int(room[nodes.table.ready & ~nodes.table.unschedulable].sum())
     chosen = enough(back, room, max(job.min_member - job.ready_count - here, 1))

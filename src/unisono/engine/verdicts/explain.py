@@ -236,7 +236,7 @@ class Explainer:
             lack = self.shortages.lack(job, refusal.need, refusal.have, None)
             message, free, holders = lack.message, lack.free, lack.holders
             less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
-            ladders = less or [*candidates.uncordoned(self.cycle, job), *ladders]
+            ladders = less if lack.pod_too_large else [*candidates.uncordoned(self.cycle, job), *ladders]
         elif refusal.cause is Cause.OVER_CAPABILITY and refusal.limit and refusal.event:
             message, holders = capability_message(self.cycle, job, refusal)
         elif refusal.need and refusal.limit and refusal.cause is not Cause.OVER_SHARE:
@@ -389,7 +389,7 @@ class Explainer:
         ladders = candidates.for_fit(self.cycle, job, task, cause, placeable, empty)
         if nowhere:
             message += f" {_sentence(unoffered_text(self.cycle, nowhere))}"
-        elif fit.cause is Cause.NODES_FULL and empty.allowed and fit.lacking:
+        elif self._of_amounts(job, task, fit, empty):
             asked = need or dict.fromkeys(lacking, missing)
             lack = self.shortages.lack(job, asked, {}, self.capacity.allowed(task.pod_class))
             message, holders = f"{_spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
@@ -415,6 +415,12 @@ class Explainer:
         fallback = fallback or next(filter(None, remedies), "")
         full = cause is Cause.NODES_FULL
         return Draft(verdict, ladders, last=last, fallback=fallback, evictions=full, nodes=_nodes_for(job, empty))
+
+    def _of_amounts(self, job: JobState, task: Task, fit: FitErrors, empty: EmptyFit) -> bool:
+        """The nodes that filters allow would do if they had more room."""
+        if fit.cause is not Cause.NODES_FULL or not empty.allowed or not fit.lacking:
+            return False
+        return empty.total >= self._wanted(job, task) or not _filtered(fit)
 
     def _no_domain(self, job: JobState, advice: Advice) -> Draft:
         """The cluster could hold the tasks, but no domain that the job's topology allows."""

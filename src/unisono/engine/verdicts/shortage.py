@@ -35,6 +35,7 @@ class Lack:
         free: what usable nodes have free of what is short.
         holders: who holds it, largest first.
         too_large: one pod, or the gang, would not fit even if the cluster were empty.
+        pod_too_large: one pod would not.
         at_most: what a pod that is larger than any node may ask for to fit; empty where none is.
 
     """
@@ -43,6 +44,7 @@ class Lack:
     free: dict[str, int]
     holders: tuple[Holder, ...] = ()
     too_large: bool = False
+    pod_too_large: bool = False
     at_most: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -85,7 +87,10 @@ class Shortages:
         if not lost:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
             if large is not None:
-                return Lack(large[0], _of(free, names), too_large=True, at_most=large[1])
+                return Lack(large[0], _of(free, names), too_large=True, pod_too_large=True, at_most=large[1])
+        one = "" if kinds or lost else _one_too_large(self.cycle, job, need, names)
+        if one:
+            return Lack(one, _of(free, names), too_large=True, pod_too_large=True)
         parts = [*lost, *out_of_sight(self.cycle, rows)]
         lacking = [name for name in names if free[name] < need[name]]
         most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
@@ -95,7 +100,7 @@ class Shortages:
         wanted = max(job.min_member, 1)
         empty = self._fitting(job, kinds, nodes.allocatable, usable, "empty")
         if 0 <= empty < wanted - job.ready_count and usable.any():
-            fits = f"only {empty + job.ready_count} of {wanted} pods fit on the usable nodes even if they were empty"
+            fits = _fits(empty + job.ready_count, wanted)
             parts.append(f"{fits}: {asked} is asked for, and they have {amounts_text(_of(there, short))}")
             return Lack("; ".join(parts), _of(free, short), too_large=True)
         if any(need[name] > there[name] for name in short):
@@ -109,7 +114,7 @@ class Shortages:
             promised = amounts_text({name: have.get(name, 0) for name in short})
             parts.append(f"{promised} is promised to jobs that were admitted before it")
         text, holders, jobs = holders_text(self.cycle, job, short[0])
-        parts += [one for one in (text, not_evicted(self.cycle, job, jobs, short[0])) if one]
+        parts += filter(None, (text, not_evicted(self.cycle, job, jobs, short[0])))
         line = place_in_line(self.cycle, job)
         return Lack("; ".join([*parts, line] if line else parts), _of(free, short), holders)
 
@@ -167,6 +172,25 @@ def _placed(kinds: list[Kind], amounts: Matrix) -> int:
         free[kind.rows] -= kind.amounts[:, None] * taken
         placed += int(taken.sum())
     return placed
+
+
+def _fits(number: int, wanted: int) -> str:
+    who = f"only {number} of {wanted} pods fit" if number else f"none of {wanted} pods fits"
+    return f"{who if wanted > 1 else 'the pod does not fit'} on the usable nodes even if they were empty"
+
+
+def _one_too_large(cycle: Cycle, job: JobState, need: Mapping[str, int], names: list[str]) -> str:
+    """One pod of a gang whose pods are not known yet asks for more than any node has, however they share it."""
+    nodes, registry = cycle.session.nodes, cycle.session.registry
+    if job.size or job.min_member < 1:
+        return ""
+    for name in names:
+        largest = int(nodes.allocatable[registry.requested(name)].max())
+        if 0 < largest * job.min_member < need[name]:
+            asked = amounts_text({name: need[name]})
+            most = amounts_text({name: largest}, "down")
+            return f"one of {job.min_member} pods is too large: they ask for {asked}, and the largest node has {most}"
+    return ""
 
 
 def _whole(job: JobState, kinds: list[Kind], need: Mapping[str, int]) -> Mapping[str, int]:
