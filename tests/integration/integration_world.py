@@ -52,8 +52,10 @@ async def _controllers(client: Client) -> None:
         await recorder.close(timeout=0.0)
 
 
-async def _scheduler(client: Client) -> None:
-    await Scheduler(client, EVERYTHING, gang_patience=PATIENCE).run()
+async def run_scheduler(client: Client, namespace: str) -> None:
+    """A scheduler that is installed in ``namespace``, as its deployment starts it."""
+    lease = f"{namespace}/unisono-scheduler-cycles"
+    await Scheduler(client, EVERYTHING, gang_patience=PATIENCE, heartbeat_lease=lease).run()
 
 
 @dataclass
@@ -196,7 +198,7 @@ async def plane(
     hooks = Hooks(client, namespace)
     works: dict[str, Work] = {
         "controllers": _controllers,
-        "scheduler": _scheduler,
+        "scheduler": lambda client: run_scheduler(client, namespace),
         "agent": lambda client: SimulatedNodes(client, specs).run(),
         "webhook": hooks.work,
     }

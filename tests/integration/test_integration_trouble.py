@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from integration_proxy import Trouble, proxied
-from integration_world import EVERYTHING, PATIENCE, Part, Plane, plane, restarts
+from integration_world import PATIENCE, Part, Plane, plane, restarts, run_scheduler
 
 from support.virtual_clock import VirtualClock
 from unisono.api.kinds import LEASES, PODS
@@ -15,7 +15,6 @@ from unisono.kube.client import Client
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.leader import LeaderElector
-from unisono.scheduler.scheduler import Scheduler
 
 GANGS = {"one": 4, "two": 6, "three": 3, "four": 8, "five": 1}
 # How long a gang was partly bound includes the time that a removal takes after the patience is over.
@@ -105,7 +104,7 @@ class Candidate:
 
     async def _lead(self, client: Client) -> None:
         self.leads += 1
-        await Scheduler(client, EVERYTHING, gang_patience=PATIENCE).run()
+        await run_scheduler(client, self._namespace)
 
 
 async def elections(it: Plane, clock: VirtualClock, until: Callable[[], bool]) -> None:
