@@ -32,7 +32,7 @@ def shrink(seed: int, batch: int, wait: float, patience: float, folder: Path) ->
         return asyncio.run(_waited(seed, batch, numbers, patience, folder / str(trial)))
 
     if (took := harmful(left)) <= wait:
-        yield f"the batch by itself: {took:.1f} s, which harms nobody: it needs what was there before"
+        yield f"the batch by itself: {took:.1f} s, which is soon enough: the wait needs earlier batches"
         return
     pieces = 2
     while len(left) > 1:

@@ -16,6 +16,7 @@ from integration_servers import PREFIX
 from support.accounts import Accounts, Requests
 from unisono.agent.simulated import SimulatedNodes
 from unisono.agent.simulated_specs import parse_specs
+from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, LifecyclePolicy, TaskSpec
 from unisono.api.core import Container, Namespace, PodSpec, PodTemplateSpec, PriorityClass, ResourceRequirements
@@ -54,7 +55,7 @@ async def _controllers(client: Client) -> None:
 
 async def run_scheduler(client: Client, namespace: str) -> None:
     """A scheduler that is installed in ``namespace``, as its deployment starts it."""
-    lease = f"{namespace}/unisono-scheduler-cycles"
+    lease = f"{namespace}/{CYCLES_LEASE}"
     await Scheduler(client, EVERYTHING, gang_patience=PATIENCE, heartbeat_lease=lease).run()
 
 

@@ -136,7 +136,7 @@ async def refresh_volumes(host: Host, pod: Pod, directory: PodDir, address: str)
 
 
 async def _claimed(host: Host, pod: Pod, container: Container, directory: PodDir) -> list[str]:
-    """Cards that a container has through resource claims; the pod's record keeps them for an agent that starts anew."""
+    """Cards that a container has through resource claims; the pod's record keeps them for an agent that restarts."""
     if not pod.spec.resource_claims:
         return []
     uid, cards = pod.metadata.uid or "", [gpu.uuid for gpu in host.machine.gpus]

@@ -54,3 +54,6 @@ SHARED_NETWORK: Final = "unisono.io/shared-network"
 
 SIMULATED: Final = "unisono.io/simulated"
 """On a node (label): it runs no containers; its pods end after ``unisono.io/run-seconds``."""
+
+CYCLES_LEASE: Final = "unisono-scheduler-cycles"
+"""Name of the Lease that a scheduler renews as long as its cycles end."""

@@ -1,6 +1,6 @@
 """Keys of labels, annotations, taints and finalizers, and names that Volcano, Kubernetes and training operators define.
 
-A key that more than one module needs stands here, and only here (``tests/api/test_api_keys.py``); keys of Unisono's own
+A key that more than one module needs stands here, and only here (``tests/house/test_keys.py``); keys of Unisono's own
 stand in ``api.annotations``.
 """
 

@@ -1,4 +1,4 @@
-"""Prometheus: what to scrape, and when to wake somebody (kinds of the Prometheus operator)."""
+"""Prometheus: what to scrape, and when to send an alert (kinds of the Prometheus operator)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.keys import HOSTNAME
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.options import InstallOptions, labels, selector
@@ -55,7 +56,7 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
     common = [component.name, f"--listen=:{component.port}"]
     match component.name:
         case "scheduler":
-            heartbeat = f"--heartbeat-lease={options.namespace}/unisono-scheduler-cycles"
+            heartbeat = f"--heartbeat-lease={options.namespace}/{CYCLES_LEASE}"
             return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", heartbeat, *named]
         case "agent":
             return [*common, f"--simulate={options.simulate}"]

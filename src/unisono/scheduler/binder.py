@@ -163,7 +163,7 @@ class Binder:
     def hold(self, job: str, least: float = 0.0) -> None:
         """Let the job wait, ``least`` seconds and more: not at all after its first failure, then longer each time."""
         now = self._clock.monotonic()
-        # Jobs that did not come back within some time are gone, or start anew.
+        # Jobs that did not come back within some time were deleted, or begin again at the first failure.
         self._holds = {key: hold for key, hold in self._holds.items() if hold.until > now - _HOLD_SECONDS}
         hold = self._holds.setdefault(job, _Hold(0, now))
         hold.failures += 1

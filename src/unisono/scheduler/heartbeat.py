@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from unisono.api.annotations import CONFIGURATION_ERROR, SCHEDULER_CYCLES, SCHEDULER_NAMES
+from unisono.api.annotations import CONFIGURATION_ERROR, CYCLES_LEASE, SCHEDULER_CYCLES, SCHEDULER_NAMES
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec
 from unisono.api.kinds import LEASES
@@ -23,7 +23,7 @@ from unisono.kube.clock import Clock
 
 _log = structlog.get_logger(__name__)
 
-HEARTBEAT_LEASE = "kube-system/unisono-scheduler-cycles"
+HEARTBEAT_LEASE = f"kube-system/{CYCLES_LEASE}"
 _INTERVAL_SECONDS = 10.0
 # Three renewals may be missed before the scheduler counts as silent.
 _DURATION_SECONDS = 30

@@ -1,6 +1,6 @@
 """The parts that run as own processes beside an API server: scheduler, controllers, simulated nodes.
 
-Each process imports what it runs and nothing of the others: a component that starts anew must be back soon.
+Each process imports what it runs and nothing of the others: a component that restarts must be back soon.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics of parts that may start anew, behind one registry."""
+"""Metrics of components that may restart, behind one registry."""
 
 from __future__ import annotations
 

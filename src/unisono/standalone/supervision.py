@@ -1,4 +1,4 @@
-"""Keeps a part of the control plane running: a failure is logged and the part starts anew after a pause."""
+"""Keeps a part of the control plane running: a failure is logged and the part restarts after a pause."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def keep_running(
         name: of the part, for the log.
         part: makes and runs it; called anew for each start, so that nothing of a failed one is left.
         clock: paces the pauses.
-        backoff: the pauses; they start anew after the part has run well for a minute.
+        backoff: the pauses; they become short again after the part has run well for a minute.
         stopping: whether an end is wanted now.
     """
     failures = 0

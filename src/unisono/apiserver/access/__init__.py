@@ -1,1 +1,1 @@
-"""Who may talk to the server: certificates, tokens, the kubeconfig, authentication and authorization."""
+"""Access to the server: certificates, tokens, the kubeconfig, authentication and authorization."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from unisono.api.annotations import CYCLES_LEASE
 from unisono.cli.components import component_options, scheduling_options
 
 
@@ -33,7 +34,7 @@ from unisono.cli.components import component_options, scheduling_options
 )
 @click.option(
     "--heartbeat-lease",
-    default="kube-system/unisono-scheduler-cycles",
+    default=f"kube-system/{CYCLES_LEASE}",
     show_default=True,
     help="NAMESPACE/NAME of the Lease that is renewed when cycles end.",
 )

@@ -150,7 +150,7 @@ def cluster_spec(job: RayJob, submission_id: str) -> RayClusterSpec:
     beside.command = ["/bin/sh", "-c", f"{wait}; {submit_command(job, _LOCAL, submission_id)}"]
     beside.env = [EnvVar(name="RAY_JOB_SUBMISSION_ID", value=submission_id)]
     pod.containers = [*(pod.containers or ()), beside]
-    # A head that starts anew would run the job a second time.
+    # A head that restarts would run the job a second time.
     pod.restart_policy = "Never"
     return made
 
