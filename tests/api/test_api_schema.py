@@ -207,7 +207,10 @@ def test_printer_columns_name_fields_that_exist() -> None:
     for kind in kinds.CUSTOM_KINDS:
         for column in columns(kind):
             schema = schema_of(kind)
-            for name in re.sub(r"\[[^]]*\]", "[]", column.json_path).removeprefix(".").split("."):
+            for name in re.split(r"(?<!\\)\.", re.sub(r"\[[^]]*\]", "[]", column.json_path).removeprefix(".")):
+                if "properties" not in schema:  # a map with names of its own, such as amounts of resources
+                    schema = schema["additionalProperties"]
+                    continue
                 schema = schema["properties"][name.removesuffix("[]")]
                 schema = schema["items"] if name.endswith("[]") else schema
 

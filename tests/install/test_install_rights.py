@@ -17,7 +17,7 @@ from installed import VARIABLE, eventually, send, servers
 
 from support.accounts import Accounts, Asked, Requests, place
 from support.memory import MemoryClient
-from unisono.agent.simulated_specs import parse_specs
+from unisono.agent.simulated.specs import parse_specs
 from unisono.api import kinds
 from unisono.api.kinds import ALL_KINDS, LEASES, find
 from unisono.api.machine import MACHINE_DEPLOYMENTS
@@ -106,6 +106,7 @@ def granted(component: str) -> set[Asked]:
 KINDS = r"(jax|mpi|paddle|pytorch|ray|tf|train|xgboost)jobs|jobsets|rayclusters|rayservices"
 UNUSED: dict[str, dict[str, str]] = {
     "scheduler": {
+        r"patch nodes/status": "nodes that the scheduler cannot read (tests/scheduler)",
         r"create pods/eviction": "evictions of pods with a disruption budget",
         r"(get|list) nodes/node_(cpu|memory)_usage_avg\.custom\.metrics\.k8s\.io": "measured load, if configured",
         r"(get|patch) persistentvolume(s|claims)": "volumes that are bound with the pod",

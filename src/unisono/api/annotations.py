@@ -13,6 +13,9 @@ READABLE_DIRECTORIES: Final = "unisono.io/readable-directories"
 VERDICT: Final = "unisono.io/verdict"
 """On a PodGroup: the latest verdict as JSON."""
 
+GANG_PARTS: Final = "unisono.io/gang-parts"
+"""On a PodGroup: what each role of its gang asks for, as JSON; a controller writes it before the pods exist."""
+
 SCHEDULER_CYCLES: Final = "unisono.io/scheduler-cycles"
 """On a Lease (label): a scheduler renews it when its cycles end."""
 
@@ -22,8 +25,17 @@ SCHEDULER_NAMES: Final = "unisono.io/scheduler-names"
 CONFIGURATION_ERROR: Final = "unisono.io/configuration-error"
 """On such a Lease: why the scheduler refuses its newest configuration; the one before it stays in force."""
 
+ENFORCED_QUEUE_FIELDS: Final = "unisono.io/enforced-queue-fields"
+"""On such a Lease: fields of Queues that the scheduler's configuration enforces, separated by commas."""
+
+SET_ASIDE: Final = "unisono.io/SetAside"
+"""Type of a condition of Nodes: the scheduler cannot read the node and ignores it until it changes."""
+
 RUN_SECONDS: Final = "unisono.io/run-seconds"
 """On a pod: how long a simulated node runs it."""
+
+PROGRESS: Final = "unisono.io/progress"
+"""On a job or a pod: how many of its steps are done, such as ``30/100``."""
 
 MIN_RUN_TIME: Final = "unisono.io/min-run-time"
 """On a pod, a PodGroup or a Queue: how long a pod must have run before it may be evicted, such as ``10m``."""
@@ -57,3 +69,30 @@ SIMULATED: Final = "unisono.io/simulated"
 
 CYCLES_LEASE: Final = "unisono-scheduler-cycles"
 """Name of the Lease that a scheduler renews as long as its cycles end."""
+
+CLUSTER: Final = "unisono.io/cluster"
+"""On a job of a hub (annotation): the member that runs it. On nodes and pods of a hub's state (label): their member."""
+
+DISPATCH: Final = "unisono.io/dispatch"
+"""On a job of a hub (annotation) and on its copies (label): how often it was sent or taken back; the highest wins."""
+
+HUB: Final = "unisono.io/hub"
+"""On what a hub brings to a member (label): the hub's identity."""
+
+ORIGIN_UID: Final = "unisono.io/origin-uid"
+"""On copies and their pods (label): uid of the object of the hub."""
+
+ORIGIN_GROUP: Final = "unisono.io/origin-group"
+"""On pods of copies (annotation): the PodGroup of the hub that stands for the job."""
+
+PRICES: Final = "unisono.io/prices"
+"""On an AttachedCluster: price of one unit of a resource per hour, such as ``nvidia.com/gpu=2.5,cpu=0.04``."""
+
+WORKER_LOST_TIMEOUT: Final = "unisono.io/worker-lost-timeout"
+"""On a job of a hub: how long its member may be lost before another one gets it, such as ``5m``."""
+
+DRAINED: Final = "unisono.io/drained"
+"""On an AttachedCluster: ``true`` while it is to get no more work; what runs there goes on."""
+
+MEMBER_REASONS: Final = "unisono.io/member-reasons"
+"""On a PodGroup of a hub: for each member why the gang is not there, as a JSON object of sentences."""

@@ -123,7 +123,7 @@ class RollingUpdateStatefulSetStrategy(Base):
 
 
 class StatefulSetUpdateStrategy(Base):
-    """RollingUpdate, or OnDelete: a pod gets the new template when somebody deletes it."""
+    """RollingUpdate, or OnDelete: a pod gets the new template when a user deletes it."""
 
     type: str | None = None
     rolling_update: RollingUpdateStatefulSetStrategy | None = None
@@ -203,7 +203,7 @@ class RollingUpdateDaemonSet(Base):
 
 
 class DaemonSetUpdateStrategy(Base):
-    """RollingUpdate, or OnDelete: a pod gets the new template when somebody deletes it."""
+    """RollingUpdate, or OnDelete: a pod gets the new template when a user deletes it."""
 
     type: str | None = None
     rolling_update: RollingUpdateDaemonSet | None = None

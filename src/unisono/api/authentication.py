@@ -9,7 +9,7 @@ from unisono.api.fields import Time
 
 
 class UserInfo(Base):
-    """Who somebody is."""
+    """Who a user is."""
 
     username: str | None = None
     uid: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api import flow_kinds, kinds, training_kinds
+from unisono.api import fleet_kinds, flow_kinds, kinds, training_kinds
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 
@@ -75,7 +75,32 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("JOBS", "integer", ".status.splitCount"),
         _AGE,
     ),
-    kinds.QUEUES.struct: (Column("PARENT", "string", ".spec.parent"),),
+    kinds.QUEUES.struct: (
+        Column("PARENT", "string", ".spec.parent"),
+        Column("STATE", "string", ".status.state"),
+        Column("WEIGHT", "integer", ".spec.weight"),
+        Column("CPU", "string", ".status.allocated.cpu", description="Cores that pods of the queue use."),
+        Column("MEMORY", "string", ".status.allocated.memory", description="Memory that pods of the queue use."),
+        Column("GPU", "string", ".status.allocated.nvidia\\.com/gpu", description="Cards that pods of the queue use."),
+        Column("DESERVED", "string", ".spec.deserved", priority=1),
+        Column("CAPABILITY", "string", ".spec.capability", priority=1),
+        _AGE,
+    ),
+    fleet_kinds.ATTACHED_CLUSTERS.struct: (
+        Column("READY", "boolean", ".status.ready"),
+        Column("VERSION", "string", ".status.kubernetesVersion"),
+        Column("NODES", "integer", ".status.nodeSummary.readyNum"),
+        _AGE,
+    ),
+    fleet_kinds.FLEETS.struct: (
+        Column("PHASE", "string", ".status.phase"),
+        Column("READY", "integer", ".status.readyClusters"),
+        _AGE,
+    ),
+    fleet_kinds.APPLICATIONS.struct: (
+        Column("READY", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        _AGE,
+    ),
     kinds.HYPER_NODES.struct: (
         Column("Tier", "string", ".spec.tier"),
         Column("TierName", "string", ".spec.tierName"),

@@ -79,6 +79,9 @@ GPU_COMPUTE_MINOR: Final = "nvidia.com/gpu.compute.minor"
 
 # Resources.
 NVIDIA_GPU: Final = "nvidia.com/gpu"
+# Parts of GPUs: thousandths of each, and of how many (one where absent).
+GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+GPU_COUNT: Final = "alibabacloud.com/gpu-count"
 
 # Taints that controllers set on nodes.
 NODE_DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"

@@ -6,6 +6,7 @@ from typing import Any
 
 from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.admission_registration import WEBHOOK_KINDS
+from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.kind import Kind
 from unisono.api.serving_kinds import SERVING_KINDS
@@ -221,6 +222,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     NUMATOPOLOGIES,
     *FLOW_KINDS,
     *TRAINING_KINDS,
+    *FLEET_KINDS,
 )
 CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     JOBS,
@@ -231,6 +233,7 @@ CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     NUMATOPOLOGIES,
     *FLOW_KINDS,
     *TRAINING_KINDS,
+    *FLEET_KINDS,
 )
 
 _BY_KIND: dict[tuple[str, str], Kind[Any]] = {}

@@ -146,8 +146,16 @@ def readable_bytes(value: int, rounding: Rounding = "nearest") -> str:
 
 
 def readable_milli(milli: int) -> str:
-    """A number of thousandths for people, without multiples of a thousand: 1500 -> ``1500m``, 2000000 -> ``2000``."""
-    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+    """A number of thousandths for people: 500 -> ``500m``, 1500 -> ``1.5``, 16344 -> ``16.344``, 2000000 -> ``2000``.
+
+    The text is exact, so that it can be copied into a manifest.
+    """
+    whole, part = divmod(abs(milli), 1000)
+    if part == 0:
+        return str(milli // 1000)
+    if whole == 0:
+        return f"{milli}m"
+    return f"{'-' if milli < 0 else ''}{whole}.{part:03}".rstrip("0")
 
 
 def canonical(quantity: Quantity) -> str:

@@ -17,7 +17,7 @@ from unisono.api.annotations import VERDICT
 _MAX_BYTES = 4096
 _UID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # Parts that can grow are dropped one by one until the text is short enough, the least needed first.
-_EXPENDABLE = ("otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need")
+_EXPENDABLE = ("ahead", "otherwise", "holders", "wouldRunAfter", "reasons", "change", "have", "need")
 
 
 class Cause(StrEnum):
@@ -96,7 +96,10 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         holders: who holds it, the largest first.
         suggestion: what would start the job, in words; empty where nothing is known.
         change: the same for programs: ``{"kind": "AddNodes", "like": "n1", "count": 2}``.
-        otherwise: further changes, each of which would do as well.
+        otherwise: further changes, each of which would do as well. A change that was not tried, here or in ``change``,
+            has ``"tried": false``.
+        position: the job's place in the line of its queue, 1 for the first; 0 where it stands in none.
+        ahead: names of jobs before it, at most a few.
         would_run_after: pods of lower rank without which the job would start.
         would_run_after_count: how many there are where the list was cut.
         spared: why those pods are not evicted, where limits on evictions are the reason, and when they may be.
@@ -119,6 +122,8 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     suggestion: str = ""
     change: dict[str, Any] = {}
     otherwise: tuple[dict[str, Any], ...] = ()
+    position: int = 0
+    ahead: tuple[str, ...] = ()
     would_run_after: tuple[str, ...] = ()
     would_run_after_count: int = 0
     spared: str = ""
@@ -139,8 +144,9 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """The verdict as JSON's types; empty texts, lists and maps are left out."""
     value = msgspec.to_builtins(verdict)
-    if not verdict.would_run_after_count:
-        del value["wouldRunAfterCount"]
+    for name in ("wouldRunAfterCount", "position"):
+        if not value[name]:
+            del value[name]
     return {key: item for key, item in value.items() if item not in ("", {}, [], ())}
 
 

@@ -69,7 +69,7 @@ SCHEDULER: tuple[Right, ...] = (
     *_on("get list watch delete", k.PODS),
     *_on("create", k.PODS, sub="binding"),
     *_on("create", k.PODS, sub="eviction"),
-    *_on("patch", k.PODS, k.QUEUES, k.RESOURCE_CLAIMS, sub="status"),
+    *_on("patch", k.PODS, k.QUEUES, k.RESOURCE_CLAIMS, k.NODES, sub="status"),
     # Since Kubernetes 1.36 who allocates a claim needs this besides.
     *_on("patch update", k.RESOURCE_CLAIMS, sub="binding"),
     *_EVENTS,

@@ -9,6 +9,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.admission_registration import VALIDATING_WEBHOOKS
+from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.kind import Kind
 from unisono.install.options import InstallOptions, labels
@@ -18,7 +19,7 @@ NAME = "unisono"
 _SECONDS = 10
 
 _DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, kinds.QUEUES, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
-_CHECKED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS)
+_CHECKED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS, *FLEET_KINDS)
 
 
 def webhooks(options: InstallOptions) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Defaults of training jobs, filled in by whoever runs the job: the stored object stays as it was submitted."""
+"""Defaults of training jobs, filled in by what runs the job: the stored object stays as it was submitted."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, kinds, serving_kinds, workload_kinds
+from unisono.api import fleet_kinds, flow_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
@@ -28,6 +28,7 @@ from unisono.api.validation import (
     config,
     crd,
     devices,
+    fleet,
     flow,
     ingress,
     job,
@@ -100,6 +101,9 @@ _RULES: dict[type[Object], Rules] = {
     flow_kinds.JOB_FLOWS.struct: flow.validate_job_flow,
     flow_kinds.JOB_TEMPLATES.struct: flow.validate_job_template,
     flow_kinds.HYPER_JOBS.struct: flow.validate_hyper_job,
+    fleet_kinds.ATTACHED_CLUSTERS.struct: fleet.validate_attached_cluster,
+    fleet_kinds.FLEETS.struct: fleet.validate_fleet,
+    fleet_kinds.APPLICATIONS.struct: fleet.validate_application,
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,
     kinds.HYPER_NODES.struct: topology.validate_hyper_node,

@@ -34,7 +34,7 @@ def validate_policies(policies: list[LifecyclePolicy] | None, path: str) -> Iter
             yield required(at, "either event and exitCode should be specified")
         yield from _action(policy, at)
         for event in named:
-            # Events that nobody knows are told by the schema's enum.
+            # Unknown events are refused by the schema's enum.
             if event in POLICY_EVENTS and event not in EVENTS:
                 yield invalid(at, event, f"invalid policy event, valid events are {', '.join(EVENTS)}")
             elif event in events:

@@ -1,0 +1,112 @@
+"""What the pods of a gang will ask for, on its PodGroup, so that it can be told while the pods do not exist yet.
+
+Controllers write the annotation; the engine reads it when it explains why a gang waits for admission. It decides
+nothing: admission counts ``minResources``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from unisono.api.core import Container, PodSpec, ResourceRequirements, Volume
+from unisono.api.quantity import QuantityError
+from unisono.api.resources import pod_requests
+
+_MOST_BYTES = 16 * 1024
+_MOST_PARTS = 64
+_MOST_PODS = 1_000_000
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Pods of a gang that are made from one template.
+
+    Attributes:
+        role: name of the task or replica type; empty where there are none.
+        count: how many of them the smallest gang has.
+        replicas: how many there will be in all.
+        spec: what of their spec decides where they may run.
+
+    """
+
+    role: str = ""
+    count: int = 0
+    replicas: int = 0
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+def encode_parts(parts: Iterable[Part]) -> str:
+    """The annotation's text; without selectors and affinities where it would be too long, ``""`` where it still is."""
+    given = list(parts)
+    if len(given) > _MOST_PARTS:
+        return ""
+    for reduced in (_placing, _asking):
+        text = msgspec.json.encode([msgspec.structs.replace(part, spec=reduced(part.spec)) for part in given]).decode()
+        if len(text.encode()) <= _MOST_BYTES:
+            return text
+    return ""
+
+
+@lru_cache(maxsize=256)
+def decode_parts(text: str) -> tuple[Part, ...]:
+    """The parts in an annotation's text; none where it holds something else, for users may write it as they like."""
+    if len(text) > _MOST_BYTES:
+        return ()
+    try:
+        parts = msgspec.json.decode(text, type=tuple[Part, ...])
+        for part in parts:
+            pod_requests(part.spec)
+    except (msgspec.DecodeError, QuantityError, RecursionError):
+        return ()
+    sound = len(parts) <= _MOST_PARTS and all(
+        0 <= n <= _MOST_PODS for part in parts for n in (part.count, part.replicas)
+    )
+    return parts if sound else ()
+
+
+def _placing(spec: PodSpec) -> PodSpec:
+    """Everything that filters look at, but what ties pods to other pods."""
+    affinity = spec.affinity
+    volumes = [
+        Volume(name=one.name, persistent_volume_claim=one.persistent_volume_claim)
+        for one in spec.volumes or ()
+        if one.persistent_volume_claim is not None
+    ]
+    return PodSpec(
+        containers=[_bare(one, spec) for one in spec.containers or ()],
+        init_containers=[_bare(one, spec) for one in spec.init_containers or ()] or None,
+        overhead=spec.overhead,
+        resources=spec.resources,
+        host_network=spec.host_network,
+        node_selector=spec.node_selector,
+        affinity=msgspec.structs.replace(affinity, pod_affinity=None, pod_anti_affinity=None) if affinity else None,
+        tolerations=spec.tolerations,
+        volumes=volumes or None,
+        resource_claims=[one for one in spec.resource_claims or () if one.resource_claim_name] or None,
+    )
+
+
+def _asking(spec: PodSpec) -> PodSpec:
+    """Its amounts alone."""
+    return PodSpec(
+        containers=[_amounts(one) for one in spec.containers or ()],
+        init_containers=[_amounts(one) for one in spec.init_containers or ()] or None,
+        overhead=spec.overhead,
+        resources=spec.resources,
+    )
+
+
+def _bare(container: Container, spec: PodSpec) -> Container:
+    ports = [port for port in container.ports or () if port.host_port or spec.host_network] or None
+    return msgspec.structs.replace(_amounts(container), ports=ports)
+
+
+def _amounts(container: Container) -> Container:
+    resources = container.resources
+    return Container(
+        name=container.name,
+        resources=ResourceRequirements(requests=resources.requests, limits=resources.limits),
+        restart_policy=container.restart_policy,
+    )
