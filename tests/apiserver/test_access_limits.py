@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from support.serving import ScriptedService, WebClient, serving, trusting
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.access.hosts import is_loopback, names_of_machine
 from unisono.apiserver.access.pki import Authority
-from unisono.apiserver.limits import Limits
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.storage.history import Retention
 from unisono.apiserver.types import WriteOptions
 
@@ -61,7 +62,10 @@ async def test_clients_that_trickle_their_headers_do_not_keep_others_out(tmp_pat
         text = (await web.get("/metrics")).body.decode()
         for _, writer in held:
             writer.transport.abort()
-    assert 'apiserver_request_rejected_total{what="newcomers"} 1.0' in text
+    # On a slow machine a request of ``lives`` may lose its connection, too, and is made again.
+    count = re.search(r'apiserver_request_rejected_total\{what="newcomers"\} ([\d.]+)', text)
+    assert count is not None
+    assert float(count[1]) >= 1
 
 
 async def test_a_head_that_does_not_come_after_tls_is_counted(tmp_path: Path) -> None:

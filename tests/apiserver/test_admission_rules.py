@@ -17,9 +17,11 @@ from support.backends import (
     read,
     value,
 )
+from unisono.api.annotations import CYCLES_LEASE, ENFORCED_QUEUE_FIELDS
 from unisono.api.kinds import (
     CUSTOM_RESOURCE_DEFINITIONS,
     JOBS,
+    LEASES,
     NAMESPACES,
     POD_GROUPS,
     PODS,
@@ -344,3 +346,19 @@ async def test_further_rules_can_be_added():
         with pytest.raises(ApiError, match="bob may not"):
             await client.delete(PODS, "p", "default")
         assert await names(backend.service, PODS) == ["p"]
+
+
+async def test_fields_that_the_scheduler_does_not_enforce_are_warnings(service):
+    """The queue is stored all the same; without a word of a scheduler nothing is said."""
+    body = queue_body("org", deserved={"cpu": "4"})
+    assert (await service.create(QUEUES, None, body, OPTIONS)).warnings == []
+    meta = {"name": CYCLES_LEASE, "namespace": "kube-system", "annotations": {ENFORCED_QUEUE_FIELDS: "weight"}}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+    await made(service, LEASES, lease)
+    told = (await service.create(QUEUES, None, queue_body("team", deserved={"cpu": "4"}, weight=3), OPTIONS)).warnings
+    assert told == ["spec.deserved: the scheduler's configuration does not enforce it; list the plug-in capacity"]
+    patch = {"spec": {"priority": 7}}
+    told = (await service.patch(QUEUES, None, "team", patch, "merge", OPTIONS)).warnings
+    assert [text.partition(":")[0] for text in told] == ["spec.deserved", "spec.priority"]
+    state = {"status": {"state": "Closed"}}
+    assert (await service.patch(QUEUES, None, "team", state, "merge", OPTIONS, "status")).warnings == []

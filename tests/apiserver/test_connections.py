@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from unisono.apiserver.access.user import ADMIN, ANONYMOUS, AUTHENTICATED, User
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.connections import Connections, is_local, network
-from unisono.apiserver.limits import Limits
 from unisono.errors import ConfigError
 
 LIMITS = Limits(connections=6, connections_of_one=4, newcomers=3, newcomers_of_address=2)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import ALL_KINDS, JOBS, PODS
-from unisono.apiserver.authorization.kinds import REVIEW_KINDS
+from unisono.apiserver.access.review_kinds import REVIEW_KINDS
+from unisono.apiserver.encoding.views import VIEWS
 from unisono.apiserver.http.accept import Form, negotiate
 from unisono.apiserver.http.path import ResourcePath, parse, split
 from unisono.apiserver.http.protobuf_wire import fields
-from unisono.apiserver.views import VIEWS
 from unisono.errors import ApiError
 
 AGGREGATED = (

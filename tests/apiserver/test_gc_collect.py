@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +13,7 @@ from support.backends import DELETE, OPTIONS, config_map, job_body, names, opene
 from support.examples import examples
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PODS, QUEUES
+from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.housekeeping.owners import OwnerIndex
 from unisono.apiserver.types import DeleteOptions
 
@@ -177,7 +181,7 @@ def test_an_owner_that_is_named_twice_counts_once():
     key = ("pods", "ns", "a")
     assert index.set(key, [reference("1"), reference("1")])
     assert index.set(key, None)
-    assert (index.owners(key), index.dependents("1")) == ((), frozenset())
+    assert (index.owners(key), index.dependents("1")) == ((), ())
 
 
 def reference(uid):
@@ -196,5 +200,36 @@ def test_the_index_equals_its_definition(steps):
         assert changed is (truth.get(key, ()) != tuple(uids))
         truth[key] = tuple(uids)
     for uid in "123":
-        assert index.dependents(uid) == {key for key, uids in truth.items() if uid in uids}
+        assert set(index.dependents(uid)) == {key for key, uids in truth.items() if uid in uids}
     assert all(index.owners(key) == uids for key, uids in truth.items())
+
+
+@pytest.mark.parametrize("options", [DELETE, FOREGROUND], ids=["background", "foreground"])
+async def test_many_dependents_are_queued_in_slices(backend, monkeypatch, options):
+    """An owner of tens of thousands keeps nobody waiting: others run between slices of its dependents."""
+    turns = 0
+    added = Counter()
+    add = Housekeeper.add
+
+    def counted(self, key):
+        added[turns] += 1
+        add(self, key)
+
+    async def turn():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    job = await made(backend, JOBS, job_body("job"))
+    bodies = [config_map(f"c{at}", ownerReferences=[owner(job, blocks=True)]) for at in range(1500)]
+    await asyncio.gather(*(backend.service.create(CONFIG_MAPS, "default", body, OPTIONS) for body in bodies))
+    await settle(backend)
+    monkeypatch.setattr(Housekeeper, "add", counted)
+    turning = asyncio.create_task(turn())
+    await backend.service.delete(JOBS, "default", "job", options)
+    await settle(backend)
+    turning.cancel()
+    assert await names(backend.service, CONFIG_MAPS) == []
+    assert await names(backend.service, JOBS) == []
+    assert max(added.values()) <= 1100

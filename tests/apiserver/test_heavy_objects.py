@@ -18,12 +18,15 @@ from support.hooks import Hooks, Reply, configure, patched, webhook
 from support.serving import WebClient, serving
 from unisono.api.base import OwnerReference
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS
-from unisono.apiserver import aside, codec, field_owners, managed_fields
+from unisono.apiserver import managed_fields
 from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.backend import Backend
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.flow_control import aside
 from unisono.apiserver.housekeeping import gc
 from unisono.apiserver.http import exchange
+from unisono.apiserver.operations import field_owners
 from unisono.apiserver.webhooks import review
 from unisono.errors import ApiError
 
@@ -64,7 +67,7 @@ CALLS: dict[str, tuple[ModuleType, str, dict[str, Any]]] = {
     ),
     "a deletion reads the object": (codec, "read", {"method": "DELETE", "data": None}),
     "an answer is written as YAML": (
-        exchange.yaml,
+        exchange,
         "dump",
         {"method": "GET", "data": None, "headers": {"Accept": "application/yaml"}},
     ),

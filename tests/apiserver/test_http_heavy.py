@@ -18,11 +18,12 @@ from prometheus_client import CollectorRegistry
 from support.backends import opened
 from support.definitions import crd, obj_schema, version, widget
 from support.serving import WebClient, serving
-from unisono.apiserver import managed_fields, writes
+from unisono.apiserver import managed_fields
 from unisono.apiserver.custom import compiled
 from unisono.apiserver.http import loop_watch, openapi
 from unisono.apiserver.http.loop_watch import LoopWatch
 from unisono.apiserver.http.metrics import RequestMetrics
+from unisono.apiserver.operations import writes
 from unisono.apiserver.webhooks import conditions
 
 CM = "/api/v1/namespaces/default/configmaps"

@@ -15,8 +15,8 @@ import pytest
 from support.serving import ScriptedService, WebClient, serving
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS
 from unisono.apiserver.authorization.authorizer import Authorizer
-from unisono.apiserver.limits import Limits
-from unisono.apiserver.remote import Target, Wanted
+from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.nodes.remote import Target, Wanted
 from unisono.errors import AgentError
 
 PATH = "/api/v1/namespaces/default/pods/p/"

@@ -11,8 +11,8 @@ import pytest
 
 from support.serving import TABLE, ScriptedService, WebClient, serving, trusting
 from unisono.api.kinds import CONFIG_MAPS
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.exchange import Exchange
-from unisono.apiserver.limits import Limits
 from unisono.errors import ApiError, Gone
 
 CM = "/api/v1/namespaces/default/configmaps"

@@ -13,7 +13,7 @@ from support.backends import opened
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS
-from unisono.apiserver.fair_turns import Rhythm, Shares, Turns
+from unisono.apiserver.flow_control.fair_turns import Rhythm, Shares, Turns
 
 
 async def test_a_reader_comes_in_between_many_writers() -> None:

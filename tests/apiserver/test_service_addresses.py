@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from unisono.api.core.service import ServicePort, ServiceSpec
 from unisono.api.kinds import SERVICES
-from unisono.apiserver.addresses import CLUSTER_RANGE, NODE_PORTS, keep
 from unisono.apiserver.backend import Backend
+from unisono.apiserver.operations.addresses import CLUSTER_RANGE, NODE_PORTS, keep
 from unisono.apiserver.types import WriteOptions
 from unisono.errors import Invalid
 

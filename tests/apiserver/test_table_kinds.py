@@ -233,7 +233,15 @@ KINDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"metadata": metadata(), "spec": {"minMember": 2, "queue": "q"}, "status": {"phase": "Inqueue"}},
         {"STATUS": "Inqueue", "minMember": 2, "RUNNINGS": None, "QUEUE": "q"},
     ),
-    ("Queue", {"metadata": metadata(), "spec": {"parent": "root"}}, {"PARENT": "root"}),
+    (
+        "Queue",
+        {
+            "metadata": metadata(),
+            "spec": {"parent": "root", "weight": 2},
+            "status": {"state": "Open", "allocated": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "3"}},
+        },
+        {"PARENT": "root", "STATE": "Open", "WEIGHT": 2, "CPU": "4", "MEMORY": "8Gi", "GPU": "3", "AGE": "60m"},
+    ),
 ]
 
 
@@ -258,7 +266,7 @@ def test_every_kind_shows_even_an_empty_object(kind: Any) -> None:
         (NODES, {"Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"}),
         (JOBS, {"QUEUE"}),
         (POD_GROUPS, {"QUEUE"}),
-        (QUEUES, set()),
+        (QUEUES, {"DESERVED", "CAPABILITY"}),
     ],
 )
 def test_wide_columns(kind: Any, wide: set[str]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.bootstrap import bootstrap
-from unisono.apiserver.context import random_suffix, random_uid
 from unisono.apiserver.housekeeping.accounts import DefaultAccounts
 from unisono.apiserver.housekeeping.definitions import DefinitionController
 from unisono.apiserver.housekeeping.expiry import EventExpiry
@@ -17,7 +16,8 @@ from unisono.apiserver.housekeeping.namespaces import NamespaceController
 from unisono.apiserver.housekeeping.roles import RoleAggregation
 from unisono.apiserver.housekeeping.root_ca import RootCertificates
 from unisono.apiserver.local import LocalClient
-from unisono.apiserver.service import ObjectService
+from unisono.apiserver.operations.context import random_suffix, random_uid
+from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.storage.database import MEMORY
 from unisono.apiserver.storage.history import Retention
 from unisono.apiserver.storage.store import Store

@@ -9,16 +9,19 @@ import msgspec
 
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Namespace, PriorityClass
+from unisono.api.core.crd import CustomResourceDefinitionStatus
 from unisono.api.crds import crd_manifests
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
 from unisono.api.meta import Condition
 from unisono.api.scheduling import Queue, QueueSpec
-from unisono.apiserver import codec, metadata, strategy
 from unisono.apiserver.admission.priority import SYSTEM
 from unisono.apiserver.authorization.reconcile import missing_or_outdated
-from unisono.apiserver.context import Context
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations import metadata, strategy
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.storage.store import Change
 
 DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -65,9 +68,13 @@ def _current(context: Context, kind: Kind[Any], obj: Object) -> Change:
 
 
 def _begin(context: Context, kind: Kind[Any], obj: Object) -> None:
+    _identify(context, kind, obj)
+    apply_defaults(kind, obj)
+
+
+def _identify(context: Context, kind: Kind[Any], obj: Object) -> None:
     obj.api_version, obj.kind = kind.api_version, kind.kind
     metadata.begin(obj, kind, uid=context.new_uid(), now=context.now(), new_suffix=context.new_suffix)
-    apply_defaults(kind, obj)
 
 
 @cache
@@ -85,19 +92,26 @@ def _served_definitions() -> tuple[bytes, ...]:
     return tuple(made)
 
 
+class _Definition(Object):
+    """A definition with its spec as bytes: it consists of large schemas, which need not be decoded to be stored."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: CustomResourceDefinitionStatus = msgspec.field(default_factory=CustomResourceDefinitionStatus)
+
+
+_read_definition = msgspec.json.Decoder(_Definition).decode
+
+
 def _definition(context: Context, data: bytes) -> Change | None:
     """The definition as it must be stored, established; None when the stored one is equal."""
     kind = CUSTOM_RESOURCE_DEFINITIONS
-    wanted = codec.read(kind, data)
+    wanted = _read_definition(data)
     entry = context.store.latest(context.key(kind, None, wanted.metadata.name))
     if entry is not None:
-        present = codec.read(kind, entry.data)
-        if present.spec == wanted.spec:
-            return None
-        present.spec = wanted.spec
-        present.metadata.generation = (present.metadata.generation or 0) + 1
-        return context.change(kind, present, entry.revision)
-    _begin(context, kind, wanted)
+        return (
+            None if bytes(_read_definition(entry.data).spec) == bytes(wanted.spec) else _changed(context, entry, data)
+        )
+    _identify(context, kind, wanted)
     now = context.now()
     wanted.status.conditions = [
         Condition(type=name, status="True", last_transition_time=now, reason=reason, message=message)
@@ -107,3 +121,14 @@ def _definition(context: Context, data: bytes) -> Change | None:
         )
     ]
     return context.change(kind, wanted, 0)
+
+
+def _changed(context: Context, entry: Entry, data: bytes) -> Change | None:
+    """The stored definition with the spec of ``data``; None when only the order of fields differs."""
+    kind = CUSTOM_RESOURCE_DEFINITIONS
+    present, wanted = codec.read(kind, entry.data), codec.read(kind, data)
+    if present.spec == wanted.spec:
+        return None
+    present.spec = wanted.spec
+    present.metadata.generation = (present.metadata.generation or 0) + 1
+    return context.change(kind, present, entry.revision)

@@ -9,9 +9,9 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver import codec
 from unisono.apiserver.access.user import MASTERS
-from unisono.apiserver.service import ObjectService
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 from unisono.kube.client import Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.write_pace import WritePace
@@ -149,7 +149,7 @@ class LocalClient:
     async def evict(
         self, namespace: str, pod: str, *, uid: str | None = None, grace_seconds: int | None = None
     ) -> None:
-        """Delete a pod on behalf of somebody who needs its node."""
+        """Delete a pod for a client that needs its node."""
         options: dict[str, Any] = {"preconditions": {"uid": uid}} if uid else {}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -159,7 +159,7 @@ class LocalClient:
             await self._service.evict(namespace, pod, eviction, self._options())
 
     async def close(self) -> None:
-        """Nothing to release; the store belongs to whoever opened it."""
+        """Nothing to release; the store belongs to the code that opened it."""
 
     def _options(self, *, dry_run: bool = False) -> WriteOptions:
         # Components create objects by the thousand; recording their owner costs half as much again (decision 5).

@@ -19,37 +19,37 @@ from prometheus_client import CollectorRegistry
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
-from unisono.apiserver.access.auth import Authenticator
 from unisono.apiserver.access.hosts import LOOPBACK_NAMES, bind, is_loopback, names_of_machine
 from unisono.apiserver.access.kubeconfig import write_kubeconfig
 from unisono.apiserver.access.pki import Authority, utc_now
+from unisono.apiserver.access.review_kinds import REVIEW_KINDS
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens
 from unisono.apiserver.access.tokens import TokenSigner
 from unisono.apiserver.access.user import ADMIN
-from unisono.apiserver.authorization.kinds import REVIEW_KINDS
 from unisono.apiserver.authorization.reviews import Reviews
 from unisono.apiserver.catalog import Catalog
+from unisono.apiserver.encoding.views import VIEWS
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.app import App
+from unisono.apiserver.http.authentication import Authenticator
 from unisono.apiserver.http.backup import BackupHandler
 from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.logs import LogHandler
 from unisono.apiserver.http.meta import MetaHandlers, Readiness
 from unisono.apiserver.http.metrics import RequestMetrics
 from unisono.apiserver.http.objects import ObjectHandlers
+from unisono.apiserver.http.own_socket import OwnSocket
 from unisono.apiserver.http.pod_access import PodAccessHandler
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.watch import WatchHandler
-from unisono.apiserver.limits import Limits
-from unisono.apiserver.logs import LogSource
-from unisono.apiserver.own_socket import OwnSocket
-from unisono.apiserver.remote import PodAccess
-from unisono.apiserver.views import VIEWS
+from unisono.apiserver.nodes.logs import LogSource
+from unisono.apiserver.nodes.remote import PodAccess
 from unisono.errors import ConfigError
 from unisono.kube.listening import Listener
 from unisono.kube.open_files import open_files
 
 if TYPE_CHECKING:
-    from unisono.apiserver.service import ObjectService
+    from unisono.apiserver.operations.service import ObjectService
 
 log = structlog.get_logger(__name__)
 

@@ -29,7 +29,7 @@ class WriteOptions:
         user: authenticated user name, for admission; empty for the server's own writes.
         groups: the user's groups.
         track_fields: record the creator of a new object in ``managedFields``; without it nothing is recorded for
-            that object until somebody applies to it.
+            that object until a client applies to it.
 
     """
 

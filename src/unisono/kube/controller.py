@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import structlog
-
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.errors import ApiError, Conflict, SetAside, Unavailable, UnisonoError
@@ -22,10 +20,11 @@ from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.informer import Informer
 from unisono.kube.workqueue import QueueClosed, QueueStatistics, WorkQueue
+from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 
 # Seconds until a server that did not know an optional kind is asked for it again.
 _ABSENT_SECONDS = 60.0

@@ -11,8 +11,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import structlog
-
 from unisono.api import kinds
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Event, EventSource, ObjectReference
@@ -22,10 +20,11 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.lazy_logs import LazyLogger
 
 EventKind = Literal["Normal", "Warning"]
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 
 _WORKERS = 4
 _ATTEMPTS = 4

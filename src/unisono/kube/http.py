@@ -7,10 +7,8 @@ from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import structlog
 
 from unisono.api.base import Object, ObjectMeta
-from unisono.api.decode import decode
 from unisono.api.kind import Kind
 from unisono.errors import Unavailable, from_status
 from unisono.kube.client import EventType, Listing, PatchType, Propagation, WatchEvent
@@ -18,11 +16,12 @@ from unisono.kube.deep_json import CUT, DEEPEST, cut_deep
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.transport import JSON, Answer, Params, Transport, error_of
 from unisono.kube.write_pace import WritePace
+from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
 D = TypeVar("D")
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 
 _PATCH_TYPES: dict[PatchType, str] = {
     "merge": "application/merge-patch+json",
@@ -322,6 +321,8 @@ class HttpClient:
             if CUT in bytes(data):
                 problem = f"it is nested more than {DEEPEST} levels deep"
         except msgspec.ValidationError as error:
+            from unisono.api.decode import decode
+
             obj, problem = decode(kind, msgspec.json.decode(data)).obj, str(error)
         if problem:
             meta = obj.metadata

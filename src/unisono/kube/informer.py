@@ -9,20 +9,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-import structlog
-
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.reflector import Reflector, ReflectorStatistics
+from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[EventType, T, "T | None"], None]
 IndexFunction = Callable[[T], Iterable[str]]
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 
 
 class Informer(Generic[T]):

@@ -137,6 +137,21 @@ def load(
     return _Merged([_read(file) for file in files]).resolve(context)
 
 
+def from_mapping(value: dict[str, Any], source: str, *, context: str | None = None) -> ClusterConfig:
+    """The cluster that the content of a kubeconfig names, wherever that was kept.
+
+    Args:
+        value: the kubeconfig, decoded.
+        source: what messages call it.
+        context: name of the context; None means the current one.
+
+    Raises:
+        ConfigError: a context, cluster, user or value is missing or wrong.
+
+    """
+    return _Merged([_File(Path(source), value)]).resolve(context)
+
+
 def in_cluster(env: Mapping[str, str] = os.environ, root: Path = _SERVICE_ACCOUNT) -> ClusterConfig:
     """The API server of the cluster that this process runs in, as the pod's service account.
 

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import structlog
-
 from unisono.api.base import Object, ObjectMeta
 from unisono.api.core import Lease, LeaseSpec
 from unisono.api.kind import Kind
@@ -22,10 +20,11 @@ from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound, UnisonoE
 from unisono.kube.client import Client, Listing, PatchType, Propagation, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.write_pace import WritePace
+from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 
 
 class LeadershipLost(UnisonoError):

@@ -17,8 +17,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-import structlog
-
 from unisono.api.base import Object
 from unisono.api.keys import INITIAL_EVENTS_END
 from unisono.api.kind import Kind
@@ -26,11 +24,12 @@ from unisono.errors import ApiError, Gone, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType, WatchEvent
 from unisono.kube.clock import SYSTEM_CLOCK, Clock, Timer
+from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
-_log = structlog.get_logger(__name__)
+_log = LazyLogger(__name__)
 
 # A watch that ends sooner than this without an event counts as a failure: a server that closes every stream
 # at once must not be asked in a tight loop.

@@ -12,11 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
-from yarl import URL
 
 from unisono import __version__
 from unisono.errors import ApiError, Unavailable, from_status, system_reason
@@ -27,6 +26,10 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.flow import Flow
 from unisono.kube.kubeconfig import ClusterConfig
 from unisono.kube.write_pace import WritePace
+
+if TYPE_CHECKING:
+    # Imported at the first connection: it takes longer than most commands that never open one.
+    import aiohttp
 
 JSON = "application/json"
 Params = Mapping[str, str]
@@ -104,31 +107,48 @@ class Transport:
         waited, tries, renewed = 0.0, 0, False
         longest = self._max_wait if max_wait is None else max_wait
         while True:
-            limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
             headers = await self._headers(accept, content_type if body is not None else None)
             started, status = self.clock.monotonic(), 0
             try:
                 with nullcontext() if method == "GET" else self.pace.write():
-                    async with (
-                        self._turn(path),
-                        self._send(method, path, params, body, headers, limit) as response,
-                    ):
-                        data = await response.read()
-                        status = response.status
+                    async with self._turn(path):
+                        limit = timeout or self._timeout
+                        status, answered, data = await self._exchange(method, path, params, body, headers, limit)
                         self._note_pressure(path, status)
             finally:
                 self._observe(method, path, status, self.clock.monotonic() - started)
-            if response.status == 401 and not renewed and self._credentials.refused():
+            if status == 401 and not renewed and self._credentials.refused():
                 renewed = True
                 continue
-            if response.status not in _BUSY:
-                return response.status, response.headers, data
+            if status not in _BUSY:
+                return status, answered, data
             tries += 1
-            pause = _retry_after(response.headers) or self._backoff.delay(tries)
+            pause = _retry_after(answered) or self._backoff.delay(tries)
             if waited + pause > longest:
-                return response.status, response.headers, data
+                return status, answered, data
             waited += pause
             await self.clock.sleep(pause)
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        headers: list[tuple[str, str]],
+        seconds: float,
+    ) -> Answer:
+        """One try of a call.
+
+        Raises:
+            Unavailable: the server cannot be reached or broke off.
+
+        """
+        from aiohttp import ClientTimeout
+
+        async with self._send(method, path, params, body, headers, ClientTimeout(total=seconds)) as response:
+            data = await response.read()
+            return response.status, response.headers, data
 
     def _turn(self, path: str) -> AbstractAsyncContextManager[None]:
         urgent = path.startswith(_LEASES) or path in _PASS
@@ -151,7 +171,9 @@ class Transport:
             Unavailable: it cannot be reached, or the connection broke.
 
         """
-        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=self._timeout)
+        from aiohttp import ClientTimeout
+
+        limit = ClientTimeout(total=timeout, sock_connect=self._timeout)
         headers = await self._headers(accept, None)
         async with self._send("GET", path, params, None, headers, limit) as response:
             self._observe("WATCH" if params and "watch" in params else "GET", path, response.status, None)
@@ -182,6 +204,9 @@ class Transport:
         headers: list[tuple[str, str]],
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        import aiohttp
+        from yarl import URL
+
         session = self._open()
         try:
             async with session.request(
@@ -228,12 +253,14 @@ class Transport:
         if self._closed:
             raise Unavailable(f"The client of {self.config.server} has been closed.")
         if self._session is None:
-            local = _is_loopback(self.config.server)
+            from aiohttp import ClientSession
+
+            local = is_loopback(self.config.server)
             connector = self._connector()
             # Compressing for a server on this machine costs time and saves nothing; and a proxy set for the
             # outer world must not be asked for it.
             encoding = {"Accept-Encoding": "identity"} if local else {}
-            self._session = aiohttp.ClientSession(
+            self._session = ClientSession(
                 connector=connector,
                 headers={"User-Agent": f"{self._program}/{__version__}", **encoding},
                 trust_env=not local,
@@ -241,9 +268,11 @@ class Transport:
         return self._session
 
     def _connector(self) -> aiohttp.BaseConnector:
+        from aiohttp import TCPConnector, UnixConnector
+
         if self._socket is not None:
-            return aiohttp.UnixConnector(path=str(self._socket), limit=self._connections)
-        return aiohttp.TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
+            return UnixConnector(path=str(self._socket), limit=self._connections)
+        return TCPConnector(ssl=self._tls if self._tls is not None else True, limit=self._connections)
 
     async def _headers(self, accept: str, content_type: str | None) -> list[tuple[str, str]]:
         headers = [("Accept", accept), *self.config.impersonate]
@@ -297,8 +326,9 @@ def _ignore(method: str, path: str, status: int, seconds: float | None) -> None:
     """Nobody wants to know."""
 
 
-def _is_loopback(server: str) -> bool:
-    host = URL(server).host or ""
+def is_loopback(server: str) -> bool:
+    """Whether a server's URL names this machine."""
+    host = urlsplit(server).hostname or ""
     if host == "localhost":
         return True
     try:

@@ -55,7 +55,7 @@ class Bundle:
 
 
 def renewed(bundle: Bundle | None, names: tuple[str, ...], now: datetime) -> Bundle:
-    """The bundle itself while everything in it is good for long enough, else one with what was needed made anew.
+    """The bundle itself while everything in it is good for long enough, else one in which the missing parts are new.
 
     A new authority is told beside the old one, so that certificates of both are trusted while replicas follow.
     """
@@ -177,7 +177,7 @@ async def keep(client: Client, namespace: str, name: str, names: tuple[str, ...]
 
 
 def _read(data: Any) -> Bundle | None:
-    """None for what cannot be used: it is made anew then."""
+    """None for what cannot be used: a new one is made then."""
     try:
         parts = {key: base64.b64decode(data[key]) for key in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
         authority = _pair(parts["ca.crt"], parts["ca.key"])

@@ -24,7 +24,7 @@ from unisono.webhook.view import SEEN, cached, live
 
 _log = structlog.get_logger(__name__)
 
-# A certificate is renewed a month before its end; a configuration that was applied anew must be trusted soon.
+# A certificate is renewed a month before its end; a configuration that was applied again must be trusted soon.
 _REFRESH_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
 _LARGEST = 8 * 1024 * 1024

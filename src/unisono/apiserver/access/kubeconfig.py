@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-import yaml
-
+from unisono.api.yaml_writer import dump
 from unisono.apiserver.access.files import write_private
 
 
@@ -50,4 +49,4 @@ def write_kubeconfig(
         "current-context": name,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    write_private(path, dump(config).encode())

@@ -135,7 +135,7 @@ class Authority:
 
 
 def make_authority(now: datetime) -> KeyPair:
-    """A new certificate authority, which nobody trusts yet."""
+    """A new certificate authority, which no client trusts yet."""
     return _make_ca(now)
 
 

@@ -11,10 +11,10 @@ from unisono.api.authentication import TokenRequest, TokenRequestStatus
 from unisono.api.kind import Kind
 from unisono.api.kinds import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from unisono.api.times import rfc3339
+from unisono.apiserver.access.review_kinds import TOKEN_REQUESTS
 from unisono.apiserver.access.tokens import ISSUER, Identity, TokenError, TokenSigner
 from unisono.apiserver.access.user import AUTHENTICATED, User, service_account_groups, service_account_name
 from unisono.apiserver.admission.request import View
-from unisono.apiserver.authorization.kinds import TOKEN_REQUESTS
 from unisono.apiserver.failures import bad_request, conflict, invalid, not_found
 
 API_AUDIENCES = (ISSUER, "https://kubernetes.default.svc", "unisono")

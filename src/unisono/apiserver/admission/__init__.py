@@ -108,6 +108,10 @@ class Admission:
         # Last: what another rule refuses must not count.
         quotas.check(request, view)
 
+    def warnings(self, request: Request, view: Clocked) -> list[str]:
+        """What to tell the writer of an object that is stored all the same."""
+        return queues.warnings(request, view) if request.kind.resource == _QUEUES else []
+
 
 def _joined(own: Mapping[str, Sequence[Rule]], further: Mapping[str, Sequence[Rule]]) -> dict[str, tuple[Rule, ...]]:
     resources = {*own, *further}

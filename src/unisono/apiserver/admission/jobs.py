@@ -34,7 +34,7 @@ def _refusal(name: str, view: View) -> str:
     queue = view.find(QUEUES, name)
     if queue is None:
         return messages.queue_not_found(name)
-    # A queue whose state nobody has written yet is open: Volcano refuses jobs in that moment for no reason.
+    # A queue whose state has not been written yet is open: Volcano refuses jobs in that moment for no reason.
     state = queue.status.state or "Open"
     if state != "Open":
         return messages.queue_not_open(name, state)

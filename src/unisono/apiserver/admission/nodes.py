@@ -1,4 +1,4 @@
-"""A node that somebody adds is not ready until its agent says that it is."""
+"""A new node is not ready until its agent says that it is."""
 
 from __future__ import annotations
 

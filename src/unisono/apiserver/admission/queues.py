@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api import field_error, messages
-from unisono.api.kinds import QUEUES
+from unisono.api.annotations import CYCLES_LEASE
+from unisono.api.kinds import LEASES, QUEUES
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.queue_enforcement import warnings_of
 from unisono.api.resources import resource_list
 from unisono.api.scheduling import Queue
 from unisono.apiserver.admission.queue_family import family_errors
@@ -32,6 +34,14 @@ def protect(settings: Settings, request: Request, view: View) -> None:
     if request.name == ROOT and queue.status.state in ("Closed", "Closing"):
         error = field_error.invalid("status.state", queue.status.state, "root queue can not be closed")
         raise invalid(request.kind, request.name, [error])
+
+
+def warnings(request: Request, view: View) -> list[str]:
+    """Fields that the configuration of the scheduler does not enforce, as it tells by its Lease."""
+    if request.operation == "DELETE" or request.subresource:
+        return []
+    lease = view.find(LEASES, CYCLES_LEASE, "kube-system")
+    return [] if lease is None else warnings_of(request.object.spec, lease.metadata.annotations)
 
 
 def _keep(settings: Settings, queue: Queue, view: View) -> str:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver import codec
+from unisono.apiserver.encoding import codec
 from unisono.apiserver.storage.store import Store
 
 T = TypeVar("T", bound=Object)

@@ -72,7 +72,7 @@ _BATCH_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("jobset.x-k8s.io", ("jobsets",), ()),
     ("ray.io", ("rayclusters", "rayjobs", "rayservices"), ()),
 )
-# Objects whose owner is nobody in particular, but which every job's author looks at.
+# Objects that belong to no namespace, and that every author of a job reads.
 _CLUSTER_WIDE = PolicyRule(verbs=[*_READ], api_groups=["scheduling.volcano.sh"], resources=["queues"])
 
 

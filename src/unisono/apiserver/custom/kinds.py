@@ -156,3 +156,8 @@ def schema_for(kind: Kind[Any]) -> dict[str, Any]:
     if isinstance(kind, CustomKind):
         return kind.details.published
     return schema_of(kind)
+
+
+def is_custom(kind: Kind[Any]) -> bool:
+    """Whether a real cluster serves the kind from a CRD; only Kubernetes' own groups end in ``.k8s.io``."""
+    return isinstance(kind, CustomKind) or ("." in kind.group and not kind.group.endswith(".k8s.io"))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from unisono.api.core import CustomResourceDefinition
+from unisono.api.finalizers import has_finalizer, without
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
-from unisono.apiserver import codec, deletes
 from unisono.apiserver.admission.definitions import CLEANUP
-from unisono.apiserver.context import Context
 from unisono.apiserver.custom.naming import (
     NAMED_DEFINITIONS,
     NAMES_ACCEPTED,
@@ -16,9 +15,12 @@ from unisono.apiserver.custom.naming import (
     has_condition,
     set_condition,
 )
-from unisono.apiserver.deletion import removable
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.encoding.partial import read_meta
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
-from unisono.apiserver.partial import read_meta
+from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.deletion import removable
 from unisono.apiserver.storage.entry import Entry, Event, Key
 from unisono.apiserver.types import DeleteOptions
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
@@ -88,7 +90,7 @@ class DefinitionController:
         if crd.metadata.deletion_timestamp is None:
             accept_names(crd, self._context.all(NAMED_DEFINITIONS), self._context.now())
             await self._write(entry, crd)
-        elif CLEANUP in (crd.metadata.finalizers or ()):
+        elif has_finalizer(crd, CLEANUP):
             await self._end(entry, crd)
 
     async def _end(self, entry: Entry, crd: CustomResourceDefinition) -> None:
@@ -102,7 +104,7 @@ class DefinitionController:
             return
         else:
             set_condition(crd, TERMINATING, "False", "InstanceDeletionCompleted", "removed all instances", now)
-        crd.metadata.finalizers = [one for one in crd.metadata.finalizers or () if one != CLEANUP] or None
+        crd.metadata.finalizers = without(crd.metadata.finalizers, CLEANUP)
         await self._write(entry, crd)
 
     async def _empty(self, crd: CustomResourceDefinition) -> bool:

@@ -9,8 +9,9 @@ import structlog
 from unisono.api.core import Event
 from unisono.api.kinds import EVENTS
 from unisono.api.times import parse_time
-from unisono.apiserver import codec, deletes
-from unisono.apiserver.context import Context
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations.context import Context
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock

@@ -7,18 +7,20 @@ The index is rebuilt from the store at start, so nothing is lost with the proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from unisono.api.base import Object, OwnerReference
+from unisono.api.finalizers import without
 from unisono.api.kinds import find
-from unisono.apiserver import codec, deletes
-from unisono.apiserver.aside import Slices
-from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import in_version_of
-from unisono.apiserver.deletion import FOREGROUND, ORPHAN, removable
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.encoding.partial import Meta, read_meta
+from unisono.apiserver.flow_control.aside import Slices
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
 from unisono.apiserver.housekeeping.owners import OwnerIndex
-from unisono.apiserver.partial import Meta, read_meta
+from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.deletion import FOREGROUND, ORPHAN, removable
 from unisono.apiserver.storage.entry import Entry, Event, Key
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import NotFound
@@ -26,6 +28,8 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
 # Judging one reference takes as long as reading the metadata of an object of this size.
 _REFERENCE_BYTES = 1024
+# And queueing one dependent as long as one of this size.
+_QUEUED_BYTES = 4096
 
 
 class GarbageCollector:
@@ -35,6 +39,8 @@ class GarbageCollector:
         self._context, self._store = context, context.store
         self._index = OwnerIndex()
         self._waiting: dict[str, Key] = {}
+        # Uids of owners that wait for their dependents, and whose dependents have been queued.
+        self._swept: set[str] = set()
         self._keeper = Housekeeper("garbage collector", self._handle, clock=clock)
 
     @property
@@ -64,7 +70,9 @@ class GarbageCollector:
                 self._keeper.add(self._waiting[uid])
         self._index.set(key, None)
         self._waiting.pop(meta.uid, None)
-        self._add_all(self._index.dependents(meta.uid))
+        self._swept.discard(meta.uid)
+        if self._index.has_dependents(meta.uid):
+            self._keeper.add(_dependents_of(meta.uid))
 
     def _note(self, key: Key, meta: Meta) -> None:
         if self._index.set(key, meta.owner_references):
@@ -77,11 +85,10 @@ class GarbageCollector:
             self._waiting[meta.uid] = key
             self._keeper.add(key)
 
-    def _add_all(self, keys: Iterable[Key]) -> None:
-        for key in sorted(keys):
-            self._keeper.add(key)
-
     async def _handle(self, key: Key) -> None:
+        if not key[0]:
+            await self._look_at_dependents(key[2])
+            return
         entry = self._store.latest(key)
         if entry is None:
             return
@@ -108,27 +115,36 @@ class GarbageCollector:
             await self._edit(key, lambda obj: _drop_references(obj, lost))
             return
         waiting = "waiting" in states.values()
-        policy = "Foreground" if waiting and self._index.dependents(meta.uid) else None
+        policy = "Foreground" if waiting and self._index.has_dependents(meta.uid) else None
         options = DeleteOptions(propagation_policy=policy, uid=meta.uid)
         await self._delete(key, options)
 
+    async def _look_at_dependents(self, uid: str) -> None:
+        """Queue all dependents of an owner; there may be tens of thousands."""
+        slices = Slices()
+        for dependent in self._index.dependents(uid):
+            await slices.spend(_QUEUED_BYTES)
+            self._keeper.add(dependent)
+
     async def _finish_foreground(self, key: Key, uid: str) -> None:
-        blocked, slices = False, Slices()
-        for dependent in sorted(self._index.dependents(uid)):
+        if uid not in self._swept:
+            self._swept.add(uid)
+            self._keeper.add(_dependents_of(uid))
+        slices = Slices()
+        for dependent in self._index.dependents(uid):
             entry = self._store.latest(dependent)
             if entry is None:
                 continue
             await slices.spend(len(entry.data))
-            self._keeper.add(dependent)
             if key[1] and dependent[1] != key[1]:
                 continue  # owners are in their dependents' namespace: others cannot hold this one back
             references = read_meta(entry.data).owner_references or ()
-            blocked |= any(one.uid == uid and one.block_owner_deletion for one in references)
-        if not blocked:
-            await self._edit(key, lambda obj: _drop_finalizer(obj, FOREGROUND))
+            if any(one.uid == uid and one.block_owner_deletion for one in references):
+                return  # its deletion brings the owner back
+        await self._edit(key, lambda obj: _drop_finalizer(obj, FOREGROUND))
 
     async def _release_dependents(self, key: Key, uid: str) -> None:
-        for dependent in sorted(self._index.dependents(uid)):
+        for dependent in self._index.dependents(uid):
             await self._edit(dependent, lambda obj: _drop_references(obj, {uid}))
         await self._edit(key, lambda obj: _drop_finalizer(obj, ORPHAN))
 
@@ -152,6 +168,11 @@ class GarbageCollector:
             return
         update = self._context.change(kind, obj, entry.revision, delete=removable(obj))
         await self._context.commit(kind, [update])
+
+
+def _dependents_of(uid: str) -> Key:
+    """The key in the queue that stands for all dependents of an owner; no resource has an empty name."""
+    return "", "", uid
 
 
 class _Owners:
@@ -189,5 +210,4 @@ def _drop_references(obj: Object, uids: set[str]) -> None:
 
 
 def _drop_finalizer(obj: Object, finalizer: str) -> None:
-    kept = [one for one in obj.metadata.finalizers or () if one != finalizer]
-    obj.metadata.finalizers = kept or None
+    obj.metadata.finalizers = without(obj.metadata.finalizers, finalizer)

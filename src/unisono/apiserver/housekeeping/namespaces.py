@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from unisono.api.finalizers import without
 from unisono.api.kinds import NAMESPACES
-from unisono.apiserver import codec, deletes
-from unisono.apiserver.context import Context
-from unisono.apiserver.deletion import removable
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.encoding.partial import read_meta
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
-from unisono.apiserver.partial import read_meta
+from unisono.apiserver.operations import deletes
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.deletion import removable
+from unisono.apiserver.operations.strategy import NAMESPACE_FINALIZER
 from unisono.apiserver.storage.entry import Entry, Event, Key
-from unisono.apiserver.strategy import NAMESPACE_FINALIZER
 from unisono.apiserver.types import DeleteOptions
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 
@@ -78,9 +80,8 @@ class NamespaceController:
         if entry is None:
             return
         namespace = codec.read(NAMESPACES, entry.data)
-        kept = [one for one in namespace.spec.finalizers or () if one != NAMESPACE_FINALIZER]
-        if len(kept) == len(namespace.spec.finalizers or ()):
+        if NAMESPACE_FINALIZER not in (namespace.spec.finalizers or ()):
             return
-        namespace.spec.finalizers = kept or None
+        namespace.spec.finalizers = without(namespace.spec.finalizers, NAMESPACE_FINALIZER)
         change = self._context.change(NAMESPACES, namespace, entry.revision, delete=removable(namespace))
         await self._context.commit(NAMESPACES, [change])

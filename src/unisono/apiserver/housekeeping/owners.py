@@ -5,14 +5,12 @@ from __future__ import annotations
 from unisono.api.base import OwnerReference
 from unisono.apiserver.storage.entry import Key
 
-_NONE: frozenset[Key] = frozenset()
-
 
 class OwnerIndex:
     """Dependents by owner uid."""
 
     def __init__(self) -> None:
-        self._dependents: dict[str, set[Key]] = {}
+        self._dependents: dict[str, dict[Key, None]] = {}
         self._owners: dict[Key, tuple[str, ...]] = {}
 
     def set(self, key: Key, references: list[OwnerReference] | None) -> bool:
@@ -23,11 +21,11 @@ class OwnerIndex:
             return False
         for uid in before:
             known = self._dependents[uid]
-            known.discard(key)
+            known.pop(key, None)
             if not known:
                 del self._dependents[uid]
         for uid in uids:
-            self._dependents.setdefault(uid, set()).add(key)
+            self._dependents.setdefault(uid, {})[key] = None
         if uids:
             self._owners[key] = uids
         else:
@@ -38,7 +36,10 @@ class OwnerIndex:
         """Uids that an object names as its owners."""
         return self._owners.get(key, ())
 
-    def dependents(self, uid: str) -> frozenset[Key]:
-        """Objects that name ``uid`` as an owner."""
-        found = self._dependents.get(uid)
-        return frozenset(found) if found else _NONE
+    def dependents(self, uid: str) -> tuple[Key, ...]:
+        """Objects that name ``uid`` as an owner, in the order in which they did."""
+        return tuple(self._dependents.get(uid, ()))
+
+    def has_dependents(self, uid: str) -> bool:
+        """Whether any object names ``uid`` as an owner."""
+        return uid in self._dependents

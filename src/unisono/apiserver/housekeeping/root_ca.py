@@ -5,10 +5,10 @@ from __future__ import annotations
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES
-from unisono.apiserver import metadata
-from unisono.apiserver.context import Context
+from unisono.apiserver.encoding.partial import read_meta
 from unisono.apiserver.housekeeping.housekeeper import Housekeeper
-from unisono.apiserver.partial import read_meta
+from unisono.apiserver.operations import metadata
+from unisono.apiserver.operations.context import Context
 from unisono.apiserver.storage.entry import Event, Key
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 

@@ -11,16 +11,16 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from unisono.apiserver.access.auth import Authenticator
 from unisono.apiserver.access.user import ANONYMOUS
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action
 from unisono.apiserver.catalog import Catalog, Served
-from unisono.apiserver.context import random_uid
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.failures import not_found
-from unisono.apiserver.fair_turns import Turns
+from unisono.apiserver.flow_control.fair_turns import Turns
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.accept import OFFERED, Form, negotiate
+from unisono.apiserver.http.authentication import Authenticator
 from unisono.apiserver.http.connections import Connections
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.flow_control import STREAMS, FlowControl
@@ -37,7 +37,7 @@ from unisono.apiserver.http.query import flag
 from unisono.apiserver.http.reviews import ReviewHandlers
 from unisono.apiserver.http.status import internal_error, method_not_allowed, not_acceptable, too_many_requests
 from unisono.apiserver.http.watch import WatchHandler
-from unisono.apiserver.limits import Limits
+from unisono.apiserver.operations.context import random_uid
 from unisono.errors import ApiError, NotFound, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ Handler = Callable[[], Coroutine[Any, Any, web.StreamResponse]]
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
-# Of an answer that nobody reads, as proxies count it.
+# Of an answer whose client has gone, as proxies count it.
 _CLIENT_LEFT = 499
 _READS = {"get", "list", "watch", "log", "connect"}
 
@@ -249,9 +249,14 @@ class App:
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         answer = await asyncio.shield(task)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        finally:
+            # The traceback of what is raised holds this frame. A frame that held the exception would close a circle,
+            # and keep the body of each refused request until the garbage collector next searches everything.
+            del answer, task
 
     async def _timed_write(
         self, exchange: Exchange, handler: Handler
@@ -259,7 +264,7 @@ class App:
         return await self._watch.timed(exchange, self._in_turn(handler))
 
     async def _in_turn(self, handler: Handler) -> web.StreamResponse | ApiError | ConnectionError:
-        """The answer, or why there is none: raised where nobody waits any more, that would be logged as an error."""
+        """The answer, or why there is none: raised after the client has gone, it would be logged as an error."""
         try:
             await self._writing.take()
             return await handler()

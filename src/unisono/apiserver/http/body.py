@@ -11,8 +11,9 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.yaml import load_all
-from unisono.apiserver.aside import aside, weigh
-from unisono.apiserver.depth import DEEPEST, too_deep
+from unisono.apiserver.flow_control.aside import aside, weigh
+from unisono.apiserver.flow_control.depth import DEEPEST, too_deep
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http import protobuf
 from unisono.apiserver.http.status import (
     BODY_TYPES,
@@ -21,7 +22,6 @@ from unisono.apiserver.http.status import (
     too_large,
     unsupported_media_type,
 )
-from unisono.apiserver.limits import Limits
 from unisono.apiserver.types import PatchType
 from unisono.errors import ApiError, ConfigError
 

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Callable, Hashable, Iterable
 
 from unisono.apiserver.access.user import ANONYMOUS, MASTERS, User
-from unisono.apiserver.limits import Limits
+from unisono.apiserver.flow_control.limits import Limits
 
 # A newcomer that was given so long is dropped for another one: for TLS, and after that for the head of a request
 # (seconds). A client that has agreed on TLS has its request ready.

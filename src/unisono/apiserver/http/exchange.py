@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import yaml
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
+from unisono.api.yaml_writer import dump
 from unisono.apiserver.access.user import User
-from unisono.apiserver.aside import aside
+from unisono.apiserver.flow_control.aside import aside
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http import protobuf_encode
 from unisono.apiserver.http.accept import PROTOBUF, Form, accepts_gzip
 from unisono.apiserver.http.body import read_body
 from unisono.apiserver.http.status import encode_failure, retry_after
-from unisono.apiserver.limits import Limits
 from unisono.errors import ApiError
 
 JSON = "application/json"
@@ -232,8 +232,7 @@ class Exchange:
 
 
 def _yaml(value: Any) -> bytes:
-    text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-    return text.encode()
+    return dump(value).encode()
 
 
 def _multi(headers: list[tuple[str, str]]) -> CIMultiDict[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from unisono.apiserver.access.user import ANONYMOUS, MASTERS, SERVICE_ACCOUNTS, User
-from unisono.apiserver.limits import Limits
+from unisono.apiserver.flow_control.limits import Limits
 
 _SYSTEM = frozenset({MASTERS, "system:nodes", f"{SERVICE_ACCOUNTS}:kube-system"})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.http.status import too_many_requests
-from unisono.apiserver.limits import Limits
-from unisono.apiserver.remote import Ports, PortStream, Target
+from unisono.apiserver.nodes.remote import Ports, PortStream, Target
 
 
 class Forwarded:

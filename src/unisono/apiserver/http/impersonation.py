@@ -1,4 +1,4 @@
-"""Acting as somebody else: ``Impersonate-User``, ``-Group``, ``-Uid`` and ``-Extra-<key>`` (``kubectl --as``)."""
+"""Impersonation: ``Impersonate-User``, ``-Group``, ``-Uid`` and ``-Extra-<key>`` (``kubectl --as``)."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-import yaml
 
 from unisono.api.kind import Kind
+from unisono.api.yaml_writer import dump
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.http import protobuf_encode
 from unisono.apiserver.http.accept import Form
@@ -139,8 +139,7 @@ def _dump_rendered(render: Render, portion: Sequence[bytes]) -> bytes:
 
 
 def _dumped(value: Any) -> bytes:
-    text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-    return text.encode()
+    return dump(value).encode()
 
 
 async def _protobuf(head: Document, page: Page, render: Render) -> AsyncIterator[bytes]:

@@ -18,12 +18,12 @@ from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import Query, flag, integer
 from unisono.apiserver.http.status import bad_request
-from unisono.apiserver.logs import LogSource
+from unisono.apiserver.nodes.logs import LogSource
 from unisono.apiserver.tables.values import get, items
 from unisono.errors import ApiError, Invalid, NotFound, UnisonoError
 
 if TYPE_CHECKING:
-    from unisono.apiserver.service import ObjectService
+    from unisono.apiserver.operations.service import ObjectService
 
 # How long headers wait for the first bytes: an error that comes at once can then still be a proper Status.
 _FIRST_BYTES_SECONDS = 0.2
@@ -55,15 +55,15 @@ class LogHandler:
         Beside Kubernetes' parameters, ``uid`` names the incarnation that is meant, with ``container``: a pod that was
         deleted just now can still be read by who has seen it.
         """
-        query, absent = exchange.query, None
+        query = exchange.query
         try:
             pod = msgspec.json.decode(await self._service.get(PODS, path.namespace, str(path.name)))
-        except NotFound as error:
-            pod, absent = {}, error
+        except NotFound:
+            if (gone := self._gone(path, query, {})) is None:
+                raise
+            return await _relay(exchange, gone)
         if (gone := self._gone(path, query, pod)) is not None:
             return await _relay(exchange, gone)
-        if absent is not None:
-            raise absent
         container = choose_container(pod, query.get("container", ""))
         options = self._options(query, str(path.name))
         if not get(pod, "spec", "nodeName"):
@@ -160,8 +160,8 @@ async def _relay(exchange: Exchange, chunks: AsyncIterator[bytes]) -> web.Stream
         first = asyncio.ensure_future(_next(chunks))
         try:
             done, _ = await asyncio.wait({first}, timeout=_FIRST_BYTES_SECONDS)
-            if done and (error := first.exception()) is not None:
-                raise _as_status(error)
+            if done:
+                _raise_as_status(first)
             response = await exchange.stream("text/plain")
             piece = await first
             while piece is not None:
@@ -176,6 +176,7 @@ async def _relay(exchange: Exchange, chunks: AsyncIterator[bytes]) -> web.Stream
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
+            del first  # a traceback holds this frame, and a future its exception: see App._write
     return response
 
 
@@ -183,10 +184,15 @@ async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
     return await anext(chunks, None)
 
 
-def _as_status(error: BaseException) -> BaseException:
-    if isinstance(error, UnisonoError) and not isinstance(error, ApiError):
-        return ApiError(str(error), code=500, reason="InternalError")
-    return error
+def _raise_as_status(first: asyncio.Future[bytes | None]) -> None:
+    try:
+        first.result()
+    except ApiError:
+        raise
+    except UnisonoError as error:
+        raise ApiError(str(error), code=500, reason="InternalError") from None
+    finally:
+        del first
 
 
 def _since(query: Query, pod: str, clock: Callable[[], float]) -> float | None:

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from unisono.api.kind import Kind
-from unisono.apiserver.aside import aside, weigh
+from unisono.apiserver.flow_control.aside import aside, weigh
 from unisono.apiserver.http.accept import PROTOBUF, Form
 from unisono.apiserver.http.body import Body, content_type, patch_type, read_object, read_patch
 from unisono.apiserver.http.exchange import JSON, Exchange
@@ -30,7 +30,7 @@ from unisono.apiserver.types import DeleteOptions, Page, PatchType, WriteOptions
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
-    from unisono.apiserver.service import ObjectService
+    from unisono.apiserver.operations.service import ObjectService
 
 Clock = Callable[[], float]
 _MEDIA_TYPES = {"json": JSON, "yaml": "application/yaml", "protobuf": PROTOBUF}

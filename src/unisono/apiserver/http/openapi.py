@@ -12,9 +12,9 @@ import msgspec
 
 from unisono.api.kind import Kind
 from unisono.api.schema import is_kubernetes
-from unisono.apiserver.aside import aside
 from unisono.apiserver.catalog import Catalog, Served
 from unisono.apiserver.custom.kinds import CustomKind, schema_for
+from unisono.apiserver.flow_control.aside import aside
 from unisono.apiserver.http import openapi_protobuf
 from unisono.apiserver.http.openapi_v2 import v2_document
 

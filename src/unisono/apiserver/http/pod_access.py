@@ -24,12 +24,12 @@ from unisono.apiserver.http.remote_command import ChannelRemote, SpdyRemote, rel
 from unisono.apiserver.http.spdy_session import SpdySession, SpdyStream
 from unisono.apiserver.http.status import bad_request
 from unisono.apiserver.http.wires import WebSocketWire, close_web_socket, open_raw, open_web_socket
-from unisono.apiserver.remote import PodAccess, Ports, Session, Target, Wanted
+from unisono.apiserver.nodes.remote import PodAccess, Ports, Session, Target, Wanted
 from unisono.apiserver.tables.values import get
 from unisono.errors import ApiError, UnisonoError
 
 if TYPE_CHECKING:
-    from unisono.apiserver.service import ObjectService
+    from unisono.apiserver.operations.service import ObjectService
 
 Document = dict[str, Any]
 # What is asked for, as webhooks are shown it.
@@ -50,7 +50,7 @@ class PodAccessHandler:
     Args:
         service: knows the pods.
         access: reaches into them; None when no node agent runs with this server.
-        authorizer: whoever upgrades a GET needs the right to create, too.
+        authorizer: an upgraded GET needs the right to create, too.
         refused: hears the cause of each connection to a port that is refused.
     """
 

@@ -13,7 +13,7 @@ from unisono.apiserver.http.channels import ERROR, RESIZE
 from unisono.apiserver.http.channels import Protocol as Channels
 from unisono.apiserver.http.spdy_session import SpdyStream
 from unisono.apiserver.http.wires import Wire
-from unisono.apiserver.remote import STDERR, STDIN, STDOUT, Ended, Session, Wanted
+from unisono.apiserver.nodes.remote import STDERR, STDIN, STDOUT, Ended, Session, Wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,18 @@ from unisono.api.decode import encode
 from unisono.api.kind import Kind
 from unisono.api.kinds import SERVICE_ACCOUNTS
 from unisono.api.times import rfc3339
-from unisono.apiserver import codec, field_owners
+from unisono.apiserver.access.review_kinds import TOKEN_REQUESTS
 from unisono.apiserver.access.service_accounts import ServiceAccountTokens
 from unisono.apiserver.admission import Request
-from unisono.apiserver.authorization.kinds import TOKEN_REQUESTS
 from unisono.apiserver.authorization.reviews import Reviews
-from unisono.apiserver.context import random_uid
+from unisono.apiserver.encoding import codec
 from unisono.apiserver.failures import bad_request
 from unisono.apiserver.http.body import content_type, decode_object
 from unisono.apiserver.http.exchange import Exchange
 from unisono.apiserver.http.path import ResourcePath
 from unisono.apiserver.http.query import write_options
+from unisono.apiserver.operations import field_owners
+from unisono.apiserver.operations.context import random_uid
 from unisono.apiserver.webhooks import Webhooks
 
 
@@ -69,7 +70,7 @@ class ReviewHandlers:
         options = write_options(exchange.query, exchange.user.name, agent, "Create")
         options = replace(options, track_fields=not exchange.own)
         sent, warnings = codec.accept(kind, kind, body.value, options, "")
-        sent.status = type(sent.status)()  # the answer, which nobody can send
+        sent.status = type(sent.status)()  # the answer, which clients cannot send
         field_owners.on_create(kind, kind, sent, body.value, options, rfc3339(self._clock()))
         for entry in sent.metadata.managed_fields or ():
             if request.subresource:

@@ -28,10 +28,10 @@ class SharedLines:
         """The line of ``event``.
 
         Args:
-            event: found by what it holds, so that it is right whoever has converted it.
+            event: found by what it holds, so that it is right for every conversion.
             form: how the watcher wants to read it; equal forms of one kind must give equal lines.
             kind: as it was asked for; held, so that no other one takes its identity.
-            encode: makes the line where nobody has had it.
+            encode: makes the line for the first watcher.
         """
         key = (event.type, event.resource_version, event.object, id(kind), form)
         found = self._lines.get(key)

@@ -140,7 +140,7 @@ class SpdySession:
         self._streams.pop(number, None)
 
     async def _data(self, frame: Data) -> None:
-        # Bytes of a stream that was given up meanwhile are nobody's.
+        # Bytes of a stream that was given up meanwhile are dropped.
         if (stream := self._streams.get(frame.stream)) is not None:
             await stream.take(frame.data, frame.fin)
 

@@ -66,7 +66,7 @@ def bad_request(message: str) -> ApiError:
 
 
 def unauthorized() -> ApiError:
-    """401: credentials were given, and nobody knows them."""
+    """401: credentials were given that are not known."""
     return ApiError("Unauthorized", code=401, reason="Unauthorized")
 
 

@@ -24,7 +24,7 @@ from unisono.apiserver.types import StoreEvent
 from unisono.errors import ApiError
 
 if TYPE_CHECKING:
-    from unisono.apiserver.service import ObjectService
+    from unisono.apiserver.operations.service import ObjectService
 
 Encode = Callable[[StoreEvent], tuple[bytes, ...]]
 # Larger objects are sent as they are stored, without a copy for each watcher that does not read.

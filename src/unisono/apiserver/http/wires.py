@@ -1,4 +1,4 @@
-"""Connections that have left HTTP: bytes in, bytes out, at the pace of whoever reads slower."""
+"""Connections that have left HTTP: bytes in, bytes out, at the pace of the slower reader."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from unisono.apiserver.managed_fields.paths import NONE, Paths, field
 from unisono.apiserver.managed_fields.record import Ignored, owned, record
 from unisono.apiserver.managed_fields.schemas import Schema
 
-# Owner of everything that an object had when it was applied to for the first time and nobody had been recorded.
+# Owner of everything that an object had when it was first applied to and had no recorded owner.
 BEFORE = "before-first-apply"
 
 
@@ -39,7 +39,7 @@ def apply(
     empty: dict[str, Any] | None = None,
     force: bool = False,
 ) -> Applied:
-    """Merge ``config`` into ``live``; what the writer applied before, does not now, and nobody else owns is removed.
+    """Merge ``config`` into ``live``; what the writer applied before and not now goes if it has no other owner.
 
     Args:
         live: the object, without ``managedFields``; of a new one what every object of the kind has.
@@ -91,9 +91,9 @@ def existing_only(entries: Sequence[Entry], live: dict[str, Any], schema: Schema
 
 
 def _dropped(last: Paths, fields: Paths, others: Sequence[Entry], schema: Schema) -> Paths:
-    """Fields that were applied last time and that nobody owns any more."""
+    """Fields that were applied last time and have no owner any more."""
     if last <= fields:
         return NONE
     held = fields.union(*(entry.fields for entry in others))
-    # The object's name stays, whoever owns the rest of its metadata.
+    # The object's name stays, whatever manager owns the rest of its metadata.
     return with_parents(last, schema) - with_parents(held, schema) - {(field("metadata"),)}

@@ -51,7 +51,7 @@ class Entry:
         writer: whose they are.
         time: when it last took or gave up any.
         fields: what it owns.
-        wire: the entry as it was read, so that what did not change is not written anew.
+        wire: the entry as it was read, so that what did not change is not written again.
 
     """
 

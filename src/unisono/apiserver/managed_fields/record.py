@@ -35,7 +35,7 @@ Ignored = Callable[[Path], bool]
 
 
 def owned(fields: Iterable[Path], ignored: Ignored) -> frozenset[Path]:
-    """Those of ``fields`` that somebody may own; ``ignored`` says which ones this door does not write."""
+    """Those of ``fields`` that a manager may own; ``ignored`` says which ones this door does not write."""
     return frozenset(path for path in fields if path not in _UNOWNED and not ignored(path))
 
 
@@ -48,7 +48,7 @@ def record(
     now: str,
     ignored: Ignored,
 ) -> list[Entry]:
-    """The entries after a write: the writer owns what it changed, and removed fields belong to nobody.
+    """The entries after a write: the writer owns what it changed, and removed fields have no owner.
 
     Args:
         old: the object before, without ``managedFields``; of a new object what every object of the kind has.

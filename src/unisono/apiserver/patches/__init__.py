@@ -6,8 +6,8 @@ from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.api.schema import schema_of
+from unisono.apiserver.custom.kinds import is_custom
 from unisono.apiserver.failures import bad_request, unsupported_media_type
-from unisono.apiserver.metadata import is_custom
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.patches.merge import apply_merge_patch
 from unisono.apiserver.patches.strategic import apply_strategic_patch

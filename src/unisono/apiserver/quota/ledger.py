@@ -15,7 +15,7 @@ from unisono.api.core import ResourceQuota
 from unisono.api.kind import Kind
 from unisono.api.kinds import RESOURCE_QUOTAS
 from unisono.api.resources import resource_list, to_wire
-from unisono.apiserver import codec
+from unisono.apiserver.encoding import codec
 from unisono.apiserver.quota.scopes import counts
 from unisono.apiserver.quota.usage import Usage, resources_behind, usage_of
 from unisono.apiserver.storage.entry import Entry, Event
@@ -90,7 +90,7 @@ class QuotaLedger:
             accounts.add(quota, {each: came.get(each, 0) - left.get(each, 0) for each in {*left, *came}})
 
     def _measure(self, quota: ResourceQuota, changes: Sequence[Change]) -> None:
-        """Count anew everything that the quota limits, as it will be after ``changes``."""
+        """Count again everything that the quota limits, as it will be after ``changes``."""
         hard = quota.spec.hard or {}
         namespace = quota.metadata.namespace or ""
         used: Usage = dict.fromkeys(hard, 0)

@@ -56,7 +56,7 @@ def check_backup(path: Path) -> Backup:
 
 
 def restore_backup(source: Path, database: Path, now: datetime) -> tuple[Backup, Path | None]:
-    """Put the objects of ``source`` in the place of ``database``; nobody may use the database meanwhile.
+    """Put the objects of ``source`` in the place of ``database``; the database must not be in use meanwhile.
 
     The old data stays under another name. Versions go on far above the old and the restored ones, and watches that
     began before are told to list again.

@@ -273,7 +273,7 @@ class Store:
             self._remember(event)
 
     def _post(self, callback: Callable[[], None]) -> None:
-        # A loop that has been closed has nobody left who waits for the answer.
+        # On a closed loop nothing waits for the answer.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono.apiserver.autoscaling_v1 import to_stored
+from unisono.apiserver.encoding.autoscaling_v1 import to_stored
 from unisono.apiserver.tables.columns import AGE, NAME, Column, Layout, Row, wide
 from unisono.apiserver.tables.values import NONE, UNSET, age, get, items, join, mapping, text
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -22,18 +22,15 @@ from unisono.api.admission_registration import (
 )
 from unisono.api.kind import Kind
 from unisono.api.kinds import NAMESPACES
-from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
-from unisono.apiserver.aside import aside, weigh
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.flow_control.aside import aside, weigh
 from unisono.apiserver.patches.json_patch import apply_json_patch
 from unisono.apiserver.storage.entry import Event
 from unisono.apiserver.webhooks import conditions, matching, review, showing
-from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, address
+from unisono.apiserver.webhooks.calling import Caller, CallError, HttpCaller, NoAnswer, Objects, address
 from unisono.errors import ApiError
 from unisono.kube.circuit import Circuits
-
-if TYPE_CHECKING:
-    from unisono.apiserver.context import Context
 
 _log = structlog.get_logger(__name__)
 # An admin's webhook that never answers must not take the time of all other writes, and one that is back counts soon.
@@ -53,13 +50,13 @@ class Webhooks:
     """The webhooks of a store's configurations.
 
     Args:
-        context: for the objects that decide who is asked.
+        objects: the store, and the objects that decide which webhook is asked.
         caller: asks; HTTPS where none is given.
 
     """
 
-    def __init__(self, context: Context, caller: Caller | None = None) -> None:
-        self._context, self._store = context, context.store
+    def __init__(self, objects: Objects, caller: Caller | None = None) -> None:
+        self._objects, self._store = objects, objects.store
         self._http = HttpCaller()
         self.caller: Caller = caller or self._http
         # Most writes meet no webhook at all, so that is known without a look at the store.
@@ -95,7 +92,7 @@ class Webhooks:
             raise
 
     def wanted(self, request: Request, *, changing: bool) -> bool:
-        """Whether anybody has to be asked: where nobody has, a write goes on without a pause."""
+        """Whether a webhook has to be asked: where none has, a write goes on without a pause."""
         return any(True for _ in self._matching(request, changing=changing))
 
     async def mutate(self, request: Request, *, dry_run: bool) -> Asked:
@@ -165,7 +162,7 @@ class Webhooks:
         where = address(hook.client_config)
         if hook.failure_policy == "Ignore" and self.circuits.resting(where):
             return None
-        uid = self._context.new_uid()
+        uid = self._objects.new_uid()
         new = changed if changed is not None else await aside(showing.value, request, request.object, version)
         old = None if request.old is None else await aside(showing.value, request, request.old, version)
         new = {**new, "apiVersion": showing.api_version(request, version)}
@@ -194,7 +191,7 @@ class Webhooks:
 
     async def _answer(self, where: str, client: WebhookClientConfig, asked: dict[str, Any], seconds: float) -> bytes:
         try:
-            body = await self.caller.post(client, asked, seconds, self._context)
+            body = await self.caller.post(client, asked, seconds, self._objects)
         except NoAnswer:
             self.circuits.failed(where)
             raise
@@ -233,7 +230,7 @@ class Webhooks:
         if kind.resource == NAMESPACES.resource:
             labels = showing.labels(request.object)
         elif kind.namespaced:
-            namespace = self._context.find(NAMESPACES, request.namespace or "")
+            namespace = self._objects.find(NAMESPACES, request.namespace or "")
             labels = (namespace.metadata.labels if namespace else None) or {}
         return matching.Target(
             kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -13,13 +14,35 @@ import msgspec
 
 from unisono.api.admission_registration import ServiceReference, WebhookClientConfig
 from unisono.api.core import Pod, Service
+from unisono.api.kind import Kind
 from unisono.api.kinds import PODS, SERVICES
 from unisono.apiserver.admission import View
-from unisono.apiserver.aside import aside
+from unisono.apiserver.flow_control.aside import aside
+from unisono.apiserver.storage.entry import Key
+from unisono.apiserver.storage.store import Store
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
 # Authorities of as many webhooks are kept.
 _TRUSTED = 64
+
+
+class Objects(View, Protocol):
+    """Stored objects, as far as webhooks need them."""
+
+    @property
+    def store(self) -> Store:
+        """Where they are stored."""
+        ...
+
+    @property
+    def new_uid(self) -> Callable[[], str]:
+        """Gives the uids of reviews."""
+        ...
+
+    @staticmethod
+    def key(kind: Kind[Any], namespace: str | None, name: str) -> Key:
+        """Where an object is stored."""
+        ...
 
 
 class CallError(Exception):

@@ -7,21 +7,18 @@ the kind first; then ``CustomKind.view`` has them at hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from unisono.api.kind import Kind
-from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.custom.converting import BadConversion, Webhook, question, read_answer, take
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.objects import CustomObject, custom_of
+from unisono.apiserver.flow_control.aside import aside, weigh
 from unisono.apiserver.storage.entry import Entry
-from unisono.apiserver.webhooks.calling import CallError
+from unisono.apiserver.webhooks.calling import Caller, CallError, Objects
 from unisono.errors import ApiError
-
-if TYPE_CHECKING:
-    from unisono.apiserver.context import Context
 
 _SECONDS = 30.0
 # One question holds about that much of objects.
@@ -34,12 +31,13 @@ class Conversions:
     """Conversion by webhook.
 
     Args:
-        context: for uids, and the Services and pods that lead to webhooks.
+        objects: the store, and the Services and pods that lead to webhooks.
+        caller: gives what asks them.
 
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, objects: Objects, caller: Callable[[], Caller]) -> None:
+        self._objects, self._caller = objects, caller
 
     async def know(self, kind: Kind[Any], stored: Iterable[bytes]) -> None:
         """Have ``kind`` know how to show these stored objects.
@@ -62,9 +60,9 @@ class Conversions:
         """Have ``kind`` know the object that the next write starts from, if there is one."""
         if not isinstance(kind, CustomKind) or kind.converted is None:
             return
-        key = self._context.key(kind, namespace, name)
+        key = self._objects.key(kind, namespace, name)
         # While the webhook is asked, others may write.
-        while (entry := self._context.store.latest(key)) is not None and not kind.knows(entry.data):
+        while (entry := self._objects.store.latest(key)) is not None and not kind.knows(entry.data):
             await self.know(kind, [entry.data])
 
     async def shown(self, kind: Kind[Any], data: bytes) -> bytes:
@@ -88,7 +86,7 @@ class Conversions:
         return storage.stored_object(converted, obj.metadata)
 
     async def _convert(self, kind: CustomKind, originals: Sequence[Document], api_version: str) -> list[Document]:
-        webhook, uid = kind.definition.webhook, self._context.new_uid()
+        webhook, uid = kind.definition.webhook, self._objects.new_uid()
         assert webhook is not None
         what = f"conversion webhook for {originals[0]['apiVersion']}, Kind={kind.kind}"
         converted = await self._ask(webhook, uid, originals, api_version, what)
@@ -97,10 +95,9 @@ class Conversions:
     async def _ask(
         self, webhook: Webhook, uid: str, originals: Sequence[Document], api_version: str, what: str
     ) -> list[Any]:
-        context = self._context
         review = question(webhook, uid, originals, api_version)
         try:
-            body = await context.hooks.caller.post(webhook.client, review, _SECONDS, context)
+            body = await self._caller().post(webhook.client, review, _SECONDS, self._objects)
             weigh(len(body))
             converted = await aside(read_answer, webhook, uid, body)
         except (CallError, BadConversion) as error:

@@ -11,7 +11,7 @@ import msgspec
 
 from unisono.api.keys import ADMISSION_API_VERSION, META_API_VERSION
 from unisono.apiserver.admission import Request
-from unisono.apiserver.depth import DEEPEST, too_deep
+from unisono.apiserver.flow_control.depth import DEEPEST, too_deep
 from unisono.errors import ApiError
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 HEAVY_BYTES = 32 * 1024
 """From this size on decoding, merging and validating an object takes milliseconds."""
-# Threads of their own, so that large requests wait for each other and for nobody else's work.
+# Threads of their own, so that large requests wait for each other alone.
 _THREADS = ThreadPoolExecutor(2, thread_name_prefix="heavy-request")
 _heavy: ContextVar[bool] = ContextVar("heavy", default=False)
 

@@ -8,20 +8,24 @@ from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, SERVICES
-from unisono.apiserver import applying, codec, deletes, failures, pod_actions, reads, scaling, writes
+from unisono.apiserver import failures
 from unisono.apiserver.access.user import User
-from unisono.apiserver.addresses import Addresses
 from unisono.apiserver.admission import Admission
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
 from unisono.apiserver.authorization.deputies import Deputies
 from unisono.apiserver.authorization.escalation import Escalation, rules_of
 from unisono.apiserver.authorization.rules import Action
-from unisono.apiserver.context import Context, random_suffix, random_uid
 from unisono.apiserver.custom import scale
-from unisono.apiserver.fair_turns import Shares
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.encoding.views import selector_for
+from unisono.apiserver.flow_control.fair_turns import Shares
+from unisono.apiserver.operations import applying, deletes, pod_actions, reads, scaling, writes
+from unisono.apiserver.operations.addresses import Addresses
+from unisono.apiserver.operations.context import Context, random_suffix, random_uid
+from unisono.apiserver.operations.streams import Watch
+from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.storage.store import Store
-from unisono.apiserver.streams import Watch
 from unisono.apiserver.types import (
     Deleted,
     DeleteOptions,
@@ -31,9 +35,7 @@ from unisono.apiserver.types import (
     WriteOptions,
     Written,
 )
-from unisono.apiserver.views import selector_for
 from unisono.apiserver.webhooks.conversions import data_of
-from unisono.apiserver.write_request import Write
 
 
 def _nobody(_: str) -> None:
@@ -291,7 +293,7 @@ class ObjectService:
         return await pod_actions.bind(self.context, namespace, pod, binding, options)
 
     async def evict(self, namespace: str, pod: str, eviction: dict[str, Any], options: WriteOptions) -> Sequence[str]:
-        """Delete a pod on behalf of somebody who needs its node. Answers warnings.
+        """Delete a pod for a client that needs its node. Answers warnings.
 
         Raises:
             NotFound: it does not exist.

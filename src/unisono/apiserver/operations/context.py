@@ -14,16 +14,17 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import ALL_KINDS
 from unisono.api.times import rfc3339
-from unisono.apiserver import codec, failures
+from unisono.apiserver import failures
 from unisono.apiserver.admission import Admission
-from unisono.apiserver.aside import aside, weigh
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.custom.registry import Registry
-from unisono.apiserver.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.encoding.views import view_of
+from unisono.apiserver.flow_control.aside import aside, weigh
+from unisono.apiserver.operations.custom_registry import Registry
+from unisono.apiserver.operations.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
-from unisono.apiserver.views import view_of
 from unisono.apiserver.webhooks import Webhooks
 from unisono.apiserver.webhooks.conversions import Conversions
 from unisono.errors import NotFound
@@ -96,7 +97,7 @@ class Context:
         self.custom = Registry(self.store, self.kinds)
         self.quotas = QuotaLedger(self.store, self.kinds)
         self.hooks = Webhooks(self)
-        self.conversions = Conversions(self)
+        self.conversions = Conversions(self, lambda: self.hooks.caller)
 
     def now(self) -> str:
         """The time as objects carry it."""

@@ -7,9 +7,11 @@ from typing import Any
 from unisono.api import field_error
 from unisono.api.core import Pod, PodCondition
 from unisono.api.kinds import PODS
-from unisono.apiserver import codec, deletion, failures
+from unisono.apiserver import failures
 from unisono.apiserver.admission import Request
-from unisono.apiserver.context import Context
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations import deletion
+from unisono.apiserver.operations.context import Context
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 
 _EVICTED = "Eviction API: evicting"
@@ -49,7 +51,7 @@ async def bind(context: Context, namespace: str, name: str, binding: Document, o
 
 
 async def evict(context: Context, namespace: str, name: str, eviction: Document, options: WriteOptions) -> list[str]:
-    """Delete a pod on behalf of somebody who needs its node; see ``ObjectService.evict``."""
+    """Delete a pod for a client that needs its node; see ``ObjectService.evict``."""
     eviction, warnings = await _shown(
         context, namespace, name, "eviction", ("policy/v1", "Eviction"), eviction, options
     )

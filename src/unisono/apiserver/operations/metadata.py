@@ -8,7 +8,7 @@ from typing import Any
 from unisono.api import field_error
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver.custom.kinds import CustomKind
+from unisono.apiserver.custom.kinds import is_custom
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.failures import MODIFIED, bad_request, conflict, invalid
 
@@ -35,11 +35,6 @@ _BUILT_IN_WITH_GENERATION = frozenset(
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
-
-
-def is_custom(kind: Kind[Any]) -> bool:
-    """Whether a real cluster serves the kind from a CRD; only Kubernetes' own groups end in ``.k8s.io``."""
-    return isinstance(kind, CustomKind) or ("." in kind.group and not kind.group.endswith(".k8s.io"))
 
 
 def has_generation(kind: Kind[Any]) -> bool:

@@ -12,18 +12,20 @@ from unisono.api.core.crd import CustomResourceDefinition
 from unisono.api.defaulting import apply_defaults
 from unisono.api.kind import Kind
 from unisono.api.validation import validate
-from unisono.apiserver import codec, failures, field_owners, metadata, strategy
+from unisono.apiserver import failures
 from unisono.apiserver.admission import Request
-from unisono.apiserver.aside import HEAVY_BYTES, aside, is_heavy, weigh
-from unisono.apiserver.context import Context
 from unisono.apiserver.custom.cel_schemas import check_schemas
 from unisono.apiserver.custom.checking import check_object
-from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.deletion import removable
+from unisono.apiserver.custom.kinds import CustomKind, is_custom
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.flow_control.aside import HEAVY_BYTES, aside, is_heavy, weigh
+from unisono.apiserver.operations import field_owners, metadata, strategy
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.deletion import removable
+from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, WriteOptions, Written
-from unisono.apiserver.write_request import Write
 from unisono.errors import ApiError, Conflict, NotFound
 
 LARGEST_OBJECT = 1536 * 1024
@@ -87,7 +89,7 @@ async def update(write: Write, body: dict[str, Any]) -> Written:
     entry, old = await context.load(stored, write.namespace, write.name)
     new = await accept(write, body, write.name)
     metadata.check_place(new, stored, write.namespace, write.name)
-    metadata.carry_over(new, old, stored, require_version=metadata.is_custom(stored), replacing=True)
+    metadata.carry_over(new, old, stored, require_version=is_custom(stored), replacing=True)
     return write.answer(await replace(write, entry, old, new, _updater(write, entry, old, new)))
 
 
@@ -104,7 +106,7 @@ async def patch(write: Write, change: Any, patch_type: PatchType) -> Written:
         try:
             return await _patch(write, entry, old, change, patch_type)
         except Conflict:
-            # While webhooks were asked somebody else has written: the patch is for whatever is there.
+            # While webhooks were asked, another client has written: the patch is for the object as it is now.
             if not overtaken(context, entry) or attempt == PATCH_ATTEMPTS or _names_version(change):
                 raise
     raise AssertionError("unreachable")
@@ -177,7 +179,7 @@ async def replace(
     subresource = "" if write.subresource == "scale" else write.subresource
     with _telling(write.warnings):
         _check_finalizers(stored, old, new)
-        strategy.confine(new, old, stored, subresource, custom=metadata.is_custom(stored))
+        strategy.confine(new, old, stored, subresource, custom=is_custom(stored))
         apply_defaults(stored, new)
         await aside(own)
         request = write.request("UPDATE", new, old, subresource)
@@ -220,6 +222,7 @@ async def _admit(write: Write, request: Request, *, hooked: bool = True) -> Any:
     if is_heavy():
         _check_size(await aside(codec.render, storing))
     context.admission.check(request, context)
+    write.warnings.extend(context.admission.warnings(request, context))
     return storing
 
 
@@ -238,7 +241,7 @@ def _take_over(request: Request, changed: dict[str, Any]) -> None:
     for name in (*server, "deletion_grace_period_seconds", "generate_name", "self_link"):
         setattr(new.metadata, name, getattr(before.metadata, name))
     if request.old is not None:
-        strategy.confine(new, request.old, kind, request.subresource, custom=metadata.is_custom(kind))
+        strategy.confine(new, request.old, kind, request.subresource, custom=is_custom(kind))
     elif kind.status_subresource and kind.resource != "nodes" and hasattr(before, "status"):
         new.status = before.status
     apply_defaults(kind, new)

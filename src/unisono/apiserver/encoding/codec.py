@@ -15,9 +15,9 @@ from unisono.api.kind import Kind
 from unisono.apiserver.custom.kinds import CustomKind, stored_bytes
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.reading import decode_definition
+from unisono.apiserver.encoding.views import view_of
 from unisono.apiserver.failures import bad_request, invalid
 from unisono.apiserver.types import WriteOptions
-from unisono.apiserver.views import view_of
 
 T = TypeVar("T", bound=Object)
 

@@ -16,11 +16,12 @@ import msgspec
 
 from unisono.api.keys import META_API_VERSION
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, failures
-from unisono.apiserver.context import Context
+from unisono.apiserver import failures
 from unisono.apiserver.custom.kinds import CustomKind
 from unisono.apiserver.custom.selecting import custom_selector
-from unisono.apiserver.past import at_revision, within
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.past import at_revision, within
 from unisono.apiserver.selectors.fields import parse_field_selector, selected_name
 from unisono.apiserver.selectors.labels import parse_label_selector
 from unisono.apiserver.storage.entry import Entry

@@ -11,18 +11,20 @@ from functools import partial
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
+from unisono.apiserver import failures, managed_fields
 from unisono.apiserver.admission import Request
-from unisono.apiserver.aside import aside
 from unisono.apiserver.custom import scale as scales
 from unisono.apiserver.custom.scale_kind import SCALES
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.flow_control.aside import aside
 from unisono.apiserver.managed_fields.managers import without
 from unisono.apiserver.managed_fields.paths import Path, field
+from unisono.apiserver.operations import field_owners, metadata, writes
+from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.patches import apply_patch, check_type
 from unisono.apiserver.patches.merge import apply_merge_patch
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import PatchType, Written
-from unisono.apiserver.write_request import Write
 from unisono.errors import Conflict
 
 Document = dict[str, Any]

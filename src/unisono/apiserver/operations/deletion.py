@@ -9,7 +9,7 @@ from unisono.api.core import Namespace, Pod
 from unisono.api.kind import Kind
 from unisono.api.times import rfc3339
 from unisono.apiserver.failures import bad_request, conflict
-from unisono.apiserver.metadata import has_generation
+from unisono.apiserver.operations.metadata import has_generation
 from unisono.apiserver.types import DeleteOptions
 
 FOREGROUND = "foregroundDeletion"

@@ -64,7 +64,7 @@ class Session(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Hand bytes to stdin; returns when they are taken, or when nobody reads them any more."""
+        """Hand bytes to stdin; returns when they are taken, or when their reader has gone."""
         ...
 
     def close_stdin(self) -> None:

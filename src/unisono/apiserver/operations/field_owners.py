@@ -14,21 +14,21 @@ import msgspec
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, managed_fields
-from unisono.apiserver.custom.kinds import schema_for
+from unisono.apiserver import managed_fields
+from unisono.apiserver.custom.kinds import is_custom, schema_for
 from unisono.apiserver.custom.objects import CustomObject
 from unisono.apiserver.custom.scale import paths_of, steps
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.encoding.views import view_of
 from unisono.apiserver.managed_fields.outlines import Kept, outline, telling
 from unisono.apiserver.managed_fields.paths import Path, Paths
 from unisono.apiserver.managed_fields.record import Ignored
-from unisono.apiserver.metadata import is_custom
+from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.types import WriteOptions
-from unisono.apiserver.views import view_of
-from unisono.apiserver.write_request import Write
 from unisono.errors import ApiError
 
 Managed = list[dict[str, Any]] | None
-# What Kubernetes' structs always have: nobody owns it by creating an object.
+# What Kubernetes' structs always have: creating an object makes no one its owner.
 _ALWAYS: dict[str, dict[str, Any]] = {"metadata": {}, "spec": {}, "status": {}}
 _ALWAYS_IN_PODS: dict[str, dict[str, Any]] = {**_ALWAYS, "spec": {"containers": []}}
 # What a real server adds in admission, which owns nothing; here it comes with the defaults.
@@ -204,7 +204,7 @@ def _telling(kind: Kind[Any]) -> frozenset[str]:
 def on_update(write: Write, data: bytes, old: Object, managed: Managed, new: Object, requested: Managed) -> None:
     """Record the writer of a changed object as the owner of what it changed.
 
-    An object without owners stays without until somebody applies to it.
+    An object without owners stays without until a client applies to it.
 
     Args:
         write: names the kind, the subresource and the writer.

@@ -29,7 +29,7 @@ class Authenticator:
         """The user behind an ``Authorization`` header or a verified peer certificate; certificates win.
 
         Raises:
-            ApiError: 401 when credentials are given that nobody knows.
+            ApiError: 401 when credentials are given that are not known.
 
         """
         user = _certificate_user(certificate) if certificate else None
@@ -54,7 +54,7 @@ class Authenticator:
         wanted = tuple(audiences) or API_AUDIENCES
         known = self._users.get(_digest(token))
         if known is not None:
-            # Fixed tokens are for this server and nobody else.
+            # Fixed tokens are for this server alone.
             served = tuple(one for one in wanted if one in API_AUDIENCES)
             return (known, served) if served else "the token is not for any of the audiences"
         if self._accounts is None or not self._accounts.signer.issued(token):

@@ -12,7 +12,7 @@ from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import EVENTS
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS, HORIZONTAL_POD_AUTOSCALERS_V1
-from unisono.apiserver import autoscaling_v1, events_v1
+from unisono.apiserver.encoding import autoscaling_v1, events_v1
 
 Document = dict[str, Any]
 

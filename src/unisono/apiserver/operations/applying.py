@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, failures, field_owners, managed_fields, metadata, writes
-from unisono.apiserver.aside import aside
+from unisono.apiserver import failures, managed_fields
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.flow_control.aside import aside
+from unisono.apiserver.operations import field_owners, metadata, writes
+from unisono.apiserver.operations.write_request import Write
 from unisono.apiserver.types import Written
-from unisono.apiserver.write_request import Write
 
 
 async def apply(write: Write, body: Any) -> Written:

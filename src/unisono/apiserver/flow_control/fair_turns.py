@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 # Turns of the loop without portions after each one with: the first reads from the sockets what has come during the
-# portions, the second lets whoever it woke up answer.
+# portions, the second lets what it woke up answer.
 _FREE = 2
 
 
@@ -53,7 +53,7 @@ class Turns:
     """Lets ``each`` callers through per beat, first come, first served.
 
     A transaction wakes everybody who waited for it at once, and dozens of writers at work in the same turn of the loop
-    are tens of milliseconds in which no request is read. Where few write nobody waits.
+    are tens of milliseconds in which no request is read. Where few write, none waits.
 
     Args:
         each: callers per beat.
@@ -81,7 +81,7 @@ class Turns:
         self._left = self._each
         while self._left and self._waiting:
             future = self._waiting.popleft()
-            if not future.done():  # who gave up takes nobody's turn
+            if not future.done():  # a caller that gave up takes no turn
                 future.set_result(None)
                 self._left -= 1
         return self._left < self._each

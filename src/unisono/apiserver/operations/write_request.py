@@ -7,10 +7,10 @@ from typing import Any
 
 from unisono.api.base import Object
 from unisono.api.kind import Kind
-from unisono.apiserver import codec
 from unisono.apiserver.admission import Request
 from unisono.apiserver.admission.request import Operation
-from unisono.apiserver.context import Context
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations.context import Context
 from unisono.apiserver.types import WriteOptions, Written
 
 

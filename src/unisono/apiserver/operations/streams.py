@@ -13,10 +13,11 @@ from typing import Any
 
 from unisono.api.keys import INITIAL_EVENTS_END
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, failures
-from unisono.apiserver.context import Context
+from unisono.apiserver import failures
 from unisono.apiserver.custom.kinds import CustomKind
-from unisono.apiserver.reads import Selector
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.reads import Selector
 from unisono.apiserver.storage.entry import Entry, Event
 from unisono.apiserver.types import EventType, StoreEvent
 from unisono.apiserver.webhooks.conversions import data_of
@@ -94,7 +95,7 @@ class Watch:
                 await asyncio.wait({changed}, timeout=_pause(now, end, marked if self.bookmarks else None))
 
     def _changed(self) -> bool:
-        """Whether the kind's definition has changed or gone: its watchers must look anew."""
+        """Whether the kind's definition has changed or gone: its watchers must list again."""
         if not isinstance(self.stored, CustomKind):
             return False
         current = self.context.custom.current(self.stored)
@@ -139,7 +140,7 @@ class Watch:
             return "DELETED" if matches(event.previous or event.entry) else None
         now = matches(event.entry)
         if not event.complete:
-            # What the object was before is not known after a restart; a DELETED too many harms nobody.
+            # What the object was before is not known after a restart; a DELETED too many does no harm.
             return "MODIFIED" if now else "DELETED"
         before = event.previous is not None and matches(event.previous)
         if now:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from unisono.api.kind import Kind
-from unisono.apiserver import codec, deletion, failures
+from unisono.apiserver import failures
 from unisono.apiserver.admission import Request
-from unisono.apiserver.context import Context
 from unisono.apiserver.custom.kinds import as_stored
+from unisono.apiserver.encoding import codec
+from unisono.apiserver.operations import deletion
+from unisono.apiserver.operations.context import Context
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.types import Deleted, DeleteOptions
 from unisono.errors import NotFound
