@@ -11,11 +11,11 @@ import pytest
 from agent_node import DEADLINE, Node, eventually, manifest
 
 from support.ports import free_port
-from unisono.agent.access import FilePodAccess
-from unisono.apiserver.remote import STDERR, STDOUT, Target, Wanted
+from unisono.agent.access.pod_access import FilePodAccess
+from unisono.apiserver.nodes.remote import STDERR, STDOUT, Target, Wanted
 from unisono.errors import AgentError
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.processes]
 
 ALL = Wanted(stdin=True, stdout=True, stderr=True, tty=False)
 OUT = Wanted(stdin=False, stdout=True, stderr=True, tty=False)

@@ -14,10 +14,17 @@ from structlog.testing import capture_logs
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.agent import disk_pressure
-from unisono.agent.disk_pressure import DiskPressure, Occupant, ranked
-from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, Disk, Shortage, Threshold, parse_eviction, shortage
 from unisono.agent.layout import PodDir
+from unisono.agent.limits import disk_pressure
+from unisono.agent.limits.disk_pressure import DiskPressure, Occupant, ranked
+from unisono.agent.limits.eviction_thresholds import (
+    DEFAULT_EVICTION,
+    Disk,
+    Shortage,
+    Threshold,
+    parse_eviction,
+    shortage,
+)
 from unisono.api.core import Pod
 from unisono.api.kinds import NODES
 from unisono.errors import ConfigError
@@ -196,6 +203,7 @@ async def test_a_full_disk_evicts_one_pod_after_the_other_and_gets_its_room_back
     await eventually(lambda: condition(node) == "False")
     status = node.pod("large").status  # type: ignore[union-attr]
     assert status.reason == "Evicted"
+    assert {c.type: c.reason for c in status.conditions}["DisruptionTarget"] == "TerminationByKubelet"
     assert "low on resource: ephemeral-storage. Threshold quantity: 500Mi, available: 256Mi" in (status.message or "")
     order = [event.involved_object.name for event in node.events("Evicted") if event.involved_object.name != "late"]
     assert order[:2] == ["large", "small"]

@@ -7,9 +7,9 @@ from agent_node import manifest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.agent.environment import MissingSource, command_line, container_environment, expand
-from unisono.agent.fields import field_value, resource_value
-from unisono.agent.sources import Gathered, references
+from unisono.agent.environment.fields import field_value, resource_value
+from unisono.agent.environment.sources import Gathered, references
+from unisono.agent.environment.variables import MissingSource, command_line, container_environment, expand
 from unisono.api.core import ResourceFieldSelector
 from unisono.errors import AgentError
 

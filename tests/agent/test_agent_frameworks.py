@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from agent_node import Node, manifest
 
-from unisono.agent.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
-from unisono.agent.launch import Identity
 from unisono.agent.layout import RunDir
-from unisono.agent.names import Peer
-from unisono.agent.volumes import Mount
+from unisono.agent.network.names import Peer
+from unisono.agent.processes.frameworks import network_variables, ray_mounts, ssh_client_mounts, sshd_mounts
+from unisono.agent.processes.launch import Identity
+from unisono.agent.volumes.mounts import Mount
 
 
 @pytest.mark.parametrize(

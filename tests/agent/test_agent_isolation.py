@@ -13,14 +13,14 @@ from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
 from support.ports import free_port
-from unisono.agent import bpf, pod_network
-from unisono.agent.bpf import Ins, assemble
-from unisono.agent.cgroups import Cgroups
-from unisono.agent.gpus import Gpu, choose, gpu_labels, visible_devices
-from unisono.agent.launch import base_environment, identity, python_folder
+from unisono.agent.devices.gpus import Gpu, choose, gpu_labels, visible_devices
 from unisono.agent.layout import Layout
-from unisono.agent.machine import Machine
+from unisono.agent.machine.cgroups import Cgroups
+from unisono.agent.machine.facts import Machine
+from unisono.agent.network import bpf, pod_network
+from unisono.agent.network.bpf import Ins, assemble
 from unisono.agent.node import build_node
+from unisono.agent.processes.launch import base_environment, identity, python_folder
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.kinds import NODES, PODS
 from unisono.errors import AgentError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.agent.machine import this_machine
+from unisono.agent.machine.facts import this_machine
 from unisono.agent.node import NodeRegistration, build_node
 from unisono.api.kinds import LEASES, NODES
 

@@ -12,8 +12,8 @@ from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
-from unisono.agent.pod_containers import PodContainers
-from unisono.agent.simulated import SimulatedNodes, parse_specs
+from unisono.agent.pods.containers import PodContainers
+from unisono.agent.simulated.nodes import SimulatedNodes, parse_specs
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
 
@@ -146,7 +146,7 @@ async def test_a_container_that_cannot_be_created_is_tried_again_as_one_that_cra
         tries.append(clock.monotonic())
         raise OSError(36, "File name too long")
 
-    monkeypatch.setattr("unisono.agent.pod_containers.prepare", prepare)
+    monkeypatch.setattr("unisono.agent.pods.containers.prepare", prepare)
     node = Node(MemoryClient(), tmp_path / "agent", clock=clock)
     await node.start()
     try:

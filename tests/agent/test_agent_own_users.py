@@ -16,7 +16,7 @@ import pytest
 from agent_node import Node, manifest
 
 from support.memory import MemoryClient
-from unisono.agent.users import FIRST_UID, UserBook
+from unisono.agent.processes.users import FIRST_UID, UserBook
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace, Pod, Secret
 from unisono.api.kinds import NAMESPACES, SECRETS

@@ -12,8 +12,8 @@ import pytest
 from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
-from unisono.agent.cleanup import kill_leftover_pods
 from unisono.agent.layout import Layout
+from unisono.agent.processes.cleanup import kill_leftover_pods
 from unisono.api.kinds import PODS
 
 pytestmark = pytest.mark.processes

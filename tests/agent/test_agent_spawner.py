@@ -13,7 +13,7 @@ from agent_node import Node, eventually, manifest
 from support.memory import MemoryClient
 from unisono.agent.spawner.client import Spawner, SpawnerLost
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.processes]
 
 
 def spawner_of(node: Node) -> Spawner:

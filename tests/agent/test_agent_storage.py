@@ -13,10 +13,10 @@ from agent_node import Node, eventually, manifest
 from structlog.testing import capture_logs
 
 from support.virtual_clock import VirtualClock
-from unisono.agent import storage_watch
-from unisono.agent.disk_usage import disk_usage
-from unisono.agent.storage_watch import above_limit
-from unisono.agent.watch_loop import WatchLoop
+from unisono.agent.limits import storage_watch
+from unisono.agent.limits.disk_usage import disk_usage
+from unisono.agent.limits.storage_watch import above_limit
+from unisono.agent.limits.watch_loop import WatchLoop
 
 MIB = 1 << 20
 LIMITED = {"name": "d", "emptyDir": {"sizeLimit": "1Mi"}}
@@ -54,6 +54,7 @@ async def test_a_pod_above_its_limit_is_evicted_at_once(
     )
     status = (await node.phase("p", "Failed")).status
     assert (status.reason, status.message) == ("Evicted", message)
+    assert "DisruptionTarget" not in {c.type for c in status.conditions}, "its own limits ended it"
     assert status.container_statuses[0].state.terminated.exit_code == 137
     assert [event.message for event in node.events("Evicted")] == [message]
 

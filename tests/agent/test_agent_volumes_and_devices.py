@@ -12,10 +12,10 @@ import pytest
 from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
-from unisono.agent.devices_slices import NVIDIA
-from unisono.agent.gpus import Gpu
-from unisono.agent.machine import Machine
-from unisono.agent.simulated_devices import parse_devices
+from unisono.agent.devices.gpus import Gpu
+from unisono.agent.devices.slices import NVIDIA
+from unisono.agent.machine.facts import Machine
+from unisono.agent.simulated.devices import parse_devices
 from unisono.api.core import (
     PersistentVolume,
     PersistentVolumeClaim,

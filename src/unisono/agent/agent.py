@@ -13,29 +13,29 @@ from typing import Any
 
 import structlog
 
-from unisono.agent.addresses import AddressBook
-from unisono.agent.cleanup import end_pod, remove_cgroup
-from unisono.agent.devices_slices import NVIDIA, DevicePublisher, card_devices
-from unisono.agent.disk_pressure import DiskPressure, read_disk
-from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, Disk, Threshold
+from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
+from unisono.agent.environment.sources import ObjectSource, references
 from unisono.agent.host import Devices, Host, NameRegistry
-from unisono.agent.isolation import Isolation, Level, find_isolation, no_namespaces
-from unisono.agent.launch import python_folder
 from unisono.agent.layout import Layout
-from unisono.agent.limit_groups import CONTROLLERS
-from unisono.agent.log_retention import LastWords
-from unisono.agent.machine import Machine, this_machine
-from unisono.agent.memory_watch import MemoryWatch
+from unisono.agent.limits.disk_pressure import DiskPressure, read_disk
+from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Disk, Threshold
+from unisono.agent.limits.memory_watch import MemoryWatch
+from unisono.agent.limits.storage_watch import StorageWatch
+from unisono.agent.logs.retention import LastWords
+from unisono.agent.machine.facts import Machine, this_machine
+from unisono.agent.machine.isolation import Isolation, Level, find_isolation, no_namespaces
+from unisono.agent.machine.limit_groups import CONTROLLERS
+from unisono.agent.network.addresses import AddressBook
+from unisono.agent.network.port_book import PortBook
 from unisono.agent.node import NodeRegistration, build_node
-from unisono.agent.pod_containers import PYTHON_NOT_READABLE
-from unisono.agent.pod_worker import PodWorker
-from unisono.agent.port_book import PortBook
-from unisono.agent.setting_aside import cause, tell
-from unisono.agent.sources import ObjectSource, references
+from unisono.agent.pods.containers import PYTHON_NOT_READABLE
+from unisono.agent.pods.setting_aside import cause, tell
+from unisono.agent.pods.worker import PodWorker
+from unisono.agent.processes.cleanup import end_pod, remove_cgroup
+from unisono.agent.processes.launch import python_folder
+from unisono.agent.processes.users import PodUsers, UserBook
 from unisono.agent.spawner.client import Spawner
-from unisono.agent.storage_watch import StorageWatch
-from unisono.agent.users import PodUsers, UserBook
-from unisono.agent.volumes_provisioner import Folders, VolumeProvisioner
+from unisono.agent.volumes.provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod
 from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICES
@@ -403,7 +403,7 @@ class Agent:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        # The next ``run`` builds its workers anew, from the API and from disk.
+        # The next ``run`` builds new workers, from the API and from disk.
         self._workers.clear()
         self._tasks.clear()
         if self._host is not None:

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import structlog
 
-from unisono.agent.addresses import AddressBook
 from unisono.agent.admission import CONTAINERS, Ledger
-from unisono.agent.disk_pressure import DiskPressure
-from unisono.agent.environment import MissingSource
+from unisono.agent.devices.gpus import choose
+from unisono.agent.environment.sources import ObjectSource
+from unisono.agent.environment.variables import MissingSource
 from unisono.agent.files import rewrite_in_place
-from unisono.agent.gpus import choose
-from unisono.agent.isolation import Isolation
 from unisono.agent.layout import Layout
-from unisono.agent.machine import Machine
-from unisono.agent.memory_watch import MemoryWatch
-from unisono.agent.names import Peer, hosts_file, peer_of, shared_lines, table
-from unisono.agent.port_book import PortBook
-from unisono.agent.sources import ObjectSource
+from unisono.agent.limits.disk_pressure import DiskPressure
+from unisono.agent.limits.memory_watch import MemoryWatch
+from unisono.agent.limits.storage_watch import StorageWatch
+from unisono.agent.machine.facts import Machine
+from unisono.agent.machine.isolation import Isolation
+from unisono.agent.network.addresses import AddressBook
+from unisono.agent.network.names import Peer, hosts_file, peer_of, shared_lines, table
+from unisono.agent.network.port_book import PortBook
+from unisono.agent.processes.users import PodUsers
 from unisono.agent.spawner.client import Spawner
-from unisono.agent.storage_watch import StorageWatch
-from unisono.agent.users import PodUsers
 from unisono.api.core import Pod, Service
 from unisono.api.keys import NVIDIA_GPU
 from unisono.api.resources import resource_list

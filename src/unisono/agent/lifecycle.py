@@ -38,10 +38,18 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is as it is: one CamelCase word and one sentence."""
+    """Why something is as it is: one CamelCase word and one sentence.
+
+    Attributes:
+        reason: the word.
+        message: the sentence.
+        disruption: the node ends the pod for its own sake: the condition ``DisruptionTarget`` says so.
+
+    """
 
     reason: str
     message: str
+    disruption: bool = False
 
 
 @dataclass(frozen=True, slots=True)

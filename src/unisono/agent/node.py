@@ -8,8 +8,8 @@ import msgspec
 import structlog
 
 from unisono import __version__
-from unisono.agent.gpus import gpu_labels
-from unisono.agent.machine import Machine
+from unisono.agent.devices.gpus import gpu_labels
+from unisono.agent.machine.facts import Machine
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec, Namespace, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
@@ -152,7 +152,7 @@ async def report_ready(client: Client, node: Node, now: float) -> None:
 
 
 class NodeRegistration:
-    """Creates the Node, keeps its Lease fresh, and creates it again should somebody delete it.
+    """Creates the Node, keeps its Lease fresh, and creates it again when it is deleted.
 
     Args:
         client: the API.

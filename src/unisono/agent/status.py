@@ -24,11 +24,12 @@ from unisono.api.core import (
 from unisono.api.resources import effective_requests, resource_list
 from unisono.api.times import rfc3339
 
-# Fields that the agent writes; all others belong to somebody else.
+# Fields that the agent writes; all others have other owners.
 OWNED = (
     "phase", "conditions", "message", "reason", "hostIP", "hostIPs", "podIP", "podIPs", "startTime",
     "initContainerStatuses", "containerStatuses", "qosClass",
 )  # fmt: skip
+_DISRUPTED = "DisruptionTarget"
 _OWN_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers")
 
 
@@ -195,6 +196,10 @@ def _conditions(
     foreign = [c for c in pod.status.conditions or () if c.type not in _OWN_CONDITIONS]
     if "PodScheduled" not in old:
         foreign.append(_condition("PodScheduled", True, "", "", None, now))
+    if plan.reason is not None and plan.reason.disruption:
+        foreign = [c for c in foreign if c.type != _DISRUPTED]
+        message = plan.reason.message
+        foreign.append(_condition(_DISRUPTED, True, "TerminationByKubelet", message, old.get(_DISRUPTED), now))
     return [*own, *foreign]
 
 

@@ -7,8 +7,8 @@ package import the standard library and each other, nothing else. One process tr
       └── init (process 1 of the container's PID namespace: reaps, passes the exit status on)
             └── the container's command (leader of its own session)
 
-The spec is a ``marshal`` dict (see ``agent/launch.py``, which writes it). Files in the run's directory: ``started``,
-``exit`` and ``log``, the first two as ``key=value`` lines written under a temporary name and renamed.
+The spec is a ``marshal`` dict (see ``agent/processes/launch.py``, which writes it). Files in the run's directory:
+``started``, ``exit`` and ``log``, the first two as ``key=value`` lines written under a temporary name and renamed.
 
 Signals to the shim: SIGTERM asks the command to end, SIGUSR1 ends it at once.
 

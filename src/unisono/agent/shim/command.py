@@ -166,7 +166,7 @@ def become(spec: Spec) -> None:
     try:
         if spec["uid"] is not None:
             for fd in range(3):
-                # A program may open /dev/stdout anew, as a file of the user that it runs as.
+                # A program may open /dev/stdout again, as a file of the user that it runs as.
                 if stat.S_ISFIFO(os.fstat(fd).st_mode):
                     os.fchown(fd, spec["uid"], -1)
         if spec.get("processes") is not None:

@@ -227,7 +227,7 @@ class View:
 
     @staticmethod
     def fill(original: int, directory: str) -> None:
-        """Bind the entries of an open directory into another one; symbolic links are made anew."""
+        """Bind the entries of an open directory into another one; symbolic links are copied."""
         os.chdir(original)
         for entry in sorted(os.listdir(".")):
             place = os.path.join(directory, entry)

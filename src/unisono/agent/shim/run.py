@@ -207,7 +207,7 @@ def pump(
     poll: select.poll,
     attach: Attach,
 ) -> None:
-    """Copy output to the log, and to whoever is attached, until the command ended and its output is drained.
+    """Copy output to the log, and to attached clients, until the command ended and its output is drained.
 
     Without a PID namespace descendants may hold the pipes open for ever: then the end of the command ends the log.
     """
@@ -255,7 +255,7 @@ def copy(log: Log, attach: Attach, stream: int, data: bytes) -> None:
 
 
 def read_output(fd: int) -> bytes:
-    """What is there; empty when nobody has the other side open any more, which a terminal tells by an error."""
+    """What is there; empty when the other side is closed, which a terminal tells by an error."""
     try:
         return os.read(fd, 65536)
     except BlockingIOError:

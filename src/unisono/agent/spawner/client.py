@@ -1,4 +1,4 @@
-"""The agent's side of the spawner: asks for processes, and starts the spawner anew when it is gone."""
+"""The agent's side of the spawner: asks for processes, and starts another spawner when it has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from unisono.agent.descriptors import writable
+from unisono.agent.spawner.descriptors import writable
 from unisono.errors import AgentError
 from unisono.kube.open_files import give_back
 

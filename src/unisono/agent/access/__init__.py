@@ -1,0 +1,1 @@
+"""What clients of the API do to running containers: commands, attached streams, connections."""

@@ -1,0 +1,274 @@
+"""Commands, attached streams and connections for clients of the API; implements its ``PodAccess`` by shape."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import termios
+from pathlib import Path
+from typing import Protocol
+
+from unisono.agent.access.attaching import AttachedSession, attach
+from unisono.agent.access.entering import Entered, Finished, enter
+from unisono.agent.files import read_json
+from unisono.agent.layout import Layout, RunDir
+from unisono.agent.processes import shims
+from unisono.agent.spawner.client import Spawner
+from unisono.agent.spawner.descriptors import readable, write_all
+from unisono.errors import AgentError
+
+_PIECE = 1 << 16
+_STDOUT = 1
+_END_OF_TRANSMISSION = b"\x04"
+_LOOPBACK = "127.0.0.1"
+
+
+class Target(Protocol):
+    """What is asked of a target: the server's has it."""
+
+    @property
+    def namespace(self) -> str: ...  # noqa: D102
+    @property
+    def pod(self) -> str: ...  # noqa: D102
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+    @property
+    def node(self) -> str: ...  # noqa: D102
+    @property
+    def container(self) -> str: ...  # noqa: D102
+
+
+class Wanted(Protocol):
+    """Which streams a client opens."""
+
+    @property
+    def stdin(self) -> bool: ...  # noqa: D102
+    @property
+    def stdout(self) -> bool: ...  # noqa: D102
+    @property
+    def stderr(self) -> bool: ...  # noqa: D102
+    @property
+    def tty(self) -> bool: ...  # noqa: D102
+
+
+class FilePodAccess:
+    """Reaches into the pods below an agent's data directory.
+
+    Args:
+        data_dir: the agent's data directory.
+        spawner: starts the commands.
+    """
+
+    def __init__(self, data_dir: Path, spawner: Spawner) -> None:
+        self._layout, self._spawner = Layout(data_dir), spawner
+
+    async def exec(self, target: Target, command: list[str], wanted: Wanted) -> CommandSession:
+        """Start a command in a running container.
+
+        Raises:
+            AgentError: the container does not run here, or the command cannot be started.
+        """
+        run = await self._running(target)
+        streams = Streams(wanted.stdin, wanted.stdout, wanted.stderr, wanted.tty)
+        try:
+            entered = await enter(
+                self._spawner, run, shims.read_spec(run), command, streams.command_side, tty=wanted.tty
+            )
+        except BaseException:
+            streams.close()
+            raise
+        finally:
+            streams.close_command_side()
+        return CommandSession(streams, entered)
+
+    async def attach(self, target: Target, wanted: Wanted) -> AttachedSession:
+        """Join the streams of a running container; its stdin only where the manifest gives it one.
+
+        Raises:
+            AgentError: the container does not run here, or cannot be attached to.
+        """
+        run = await self._running(target)
+        return await attach(run, stdin=wanted.stdin, outputs={1: wanted.stdout, 2: wanted.stderr})
+
+    async def connect(self, target: Target, port: int) -> PortConnection:
+        """Connect to a TCP port of a pod.
+
+        Raises:
+            AgentError: nothing of the pod runs here, or nothing listens on the port.
+        """
+        directory = self._layout.pod(target.uid)
+        if not any(run.is_held() for run in directory.all_runs()):
+            raise AgentError(self._elsewhere(target) or f'pod not found ("{target.pod}_{target.namespace}")')
+        record = directory.record()
+        address = str(read_json(self._layout.addresses, {}).get(target.uid, _LOOPBACK))
+        # On a node where pods share the machine's ports a program may listen on 127.0.0.1 alone.
+        places = [address] if record is None or record.own_ports else [address, _LOOPBACK]
+        for place in places:
+            with contextlib.suppress(OSError):
+                return PortConnection(*await asyncio.open_connection(place, port, limit=_PIECE))
+        raise AgentError(f"failed to connect to localhost:{port} inside the pod: connection refused")
+
+    async def _running(self, target: Target) -> RunDir:
+        runs = self._layout.pod(target.uid).spawned_runs(target.container)
+        # The API says that a container runs from the start of its shim on, a moment before its command does.
+        if runs and await shims.begun(runs[-1]) and runs[-1].exit() is None:
+            return runs[-1]
+        raise AgentError(self._elsewhere(target) or f'container not found ("{target.container}")')
+
+    def _elsewhere(self, target: Target) -> str:
+        """Why nothing of a pod can run here, where that is so."""
+        if self._layout.pod(target.uid).path.exists():
+            return ""
+        return (
+            f"pod {target.pod} has no processes on this machine: node {target.node} is simulated, or it has not "
+            "started the pod yet"
+        )
+
+
+class Streams:
+    """Pipes or a terminal between a client and a command.
+
+    Args:
+        stdin: the client sends something; otherwise the command reads nothing.
+        stdout: the client wants it; otherwise it is thrown away, like ``stderr``.
+        stderr: the same for stderr.
+        tty: all are one terminal.
+    """
+
+    def __init__(self, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> None:
+        self.tty = tty
+        self.stdin: int | None = None
+        self.outputs: dict[int, int] = {}
+        if tty:
+            own, other = os.openpty()
+            os.set_blocking(own, False)
+            self.stdin, self.outputs = own, {_STDOUT: own}
+            self.command_side = (other, other, other)
+            return
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        sides = [null, null, null]
+        if stdin:
+            sides[0], self.stdin = _pipe()
+            os.set_blocking(self.stdin, False)
+        for number, asked in ((1, stdout), (2, stderr)):
+            if asked:
+                self.outputs[number], sides[number] = _pipe()
+                os.set_blocking(self.outputs[number], False)
+        self.command_side = (sides[0], sides[1], sides[2])
+        self._null = null
+
+    def close_command_side(self) -> None:
+        """The command has its descriptors: ours would hide that it closed them."""
+        for fd in {*self.command_side, *((self._null,) if not self.tty else ())}:
+            os.close(fd)
+
+    def close_stdin(self) -> None:
+        """The client sends no more; a terminal's reader is told by Ctrl-D."""
+        if self.tty:
+            with contextlib.suppress(OSError):
+                os.write(self.outputs[_STDOUT], _END_OF_TRANSMISSION)
+        elif self.stdin is not None:
+            os.close(self.stdin)
+            self.stdin = None
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for fd in {*self.outputs.values(), *(() if self.stdin is None else (self.stdin,))}:
+            os.close(fd)
+        self.outputs, self.stdin = {}, None
+
+
+class CommandSession:
+    """A command that a client started."""
+
+    def __init__(self, streams: Streams, entered: Entered) -> None:
+        self._streams, self._entered = streams, entered
+        self._closing: asyncio.Task[None] | None = None
+
+    async def read(self, stream: int) -> bytes:
+        """The next bytes of an output; empty when the command closed it, or has ended and said everything.
+
+        A process that the command left behind may hold the output open; that one is not waited for.
+        """
+        while (fd := self._streams.outputs.get(stream)) is not None:
+            try:
+                return os.read(fd, _PIECE)
+            except BlockingIOError:
+                if self._entered.finished.done():
+                    return b""
+            except OSError as error:
+                if error.errno == errno.EIO:  # no process has the terminal open any more
+                    return b""
+                raise
+            await self._news(fd)
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        """Hand bytes to stdin; what has no reader any more is dropped."""
+        if self._streams.stdin is not None:
+            with contextlib.suppress(OSError):
+                await write_all(self._streams.stdin, data)
+
+    def close_stdin(self) -> None:
+        """Nothing more comes on stdin."""
+        self._streams.close_stdin()
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The client's terminal has another size."""
+        if self._streams.tty and (fd := self._streams.outputs.get(_STDOUT)) is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def wait(self) -> Finished:
+        """How it ended."""
+        finished = await asyncio.shield(self._entered.finished)
+        if finished.problem:
+            return Finished(1, f"error executing command in container: {finished.problem}")
+        return finished
+
+    async def close(self) -> None:
+        """Let go of the streams; a command that still runs meets closed ones."""
+        self._streams.close()
+
+    async def _news(self, fd: int) -> None:
+        coming = asyncio.ensure_future(readable(fd))
+        try:
+            await asyncio.wait({coming, self._entered.finished}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+
+class PortConnection:
+    """A TCP connection to a pod."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        """The next bytes; empty at the end."""
+        return await self._reader.read(_PIECE)
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes; returns when the pod's side takes more."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def end_writing(self) -> None:
+        """Nothing more is sent."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+def _pipe() -> tuple[int, int]:
+    return os.pipe2(os.O_CLOEXEC)

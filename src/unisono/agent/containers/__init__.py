@@ -1,0 +1,1 @@
+"""One container: its process, probes, hooks and end."""

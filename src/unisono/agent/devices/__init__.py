@@ -1,0 +1,1 @@
+"""Devices of this machine, and which pod has them."""

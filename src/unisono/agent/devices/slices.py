@@ -1,0 +1,171 @@
+"""Devices that nodes offer to resource claims, as ResourceSlices, with a DeviceClass for each driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from unisono.agent.devices.gpus import Gpu
+from unisono.api.base import ObjectMeta, OwnerReference
+from unisono.api.core import (
+    CELDeviceSelector,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceSelector,
+    Node,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from unisono.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES
+from unisono.errors import AlreadyExists, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+NVIDIA = "gpu.nvidia.com"
+"""Driver and class of NVIDIA's cards, as NVIDIA's own driver names them."""
+
+MOST_DEVICES = 128
+"""Devices of one slice."""
+
+Offer = Mapping[str, Sequence[Device]]
+"""Devices by driver."""
+
+
+def card_name(index: int) -> str:
+    """Name of a card by its number on the machine."""
+    return f"gpu-{index}"
+
+
+def card_devices(gpus: Iterable[Gpu]) -> list[Device]:
+    """The machine's cards, with the attributes of NVIDIA's driver."""
+    return [
+        Device(
+            name=card_name(index),
+            attributes={
+                "type": DeviceAttribute(string_value="gpu"),
+                "index": DeviceAttribute(int_value=index),
+                "uuid": DeviceAttribute(string_value=gpu.uuid),
+                "productName": DeviceAttribute(string_value=gpu.product),
+                "cudaComputeCapability": DeviceAttribute(version_value=f"{gpu.compute[0]}.{gpu.compute[1]}.0"),
+                **({"driverVersion": DeviceAttribute(version_value=_version(gpu.driver))} if gpu.driver else {}),
+            },
+            capacity={"memory": DeviceCapacity(value=str(gpu.memory))},
+        )
+        for index, gpu in enumerate(gpus)
+    ]
+
+
+def _version(text: str) -> str:
+    """Three numbers, as versions of attributes are written."""
+    parts = [part.lstrip("0") or "0" for part in text.split(".") if part.isdigit()]
+    return ".".join([*parts, "0", "0"][:3])
+
+
+def slice_name(node: str, driver: str) -> str:
+    """Name of the one slice that a node has for a driver."""
+    return f"{node}-{driver}"
+
+
+def slice_of(node: Node, driver: str, devices: Sequence[Device], generation: int = 1) -> ResourceSlice:
+    """The devices of one driver on one node; the slice goes with the node."""
+    meta = node.metadata
+    return ResourceSlice(
+        metadata=ObjectMeta(
+            name=slice_name(meta.name, driver),
+            owner_references=[
+                OwnerReference(api_version="v1", kind="Node", name=meta.name, uid=meta.uid or "", controller=True)
+            ],
+        ),
+        spec=ResourceSliceSpec(
+            driver=driver,
+            pool=ResourcePool(name=meta.name, generation=generation, resource_slice_count=1),
+            node_name=meta.name,
+            devices=list(devices),
+        ),
+    )
+
+
+def device_class(driver: str) -> DeviceClass:
+    """All devices of a driver; of NVIDIA's the whole cards."""
+    expression = f'device.driver == "{driver}"'
+    if driver == NVIDIA:
+        expression += f' && device.attributes["{driver}"].type == "gpu"'
+    selector = DeviceSelector(cel=CELDeviceSelector(expression=expression))
+    return DeviceClass(metadata=ObjectMeta(name=driver), spec=DeviceClassSpec(selectors=[selector]))
+
+
+class DevicePublisher(Controller):
+    """Keeps the slices of some nodes as they should be, also when a user deletes them.
+
+    Args:
+        drivers: all drivers of these nodes.
+        offer: devices by driver of a node; None for nodes of others.
+    """
+
+    name = "device-publisher"
+    workers = 2
+
+    def __init__(self, drivers: Iterable[str], offer: Callable[[str], Offer | None]) -> None:
+        self._drivers, self._offer = sorted(set(drivers)), offer
+
+    def setup(self, context: Context) -> None:
+        """Watch nodes and slices."""
+        self._client = context.client
+        self._nodes = context.watch(NODES, lambda node: self._ours(node.metadata.name), when=_comes)
+        self._slices = context.watch(RESOURCE_SLICES, lambda each: self._ours(each.spec.node_name or ""))
+
+    async def start(self) -> None:
+        """Make the classes that are not there; one that is there may have another owner and stays."""
+        for driver in self._drivers:
+            try:
+                await self._client.create(DEVICE_CLASSES, device_class(driver))
+            except AlreadyExists:
+                continue
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring the slices of one node up to date."""
+        node, offer = self._nodes.get(key), self._offer(key)
+        if node is None or offer is None:
+            return None
+        for driver in self._drivers:
+            await self._publish(node, driver, offer.get(driver, ()))
+        return None
+
+    def _ours(self, node: str) -> list[str]:
+        return [node] if self._offer(node) is not None else []
+
+    async def _publish(self, node: Node, driver: str, devices: Sequence[Device]) -> None:
+        found = self._slices.get(slice_name(node.metadata.name, driver))
+        if found is None:
+            if devices:
+                try:
+                    await self._client.create(RESOURCE_SLICES, slice_of(node, driver, devices))
+                except AlreadyExists:
+                    return
+            return
+        meta = found.metadata
+        owned = any(each.uid == node.metadata.uid for each in meta.owner_references or ())
+        try:
+            if not devices or not owned:
+                # Nothing to offer, or left by a node of the same name: the deletion brings us here again.
+                await self._client.delete(RESOURCE_SLICES, meta.name, uid=meta.uid)
+            elif _plain(found.spec.devices or ()) != _plain(devices):
+                wanted = slice_of(node, driver, devices, (found.spec.pool.generation or 0) + 1)
+                guarded = {"resourceVersion": meta.resource_version}
+                spec = msgspec.to_builtins(wanted.spec)
+                await self._client.patch(RESOURCE_SLICES, meta.name, {"metadata": guarded, "spec": spec})
+        except NotFound:
+            return
+
+
+def _plain(devices: Iterable[Device]) -> list[object]:
+    return [msgspec.to_builtins(each) for each in devices]
+
+
+def _comes(event_type: EventType, new: Node, old: Node | None) -> bool:
+    return event_type == "ADDED"

@@ -1,0 +1,1 @@
+"""Values that containers get from pods, ConfigMaps and Secrets."""

@@ -1,0 +1,1 @@
+"""Limits that the agent itself enforces, by measuring: memory, storage, disk pressure."""

@@ -1,0 +1,138 @@
+"""Memory limits where the kernel enforces none: measures containers once a second and ends those above theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from unisono.agent.limits.watch_loop import WatchLoop
+from unisono.agent.machine.procfs import PROC
+from unisono.kube.clock import Clock
+
+_PERIOD_SECONDS = 1.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A container with a limit.
+
+    Attributes:
+        shim: process id of its shim, whose own memory does not count.
+        limit: bytes.
+        exceeded: called on the event loop when it uses more.
+    """
+
+    shim: int
+    limit: int
+    exceeded: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as the kernel lists it.
+
+    Attributes:
+        pid: its id.
+        started: when it started, clock ticks since boot.
+        resident: bytes, with pages that it shares with others.
+    """
+
+    pid: int
+    started: int
+    resident: int
+
+
+class MemoryWatch:
+    """Watches containers of one node.
+
+    Args:
+        clock: paces the looks.
+        proc: where the kernel tells of processes.
+    """
+
+    def __init__(self, clock: Clock, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._loop: WatchLoop[int, Watched] = WatchLoop("memory", clock, _PERIOD_SECONDS, self._look)
+
+    def add(self, watched: Watched) -> None:
+        """Watch a container until ``remove``."""
+        self._loop.add(watched.shim, watched)
+
+    def remove(self, shim: int) -> None:
+        """The container has ended."""
+        self._loop.remove(shim)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        await self._loop.run()
+
+    async def _look(self, watched: dict[int, Watched]) -> None:
+        limits = {shim: each.limit for shim, each in watched.items()}
+        for shim in await asyncio.to_thread(above_limit, limits, self._proc):
+            if (found := self._loop.get(shim)) is not None:
+                found.exceeded()
+
+
+def above_limit(limits: dict[int, int], proc: Path = PROC) -> list[int]:
+    """Shims whose containers use more memory than they may.
+
+    Resident memory counts shared pages in each process: it only says which containers are worth an exact look, by
+    proportional set sizes.
+
+    Args:
+        limits: bytes by process id of the shim.
+        proc: where the kernel tells of processes.
+    """
+    children = _processes(proc)
+    found = []
+    for shim, limit in limits.items():
+        running = _descendants(shim, children)
+        if sum(each.resident for each in running) > limit and sum(_share(each, proc) for each in running) > limit:
+            found.append(shim)
+    return found
+
+
+def _processes(proc: Path) -> dict[int, list[Process]]:
+    """All processes, by parent."""
+    children: dict[int, list[Process]] = {}
+    for entry in os.scandir(proc):
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (proc / entry.name / "stat").read_text(errors="replace")
+        except OSError:
+            continue
+        fields = stat[stat.rindex(")") + 2 :].split()
+        found = Process(int(entry.name), int(fields[19]), int(fields[21]) * _PAGE)
+        children.setdefault(int(fields[1]), []).append(found)
+    return children
+
+
+def _descendants(shim: int, children: dict[int, list[Process]]) -> list[Process]:
+    """What runs in a container, without its first process, which is a copy of the shim.
+
+    Without a PID namespace orphans become children of the shim, younger than that one.
+    """
+    below = sorted(children.get(shim, []), key=lambda each: (each.started, each.pid))
+    found = [*(children.get(below[0].pid, []) if below else ()), *below[1:]]
+    for each in found:
+        found.extend(children.get(each.pid, []))
+    return found
+
+
+def _share(process: Process, proc: Path) -> int:
+    """Proportional set size in bytes; 0 when the process has ended.
+
+    A process can forbid others to read it (PR_SET_DUMPABLE): its resident memory counts then, shared pages included.
+    """
+    try:
+        lines = (proc / str(process.pid) / "smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except OSError:
+        return process.resident
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

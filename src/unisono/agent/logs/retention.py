@@ -1,0 +1,45 @@
+"""Logs of deleted pods, kept for clients that have seen the pod and are about to read them.
+
+A pod that has ended is gone from the API as soon as it is deleted, and a controller may delete it a moment after its
+last line. Whoever follows a job would miss the lines of such pods.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from unisono.agent.layout import Layout
+from unisono.kube.clock import Clock
+
+KEPT_SECONDS = 30.0
+
+
+class LastWords:
+    """Keeps the logs of removed pods for a while.
+
+    Args:
+        layout: where pods are kept.
+        clock: tells how long.
+    """
+
+    def __init__(self, layout: Layout, clock: Clock) -> None:
+        self._layout, self._clock = layout, clock
+        self._kept: deque[tuple[float, str]] = deque()
+
+    def clear(self) -> None:
+        """Forget those that an earlier agent kept."""
+        self._kept.clear()
+        for directory in self._layout.gone_pods():
+            directory.remove()
+
+    def keep(self, uid: str) -> None:
+        """Put the pod's directory aside; its volumes go at once."""
+        if self._layout.put_aside(uid):
+            self._kept.append((self._clock.monotonic() + KEPT_SECONDS, uid))
+
+    async def run(self) -> None:
+        """Remove what has been kept long enough, for ever."""
+        while True:
+            while self._kept and self._kept[0][0] <= self._clock.monotonic():
+                self._layout.gone_pod(self._kept.popleft()[1]).remove()
+            await self._clock.sleep(KEPT_SECONDS / 3)

@@ -1,0 +1,118 @@
+"""What this machine has: processors, memory, disk, addresses, kernel and cards."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unisono.agent.devices.gpus import Gpu, find_gpus
+from unisono.agent.machine.procfs import PROC, boot_id
+from unisono.errors import AgentError
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Facts about a machine; sizes in bytes, CPU in milli-cores."""
+
+    hostname: str
+    cpu: int
+    memory: int
+    disk: int
+    addresses: tuple[str, ...]
+    architecture: str = "amd64"
+    kernel: str = ""
+    os_image: str = "Linux"
+    machine_id: str = ""
+    boot_id: str = ""
+    gpus: tuple[Gpu, ...] = field(default=())
+
+    @property
+    def address(self) -> str:
+        """The address that other programs of this machine's network know, loopback when it has none."""
+        return self.addresses[0] if self.addresses else "127.0.0.1"
+
+
+def this_machine(data_dir: Path) -> Machine:
+    """Look at the machine that runs this process.
+
+    Args:
+        data_dir: the file system under it gives the ephemeral storage.
+
+    Raises:
+        AgentError: this is not Linux.
+    """
+    if platform.system() != "Linux":
+        raise AgentError(
+            f"Pods run as processes on Linux only, and this is {platform.system()}: "
+            "start without the node agent (unisono up --no-agent) and add simulated nodes (--nodes FILE)."
+        )
+    data_dir.mkdir(parents=True, exist_ok=True)
+    return Machine(
+        hostname=socket.gethostname().lower(),
+        cpu=_cpus() * 1000,
+        memory=_memory(),
+        disk=shutil.disk_usage(data_dir).total,
+        addresses=tuple(machine_addresses()),
+        architecture=_ARCHITECTURES.get(platform.machine(), platform.machine()),
+        kernel=platform.release(),
+        os_image=_os_image(),
+        machine_id=_first_line(Path("/etc/machine-id")),
+        boot_id=boot_id(),
+        gpus=find_gpus(),
+    )
+
+
+def machine_addresses() -> list[str]:
+    """IPv4 addresses of this machine but loopback, the one that leads outside first."""
+    found: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # No packet is sent: connecting a datagram socket only chooses the route. The address is TEST-NET-1.
+            probe.connect(("192.0.2.1", 9))
+            found.append(probe.getsockname()[0])
+        except OSError:
+            found.clear()
+    try:
+        infos = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    except socket.gaierror:
+        infos = []
+    found.extend(str(info[4][0]) for info in infos)
+    return list(dict.fromkeys(ip for ip in found if not ip.startswith("127.")))
+
+
+def _cpus() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) or os.cpu_count() or 1
+
+
+def _memory(proc: Path = PROC) -> int:
+    """Memory in bytes, no more than the cgroup (v2) of this process may use."""
+    total = 0
+    for line in (proc / "meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            total = int(line.split()[1]) * 1024
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        limit = "max"
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def _os_image() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,176 @@
+"""Limits of containers that the kernel enforces: memory, processes and CPU, by cgroup v2 or v1."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unisono.agent.machine.cgroups import Cgroups
+from unisono.agent.machine.procfs import PROC, mounts
+
+CONTROLLERS = ("memory", "pids", "cpu")
+_PERIOD_US = 100_000
+# The least quota that the kernel takes.
+_LEAST_QUOTA_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a container may use at most; None is as much as it likes.
+
+    Attributes:
+        memory: bytes.
+        cpu: thousandths of a processor.
+        pids: processes and threads.
+    """
+
+    memory: int | None = None
+    cpu: int | None = None
+    pids: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitGroups:
+    """Where groups with limits are made.
+
+    Attributes:
+        branches: by controller of cgroup v1, the agent's branch of its hierarchy.
+        unified: the pods' cgroups (v2), where that has the controllers ``handed_down``.
+        handed_down: controllers that groups below those of pods may use.
+    """
+
+    branches: Mapping[str, Path] = field(default_factory=dict)
+    unified: Cgroups | None = None
+    handed_down: frozenset[str] = frozenset()
+
+    @classmethod
+    def find(cls, data_dir: Path, cgroups: Cgroups | None, proc: Path = PROC) -> LimitGroups:
+        """What this machine lets the agent use.
+
+        Args:
+            data_dir: the agent's data directory, by which its branch is named.
+            cgroups: its branch of cgroup v2, if there is one.
+            proc: where the kernel tells of mounts.
+        """
+        handed_down = frozenset(cgroups.hand_down(CONTROLLERS)) if cgroups is not None else frozenset()
+        name = "unisono-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
+        branches: dict[str, Path] = {}
+        for mount in mounts(proc):
+            for controller in set(CONTROLLERS) - handed_down:
+                if mount.kind != "cgroup" or controller not in mount.options or controller in branches:
+                    continue
+                with contextlib.suppress(OSError):
+                    branch = Path(mount.target) / name
+                    branch.mkdir(exist_ok=True)
+                    if os.access(branch / "cgroup.procs", os.W_OK):
+                        branches[controller] = branch
+        return cls(branches, cgroups if handed_down else None, handed_down)
+
+    @property
+    def enforced(self) -> frozenset[str]:
+        """Controllers that work here."""
+        return frozenset(self.branches) | self.handed_down
+
+    def create(self, uid: str, leaf: str, limits: Limits) -> tuple[list[Path], frozenset[str]]:
+        """Make the groups of one run of a container.
+
+        Args:
+            uid: the pod.
+            leaf: name of the run.
+            limits: its limits.
+
+        Returns:
+            The directories that its first process is to enter, that of cgroup v2 first, and the controllers whose
+            limit holds.
+        """
+        places: list[Path] = []
+        held: set[str] = set()
+        if self.unified is not None and (pod := self.unified.create(uid)) is not None:
+            with contextlib.suppress(OSError):
+                for folder in (pod, pod / leaf):
+                    folder.mkdir(exist_ok=True)
+                    if folder == pod:
+                        _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in self.handed_down))
+                places.append(pod / leaf)
+                held |= {name for name in self.handed_down if _set_v2(pod / leaf, name, limits)}
+        for controller, branch in self.branches.items():
+            with contextlib.suppress(OSError):
+                folder = branch / uid / leaf
+                folder.mkdir(parents=True, exist_ok=True)
+                if _set_v1(folder, controller, limits):
+                    held.add(controller)
+                places.append(folder)
+        return list(dict.fromkeys(places)), frozenset(held)
+
+    def oom_kills(self, uid: str, leaf: str) -> int:
+        """How many processes of a run the kernel killed for want of memory."""
+        names = {"memory.oom_control": self.branches.get("memory")}
+        if self.unified is not None:
+            names["memory.events"] = self.unified.root
+        for name, root in names.items():
+            if root is not None:
+                with contextlib.suppress(OSError):
+                    lines = (root / uid / leaf / name).read_text().splitlines()
+                    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        return 0
+
+    def remove(self, uid: str) -> None:
+        """Remove the groups of a pod in which nothing runs any more (v1; those of v2 go with the pod's own)."""
+        for branch in self.branches.values():
+            for folder in [*(branch / uid).glob("*/"), branch / uid]:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+    def sweep(self) -> None:
+        """Remove the groups of all pods in which nothing runs; not while containers are being started."""
+        for branch in self.branches.values():
+            for folder in branch.glob("*/"):
+                self.remove(folder.name)
+
+    def remove_root(self) -> None:
+        """Remove the agent's branches where no pod is left in them."""
+        for branch in self.branches.values():
+            with contextlib.suppress(OSError):
+                branch.rmdir()
+
+
+def _quota(cpu: int) -> int:
+    return max(_LEAST_QUOTA_US, cpu * _PERIOD_US // 1000)
+
+
+def _set_v2(folder: Path, controller: str, limits: Limits) -> bool:
+    if controller == "memory" and limits.memory is not None:
+        return _write(folder / "memory.max", str(limits.memory))
+    if controller == "pids" and limits.pids is not None:
+        return _write(folder / "pids.max", str(limits.pids))
+    if controller == "cpu" and limits.cpu is not None:
+        return _write(folder / "cpu.max", f"{_quota(limits.cpu)} {_PERIOD_US}")
+    return True
+
+
+def _set_v1(folder: Path, controller: str, limits: Limits) -> bool:
+    if controller == "memory" and limits.memory is not None:
+        done = _write(folder / "memory.limit_in_bytes", str(limits.memory))
+        # Where swap is counted: else what does not fit would go there without a limit.
+        _write(folder / "memory.memsw.limit_in_bytes", str(limits.memory))
+        return done
+    if controller == "pids" and limits.pids is not None:
+        return _write(folder / "pids.max", str(limits.pids))
+    if controller == "cpu" and limits.cpu is not None:
+        period = _write(folder / "cpu.cfs_period_us", str(_PERIOD_US))
+        return period and _write(folder / "cpu.cfs_quota_us", str(_quota(limits.cpu)))
+    return True
+
+
+def _write(path: Path, text: str) -> bool:
+    try:
+        # Made by the kernel: a file of ours would mean nothing.
+        with path.open("r+") as file:
+            file.write(text)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Addresses, names and ports of pods."""

@@ -1,0 +1,1 @@
+"""One pod on this node, from its binding to its deletion."""

@@ -1,0 +1,295 @@
+"""One pod on this node: asks ``lifecycle`` what to do, and does it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+
+import structlog
+
+from unisono.agent.host import Host
+from unisono.agent.lifecycle import Phase, PodView, Reason, decide
+from unisono.agent.limits.disk_pressure import Occupant
+from unisono.agent.limits.storage_watch import Stored
+from unisono.agent.network.ports import PORT_TAKEN, Hold
+from unisono.agent.pods.containers import PodContainers
+from unisono.agent.pods.preparation import impossible, refresh_volumes
+from unisono.agent.pods.report import PodReporter
+from unisono.agent.pods.resources import PodResources
+from unisono.agent.pods.setting_aside import REASON, cause
+from unisono.api.core import Pod
+from unisono.errors import AgentError, ApiError
+from unisono.kube.clock import Timer
+
+_POLL_SECONDS = 0.02
+_GANG_SECONDS = 1.0
+# How long a stopping node waits for the API to take the last word on a pod.
+_REPORT_SECONDS = 2.0
+_DEFAULT_GRACE = 30.0
+_EVICTED = "Evicted"
+_FINAL: tuple[Phase, Phase] = ("Succeeded", "Failed")
+
+_log = structlog.get_logger(__name__)
+
+
+class PodWorker:
+    """Runs one pod from its binding to its removal.
+
+    Args:
+        host: what all pods of the node share.
+        pod: the pod, bound to this node.
+        address: its address.
+    """
+
+    def __init__(self, host: Host, pod: Pod, address: str) -> None:
+        self.uid = pod.metadata.uid or ""
+        self.gone = False
+        self._host, self._address = host, address
+        self._directory = host.layout.pod(self.uid)
+        record = self._directory.record()
+        self.start_time = record.start_time if record else host.clock.time()
+        self._api = PodReporter(host, pod, address, self.start_time, later=self._look_again, gone=self.remove)
+        self._resources = PodResources(host, pod, address, self._directory)
+        self._containers = PodContainers(host, pod, address, self._directory, self._resources, changed=self.wake)
+        self._wake = asyncio.Event()
+        self._timer: Timer | None = None
+        self._failure: Reason | None = None
+        self._rejected = False
+        self._hold: Hold | None = None
+        self._told_of_port = _waits_for_port(pod)
+        self._refresh = False
+        if record is not None and pod.status.phase not in _FINAL:
+            # Before any other pod is looked at: what runs already has its place.
+            host.ledger.take(pod)
+        self._recovered, self._over = asyncio.Event(), asyncio.Event()
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as the API has it."""
+        return self._api.pod
+
+    @property
+    def began(self) -> bool:
+        """Whether a process of the pod was started, by this agent or an earlier one."""
+        return self._containers.began
+
+    def occupant(self) -> Occupant:
+        """What it means to the node's disk."""
+        return Occupant(
+            self.pod,
+            self._directory,
+            ended=self.pod.status.phase in _FINAL and not self._containers.running,
+            ending=self.gone or self._failure is not None or self.pod.metadata.deletion_timestamp is not None,
+            evict=partial(self._evict, disruption=True),
+        )
+
+    def update(self, pod: Pod) -> None:
+        """A newer state of the pod was seen."""
+        self._api.seen(pod)
+        self.wake()
+
+    def remove(self) -> None:
+        """The API does not have the pod any more: end what runs, at once."""
+        self.gone = True
+        # As in a kubelet: for schedulers its room is free, and who comes next must not be refused for what is ending.
+        self._host.ledger.release(self.uid)
+        self.wake()
+
+    def refresh(self) -> None:
+        """Something that the pod refers to has changed."""
+        self._refresh = True
+        self._containers.not_before(0.0)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at the pod again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until the pod is gone."""
+        try:
+            await self._recover()
+            self._recovered.set()
+            if self.pod.status.phase not in _FINAL:
+                self._host.storage.add(Stored(self.pod, self._directory, self._evict, self._not_measured))
+            while True:
+                self._wake.clear()
+                if await self._step():
+                    return
+                await self._wake.wait()
+        finally:
+            self._over.set()
+            self._host.storage.remove(self.uid)
+            self._cancel_timer()
+            self._containers.close()
+
+    async def end_all(self) -> None:
+        """End the pod because its node goes away, within its grace period; returns when nothing runs any more."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._recovered.wait(), _REPORT_SECONDS)
+        if self.pod.status.phase not in _FINAL and self._failure is None:
+            self._failure = Reason(
+                "Terminated", "Pod was terminated because its node agent was stopped.", disruption=True
+            )
+        self.wake()
+        while self._containers.running:
+            await self._host.clock.sleep(_POLL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), _REPORT_SECONDS)
+
+    # --- one step -------------------------------------------------------------------------------------------
+
+    async def _step(self) -> bool:
+        """Do what is due; True when nothing is left to do for this pod, ever."""
+        self._cancel_timer()
+        if self.pod.status.phase in _FINAL:
+            return await self._finish()
+        now = self._host.clock.time()
+        self._look_at_ports()
+        plan = decide(self._view(), now)
+        for name, why in plan.stop.items():
+            self._containers.stop(self.pod, name, why, self._grace())
+        for name in [] if self.gone else plan.start:
+            await self._start(name)
+        if self._refresh and not plan.done:
+            await self._refresh_volumes()
+        if plan.start:
+            # What was started, or could not be, changes what comes next.
+            plan = decide(self._view(), now)
+            if plan.start:
+                plan.wake_at(now)
+        if plan.wake is not None:
+            self._timer = self._host.clock.call_later(max(0.0, plan.wake - now), self.wake)
+        if plan.done:
+            # Before the API knows of the end: the next pod may come at once.
+            self._host.ledger.release(self.uid)
+        if self.gone:
+            return plan.done
+        if await self._api.report(self._view(), plan) and plan.done:
+            return await self._finish()
+        return False
+
+    async def _finish(self) -> bool:
+        """The API says that the pod is over: end what still runs, then wait for its deletion."""
+        self._containers.stop_all(self.pod, "the pod is over", self._grace())
+        if self._containers.running:
+            return False
+        self._host.storage.remove(self.uid)
+        if self._resources.release():
+            self._containers.warn_of_taken_port(self.pod)
+        self._over.set()
+        if not self.gone and self.pod.metadata.deletion_timestamp is not None:
+            await self._api.delete()
+        return self.gone
+
+    def _view(self) -> PodView:
+        spec, meta = self.pod.spec, self.pod.metadata
+        seconds = spec.active_deadline_seconds
+        return PodView(
+            name=meta.name,
+            restart_policy=spec.restart_policy or "Always",
+            containers=() if self._rejected else self._containers.views(),
+            deleting=self.gone or meta.deletion_timestamp is not None,
+            failure=self._failure,
+            rejected=self._rejected,
+            deadline=None if seconds is None else self.start_time + seconds,
+            held=self._hold.why if self._hold else None,
+            held_until=self._hold.until if self._hold else None,
+        )
+
+    def _look_at_ports(self) -> None:
+        self._hold = self._host.ports.hold(self.uid, self.wake)
+        if self._hold is not None and self._hold.why.reason == PORT_TAKEN and not self._told_of_port:
+            self._told_of_port = True
+            message = self._hold.why.message
+            self._host.recorder.event(self.pod, "Warning", PORT_TAKEN, message[:1].upper() + message[1:])
+
+    def _grace(self) -> float:
+        if self.gone or (self._failure is not None and self._failure.reason == _EVICTED):
+            return 0.0
+        seconds = self.pod.metadata.deletion_grace_period_seconds
+        if seconds is None:
+            seconds = self.pod.spec.termination_grace_period_seconds
+        return _DEFAULT_GRACE if seconds is None else float(seconds)
+
+    async def _start(self, name: str) -> None:
+        # Before anything is waited for: from here on no other gang may begin with the same ports.
+        self._host.ports.started(self.uid)
+        try:
+            await self._containers.start(self.pod, name)
+        except AgentError as error:
+            self._fail(REASON, str(error))
+        except Exception as error:
+            _log.exception("pod.start_failed", pod=self.pod.key, container=name)
+            self._fail(REASON, cause(error))
+
+    def _fail(self, reason: str, message: str, *, disruption: bool = False) -> None:
+        self._failure = Reason(reason, message, disruption)
+        self._host.recorder.event(self.pod, "Warning", reason, message)
+        self.wake()
+
+    def _evict(self, message: str, *, disruption: bool = False) -> None:
+        """End the pod at once for what it takes of the node; ``disruption``: though it keeps to its own limits."""
+        if self._failure is None and self.pod.status.phase not in _FINAL:
+            self._fail(_EVICTED, message, disruption=disruption)
+
+    def _not_measured(self, message: str) -> None:
+        self._host.recorder.event(self.pod, "Warning", "StorageNotMeasured", message)
+
+    def _reject(self, reason: str, message: str) -> None:
+        self._rejected = True
+        self._fail(reason, message)
+
+    async def _recover(self) -> None:
+        """Take over what an earlier agent left of this pod, or begin it."""
+        record = self._directory.record()
+        if record is not None:
+            self._resources.restore(record)
+            await self._containers.recover()
+        if self.pod.status.phase in _FINAL:
+            return
+        if (problem := impossible(self.pod)) is not None:
+            self._fail(REASON, problem)
+        elif record is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.pod.metadata.deletion_timestamp is None:
+            short = self._host.disk.refusal(self.pod) or self._host.ledger.admit(self.pod)
+            if short is not None:
+                self._reject(short.reason, short.message)
+                return
+        try:
+            self._resources.take(self.start_time)
+        except AgentError as error:
+            self._reject("UnexpectedAdmissionError", str(error))
+        if self._host.isolation.level == "none":
+            # Names are replaced by addresses once, at the start: the other pods of the gang must be known by then.
+            self._containers.not_before(self.start_time + _GANG_SECONDS)
+
+    async def _refresh_volumes(self) -> None:
+        self._refresh = False
+        try:
+            await refresh_volumes(self._host, self.pod, self._directory, self._address)
+        except (AgentError, ApiError, OSError) as error:
+            # The files stay as they are: a deleted ConfigMap does not disturb who runs with it.
+            _log.info("pod.volumes_not_refreshed", pod=self.pod.key, error=str(error))
+
+    def _look_again(self, seconds: float) -> None:
+        self._cancel_timer()
+        if seconds > 0:
+            self._timer = self._host.clock.call_later(seconds, self.wake)
+        else:
+            self.wake()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _waits_for_port(pod: Pod) -> bool:
+    """Whether an earlier agent said that the pod waits for a port."""
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    return any(s.state.waiting is not None and s.state.waiting.reason == PORT_TAKEN for s in statuses)

@@ -1,0 +1,1 @@
+"""Processes of containers: command lines, users, and the shims that start them."""

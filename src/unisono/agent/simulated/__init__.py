@@ -1,0 +1,1 @@
+"""Simulated nodes, which run no processes."""

@@ -1,0 +1,1 @@
+"""Volumes of pods as folders of this machine."""
