@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from controller_world import Recorder
-from test_machines_controller import World, deployment, pool
+from test_node_scaling_controller import World, deployment, pool
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
@@ -23,7 +23,7 @@ from unisono.controllers.hypernode import discovery_controller
 from unisono.controllers.hypernode.discovery_config import KEY
 from unisono.controllers.keeper import ObjectKeeper
 from unisono.controllers.node_scaling import decide
-from unisono.controllers.node_scaling.controller import MachinesController
+from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.decide import Demand, wanted
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.errors import ApiError, Invalid
@@ -52,7 +52,7 @@ async def running(client: MemoryClient, recorder: Recorder, controller: Controll
 async def test_a_gang_that_cannot_be_read_is_told_and_others_get_machines() -> None:
     made = World()
     made.client.put(MACHINE_DEPLOYMENTS, deployment())
-    async with running(made.client, made.recorder, MachinesController(made.recorder)):
+    async with running(made.client, made.recorder, NodeScalingController(made.recorder)):
         await made.gang("bad", 0, cause="ClusterOvercommitted")
         await made.client.patch(POD_GROUPS, "bad", {"spec": {"minResources": {"cpu": "lots"}}}, namespace="default")
         await made.gang("good", 5)
@@ -80,7 +80,7 @@ async def test_a_pool_that_the_server_refuses_to_grow_is_told_and_others_grow(mo
         return await patch(kind, name, *rest, **named)
 
     monkeypatch.setattr(made.client, "patch", refusing)
-    async with running(made.client, made.recorder, MachinesController(made.recorder)) as manager:
+    async with running(made.client, made.recorder, NodeScalingController(made.recorder)) as manager:
         await made.gang("g", 13)
         await made.advance(60)
         assert await made.replicas("a") == 0

@@ -282,7 +282,7 @@ def test_the_pod_group_follows_the_job_and_keeps_defaults_of_the_server():
     )
     plan = decide(Observed(given, [], have), NOW)
     assert plan.patch_group is not None
-    assert plan.patch_group[1] == {"spec": {"minMember": 2, "minTaskMember": {"a": 2, "gone": None}}}
+    assert plan.patch_group[1]["spec"] == {"minMember": 2, "minTaskMember": {"a": 2, "gone": None}}
 
 
 def test_partitions():

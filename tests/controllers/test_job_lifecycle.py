@@ -5,6 +5,7 @@ import pytest
 import yaml
 from job_world import World, job, policy, task
 
+from unisono.api.annotations import GANG_PARTS
 from unisono.api.batch import Job
 from unisono.api.kinds import COMMANDS, CONFIG_MAPS, JOBS, POD_GROUPS, PODS, SERVICES
 
@@ -381,7 +382,9 @@ async def test_the_pod_group_follows_labels_and_annotations_of_the_job():
         await world.settle()
         after = world.group().metadata
         assert (after.uid, after.labels) == (group.metadata.uid, {"team": "x"})
-        assert after.annotations == {
+        assert after.annotations is not None
+        assert GANG_PARTS in after.annotations
+        assert {key: text for key, text in after.annotations.items() if key != GANG_PARTS} == {
             "volcano.sh/job-version": "0",
             "volcano.sh/sla-waiting-time": "1h",
             "others": "stay",

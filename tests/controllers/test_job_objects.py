@@ -8,8 +8,10 @@ import pytest
 from job_pods import OWNER, built, env, view_of
 from job_world import World, job, task
 
+from unisono.api.annotations import GANG_PARTS
 from unisono.api.base import ObjectMeta, OwnerReference
 from unisono.api.core import ConfigMap, PersistentVolumeClaim, Pod, PriorityClass, Service
+from unisono.api.gang_parts import decode_parts
 from unisono.api.kinds import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import min_resources
@@ -265,7 +267,10 @@ async def test_pod_group_of_a_job():
         group, uid = world.group(), world.job().metadata.uid
         assert group.metadata.name == f"job-{uid}"
         assert group.metadata.labels == {"team": "x"}
-        assert group.metadata.annotations == {"volcano.sh/sla-waiting-time": "1h", "volcano.sh/job-version": "0"}
+        notes = dict(group.metadata.annotations or {})
+        parts = decode_parts(notes.pop(GANG_PARTS))
+        assert [(part.role, part.count, part.replicas) for part in parts] == [("a", 1, 1), ("b", 2, 4)]
+        assert notes == {"volcano.sh/sla-waiting-time": "1h", "volcano.sh/job-version": "0"}
         assert to_json(group.spec) == {
             "minMember": 3,
             "minTaskMember": {"a": 1, "b": 2},

@@ -118,6 +118,55 @@ async def test_a_dependency_is_ready_with_as_many_pods_as_it_needs(minimum, runn
         assert ("job-b-0" in world.names()) is starts
 
 
+async def test_the_gang_is_made_of_the_tasks_whose_time_has_come():
+    tasks = [
+        task("master"),
+        task("worker", 2, dependsOn={"name": ["master"]}),
+        task("last", dependsOn={"name": ["worker"]}),
+    ]
+    async with World() as world:
+        await world.submit(job(*tasks, minAvailable=4))
+        assert (world.group().spec.min_member, world.group().spec.min_task_member) == (1, {"master": 1})
+        await world.admit()
+        assert world.names() == ["job-master-0"]
+        await world.pod("job-master-0", "Running")
+        assert (world.group().spec.min_member, world.group().spec.min_task_member) == (3, {"master": 1, "worker": 2})
+        assert world.group().spec.min_resources["count/pods"] == "3"
+        await world.admit()
+        for number in range(2):
+            await world.pod(f"job-worker-{number}", "Running")
+        assert world.phase() == "Pending"
+        assert world.group().spec.min_member == 4
+        await world.admit()
+        await world.pod("job-last-0", "Running")
+        assert world.phase() == "Running"
+
+
+async def test_a_gang_does_not_shrink_when_a_dependency_is_not_ready_any_more():
+    async with World() as world:
+        await world.submit(job(task("a"), task("b", dependsOn={"name": ["a"]})))
+        await world.admit()
+        await world.pod("job-a-0", "Running")
+        await world.pod("job-b-0", "Running")
+        await world.pod("job-a-0", "Failed")
+        assert world.group().spec.min_member == 2
+
+
+async def test_a_gang_that_waits_for_its_later_tasks_has_lost_nothing():
+    """The scheduler calls a PodGroup Unknown of which a part runs while the rest finds no place."""
+    tasks = [task("a"), task("b", dependsOn={"name": ["a"]})]
+    async with World() as world:
+        await world.submit(job(*tasks, policies=[policy("AbortJob", "Unknown")]))
+        await world.admit()
+        await world.pod("job-a-0", "Running")
+        await world.group_phase("Unknown")
+        assert world.phase() == "Pending"
+        await world.pod("job-b-0", "Running")
+        assert world.phase() == "Running"
+        await world.pod("job-b-0", "Pending")
+        assert world.phase() in ("Aborting", "Aborted")
+
+
 async def test_a_running_dependency_with_a_container_that_is_not_ready():
     async with World() as world:
         await world.submit(job(task("a"), task("b", dependsOn={"name": ["a"]}), minAvailable=1))

@@ -20,7 +20,7 @@ from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.provisioning import CLASS_OF_GROUP, POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
 from unisono.api.scheduling import PodGroup
-from unisono.controllers.node_scaling.controller import MachinesController
+from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.provisioning.controller import ProvisioningController
 from unisono.errors import NotFound
 from unisono.kube.controller import Manager
@@ -79,7 +79,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     made = World()
     manager = Manager(made.client, clock=made.client.clock)
-    controllers: list[Any] = [ProvisioningController(made.recorder), MachinesController(made.recorder)]
+    controllers: list[Any] = [ProvisioningController(made.recorder), NodeScalingController(made.recorder)]
     running = asyncio.create_task(manager.run(controllers))
     await settle(60)
     try:

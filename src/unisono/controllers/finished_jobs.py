@@ -1,4 +1,4 @@
-"""Jobs that ended and went before whoever made them had written down how they ended."""
+"""Jobs that ended and were deleted before their owner's status said how they ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Departed:
 
         Args:
             kind: of the owners.
-            exists: answers for the key of an owner whether it is there; the jobs of one that is gone concern nobody.
+            exists: answers for the key of an owner whether it is there; the jobs of a deleted owner are forgotten.
 
         """
         self._kind, self._exists = kind, exists

@@ -39,7 +39,7 @@ def make_job(
 
 
 def phase_of(job: Job) -> str:
-    """The job's phase; one that nobody has looked at yet is Pending."""
+    """The job's phase; one without a status yet is Pending."""
     return job.status.state.phase or "Pending"
 
 

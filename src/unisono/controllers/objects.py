@@ -10,7 +10,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.controllers.owners import controller_of
-from unisono.controllers.patching import Json, contains, merge_diff, to_json
+from unisono.controllers.patching import Json, contains, field_diff, to_json
 from unisono.errors import AlreadyExists, Conflict, NotFound, UnisonoError
 from unisono.kube.client import Client
 
@@ -111,18 +111,7 @@ async def ensure_seeded(
 
 def difference(actual: Json, wanted: Json) -> Json:
     """Merge patch that brings ``wanted`` into ``actual``; what others or defaults added stays, except in data maps."""
-    patch: Json = {}
-    for key, value in wanted.items():
-        if key in _ENVELOPE:
-            continue
-        have = actual.get(key)
-        if key in _EXACT:
-            change = merge_diff(have or {}, value)
-            if change:
-                patch[key] = change
-        elif not contains(have, value):
-            patch[key] = value
-    return patch
+    return field_diff(actual, wanted, (key for key in wanted if key not in _ENVELOPE), exact=_EXACT)
 
 
 async def delete_owned(client: Client, kind: Kind[Any], obj: Object) -> None:

@@ -49,25 +49,23 @@ def family(owner: Object) -> str:
     return _family(owner, owner.metadata.uid or "")
 
 
-def keys_of(kind: Kind[Any], obj: Object) -> list[str]:
-    """Key of the object's controller if it is of this kind, in whatever version."""
+def controller_of_kind(kind: Kind[Any], obj: Object) -> OwnerReference | None:
+    """The controller reference if it names an object of this kind, in whatever version."""
     reference = controller_of(obj)
     if reference is None or reference.kind != kind.kind or reference.api_version.partition("/")[0] != kind.group:
-        return []
-    return [f"{obj.metadata.namespace}/{reference.name}"]
-
-
-def controlling_job(obj: Object) -> OwnerReference | None:
-    """The controller reference if it names a ``batch.volcano.sh`` Job of whatever version."""
-    reference = controller_of(obj)
-    if reference is None or reference.kind != JOBS.kind:
         return None
-    return reference if reference.api_version.partition("/")[0] == JOBS.group else None
+    return reference
+
+
+def keys_of(kind: Kind[Any], obj: Object) -> list[str]:
+    """Key of the object's controller, ``namespace/name``, if it is of this kind."""
+    reference = controller_of_kind(kind, obj)
+    return [f"{obj.metadata.namespace}/{reference.name}"] if reference else []
 
 
 def job_uids(obj: Object) -> list[str]:
     """UID of the controlling Job."""
-    reference = controlling_job(obj)
+    reference = controller_of_kind(JOBS, obj)
     return [reference.uid] if reference else []
 
 
@@ -78,8 +76,7 @@ def job_families(obj: Object) -> list[str]:
 
 def job_keys(obj: Object) -> list[str]:
     """Key of the controlling Job, ``namespace/name``."""
-    reference = controlling_job(obj)
-    return [f"{obj.metadata.namespace}/{reference.name}"] if reference else []
+    return keys_of(JOBS, obj)
 
 
 def _family(obj: Object, uid: str) -> str:

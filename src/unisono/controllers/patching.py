@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +26,38 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json:
             patch[key] = merge_diff(before, value)
         else:
             patch[key] = value
+    return patch
+
+
+def field_diff(
+    actual: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    fields: Iterable[str],
+    *,
+    exact: Collection[str],
+    kept: Collection[str] = (),
+) -> Json:
+    """Merge patch that brings some fields of ``wanted`` into ``actual``; what others or defaults added to them stays.
+
+    Args:
+        actual: the object, or a part of it.
+        wanted: the same as it should be.
+        fields: names of the fields to compare.
+        exact: fields whose maps must have no other entries than the wanted ones.
+        kept: fields that stay where nothing is wanted; the others are removed.
+
+    """
+    patch: Json = {}
+    for key in fields:
+        have, want = actual.get(key), wanted.get(key)
+        if want is None:
+            if have is not None and key not in kept:
+                patch[key] = None
+        elif key in exact:
+            if change := merge_diff(have or {}, want):
+                patch[key] = change
+        elif not contains(have, want):
+            patch[key] = want
     return patch
 
 

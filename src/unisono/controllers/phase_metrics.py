@@ -15,7 +15,7 @@ class PhaseCounts(Collector):
     Args:
         names: metric and what it counts, by phase; in Prometheus they begin with ``volcano_``.
         labels: names of the labels.
-        registry: shows them; None for nobody.
+        registry: shows them; None to keep none.
 
     """
 

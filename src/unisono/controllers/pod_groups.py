@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from unisono.api.base import Object, ObjectMeta
@@ -12,6 +12,7 @@ from unisono.api.kind import Kind
 from unisono.api.resources import add, pod_limits, pod_requests, to_wire
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.controllers.owners import owned_by
+from unisono.controllers.patching import field_diff, to_json
 
 PENDING: Final = "Pending"
 """Phase of a PodGroup that waits for its admission."""
@@ -47,6 +48,24 @@ def pod_group_of_job(
 def is_admitted(group: PodGroup) -> bool:
     """Whether the scheduler has let the gang into its queue: pods may exist from then on."""
     return (group.status.phase or PENDING) != PENDING
+
+
+# Fields of a spec that follow the job. The queue is fixed once the PodGroup is admitted.
+_FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", "networkTopology", "subGroupPolicy")
+# Maps in which an entry too many is wrong.
+_EXACT = frozenset({"minTaskMember", "minResources"})
+
+
+def spec_patch(found: PodGroup, wanted: PodGroup, *, kept: Collection[str] = ()) -> dict[str, Any]:
+    """Merge patch that brings a PodGroup's spec to what its job asks for; empty when it is so already.
+
+    Args:
+        found: the PodGroup.
+        wanted: as the job asks for it.
+        kept: fields that others may set where the job says nothing.
+
+    """
+    return field_diff(to_json(found.spec), to_json(wanted.spec), _FOLLOWED, exact=_EXACT, kept=kept)
 
 
 def foreign_group(group: PodGroup) -> str:

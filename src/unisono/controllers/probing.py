@@ -1,4 +1,4 @@
-"""What controllers need of somebody who looks whether pods answer; whoever composes the control plane provides it."""
+"""Probes of pods, as controllers need them; the control plane provides what asks the pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Prober(Protocol):
 
 
 class NoProber:
-    """Stands where nobody can ask: no probe ever holds."""
+    """Used where pods cannot be asked: no probe ever holds."""
 
     async def holds(self, probe: Probe) -> bool:
         """Always False."""

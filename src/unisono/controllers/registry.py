@@ -1,4 +1,4 @@
-"""All controllers, for whoever composes a control plane."""
+"""All controllers of a control plane."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from unisono.controllers.hypernode.discovery_controller import HyperNodeDiscover
 from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
-from unisono.controllers.node_scaling.controller import MachinesController
+from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.podgroup.workloads import WorkloadGroupController
 from unisono.controllers.probing import NoProber, Prober
 from unisono.controllers.provisioning.controller import ProvisioningController
 from unisono.controllers.queue.controller import QueueController
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.training.registry import training_controllers
+from unisono.controllers.training.registry import MADE_BY_MEMBERS, training_controllers
 from unisono.controllers.ttl import TtlController
 from unisono.kube.controller import Controller
 
@@ -41,6 +41,7 @@ def all_controllers(
     prober: Prober | None = None,
     count_seconds: float = COUNT_SECONDS,
     registry: CollectorRegistry | None = None,
+    runs_jobs: bool = True,
 ) -> list[Controller]:
     """One instance of every controller, to be run by ``kube.controller.Manager``.
 
@@ -55,25 +56,30 @@ def all_controllers(
         prober: asks pods where flows have probes; without one no HTTP or TCP probe holds.
         count_seconds: longest time for which counts of pods in a job's status may be out of date.
         registry: gets the controllers' metrics.
+        runs_jobs: False on a hub, whose members make the pods of jobs; what makes jobs stays.
 
     Raises:
         ConfigError: a foreign kind is unknown.
 
     """
-    return [
-        QueueController(recorder, default_queue),
+    jobs: list[Controller] = [
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
         PodGroupController(recorder, scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
+    ]
+    made_by_members = () if runs_jobs else MADE_BY_MEMBERS
+    return [
+        QueueController(recorder, default_queue),
+        *(jobs if runs_jobs else ()),
         TtlController(),
         HyperNodeController(),
         HyperNodeDiscoveryController(),
-        MachinesController(recorder),
+        NodeScalingController(recorder),
         ProvisioningController(recorder),
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber(), registry),
         JobTemplateController(),
         HyperJobController(recorder),
-        *training_controllers(recorder, offload, foreign_kinds),
+        *training_controllers(recorder, offload, {*foreign_kinds, *made_by_members}),
     ]

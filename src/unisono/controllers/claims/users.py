@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.core import Pod, ResourceClaim, ResourceClaimConsumerReference
+from unisono.api.finalizers import has_finalizer, without
 from unisono.api.keys import DELETE_PROTECTION
 from unisono.api.kinds import PODS, RESOURCE_CLAIMS
 from unisono.controllers.claims.decide import claim_keys, is_done, is_pod, needs_claims
@@ -23,7 +24,7 @@ from unisono.kube.controller import Context, Controller
 
 
 class ClaimUserController(Controller):
-    """Keeps ``status.reservedFor`` true, and frees what nobody uses."""
+    """Keeps ``status.reservedFor`` true, and frees what is not used."""
 
     name = "resource-claim-controller"
 
@@ -44,11 +45,7 @@ class ClaimUserController(Controller):
         try:
             if len(remaining) < len(users):
                 claim = await self._free(claim, remaining)
-            elif (
-                not remaining
-                and claim.metadata.deletion_timestamp
-                and DELETE_PROTECTION in (claim.metadata.finalizers or ())
-            ):
+            elif not remaining and claim.metadata.deletion_timestamp and has_finalizer(claim, DELETE_PROTECTION):
                 claim = await self._free(claim, [])
             if not remaining:
                 await self._delete_unneeded(claim)
@@ -68,16 +65,15 @@ class ClaimUserController(Controller):
 
     async def _free(self, claim: ResourceClaim, remaining: list[ResourceClaimConsumerReference]) -> ResourceClaim:
         """Take users away; with the last one go the devices, and the finalizer that kept the claim for them."""
-        finalizers = claim.metadata.finalizers or []
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(remaining) or None}
-        over = not remaining and DELETE_PROTECTION in finalizers
+        over = not remaining and has_finalizer(claim, DELETE_PROTECTION)
         if over:
             status["allocation"] = None
         if len(remaining) < len(claim.status.reserved_for or ()) or (over and claim.status.allocation is not None):
             claim = await self._patch(claim, {"status": status}, "status")
         if over:
-            kept = [name for name in finalizers if name != DELETE_PROTECTION]
-            claim = await self._patch(claim, {"metadata": {"finalizers": kept or None}})
+            kept = without(claim.metadata.finalizers, DELETE_PROTECTION)
+            claim = await self._patch(claim, {"metadata": {"finalizers": kept}})
         return claim
 
     async def _delete_unneeded(self, claim: ResourceClaim) -> None:

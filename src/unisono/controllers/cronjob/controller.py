@@ -50,7 +50,7 @@ class CronJobController(Controller):
         self._announcer.tell(cron_job, plan.notices)
         try:
             if plan.delete:
-                # Written down before the jobs go: without them, nobody would know that their times were served.
+                # Written down before the jobs go: without them, it would be lost that their times were served.
                 cron_job = await self._write(cron_job, plan.status)
             for job in plan.delete:
                 await delete_seen(self._client, self._family.jobs, job)

@@ -19,7 +19,7 @@ from unisono.controllers.notices import Notice
 SCHEDULED = VOLCANO.scheduled
 # A little after the full second, so that the clock does not wake us a moment too early.
 _MARGIN = 0.1
-# So many missed starts point to a clock or a pause that somebody should know of.
+# So many missed starts point to a wrong clock or a pause, which users should know of.
 _MANY_MISSED = 100
 
 

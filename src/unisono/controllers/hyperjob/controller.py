@@ -25,7 +25,7 @@ from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
 
 OWNER_INDEX = "controller-uid"
-# Seconds until a name that is about to become free, or that somebody else has taken, is tried again.
+# Seconds until a name that is about to become free, or that another object has, is tried again.
 _VANISHING_RETRY = 1.0
 _FOREIGN_RETRY = 60.0
 

@@ -35,7 +35,7 @@ class HyperPlan:
         create: jobs that are missing.
         patch: merge patches for jobs whose template has changed in what a job may change.
         delete: jobs beyond the number of replicas.
-        terminate: jobs that go on in vain: too many others are lost.
+        terminate: jobs that cannot succeed any more: too many others are lost.
         notices: events to record.
         more: further jobs are to be made at the next look.
 
@@ -123,7 +123,7 @@ def _follow(plan: HyperPlan, job: Job, template: JobSpec) -> None:
         name = job.metadata.name
         text = (
             f"job {name} goes on with the template that it was made from: of a job only replicas, minAvailable and "
-            "priorityClassName change; delete it to have it made anew"
+            "priorityClassName change; delete it to have it created again"
         )
         plan.notices.append(Notice("Warning", "FailedUpdateVCJob", text, once=f"{name}/{digest}"))
         return

@@ -15,7 +15,7 @@ def restart_delay(uid: str, retry_count: int) -> float:
     """Seconds between a restart and the pods that it brings; none for the first.
 
     Args:
-        uid: the job's UID: the same job waits equally long whoever asks, today or after a crash.
+        uid: the job's UID: the same job waits equally long, also after a crash.
         retry_count: restarts so far, this one included.
 
     """

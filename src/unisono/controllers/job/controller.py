@@ -12,10 +12,10 @@ from unisono.api.batch import Job
 from unisono.api.bus import Command
 from unisono.api.commands import target_of
 from unisono.api.core import Pod
-from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS, PRIORITY_CLASSES
+from unisono.api.kinds import COMMANDS, JOBS, PERSISTENT_VOLUME_CLAIMS, POD_GROUPS, PODS
 from unisono.controllers import owners
 from unisono.controllers.execution import Offload, expectation
-from unisono.controllers.expectations import Expectations
+from unisono.controllers.gang_controller import GangController
 from unisono.controllers.indexing import index
 from unisono.controllers.job import phases
 from unisono.controllers.job.decide import beginning, decide
@@ -26,12 +26,11 @@ from unisono.controllers.job.pacing import CountPacing, GivingWay
 from unisono.controllers.job.plan import Plan
 from unisono.controllers.job.view import JobView
 from unisono.controllers.job.volumes import job_volumes
-from unisono.controllers.notices import Announcer, Notice
 from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten
+from unisono.controllers.retrying import retry_when_classes_come
 from unisono.errors import NotFound
 from unisono.kube.client import EventType
-from unisono.kube.controller import Context, Controller
+from unisono.kube.controller import Context
 
 POD_INDEX = "controlling-job"
 COMMAND_INDEX = "target-job"
@@ -41,7 +40,7 @@ COUNT_SECONDS = 2.0
 _SETTLE_SECONDS = 0.5
 
 
-class JobController(Controller):
+class JobController(GangController[Job, Plan]):
     """Runs ``batch.volcano.sh`` Jobs."""
 
     name = "job-controller"
@@ -63,11 +62,9 @@ class JobController(Controller):
             registry: gets the metrics.
 
         """
+        super().__init__(recorder, offload)
         self._metrics = JobMetrics(registry)
         self._pacing = CountPacing(count_seconds, _SETTLE_SECONDS)
-        self._announcer, self._offload = Announcer(recorder), offload
-        self._expectations = Expectations()
-        self._written: LastWritten[Job] = LastWritten()
 
     def setup(self, context: Context) -> None:
         """Watch jobs and everything that belongs to one."""
@@ -80,7 +77,7 @@ class JobController(Controller):
         self._groups = context.watch(POD_GROUPS, owners.job_keys)
         self._commands = context.watch(COMMANDS, command_targets)
         index(self._commands, COMMAND_INDEX, command_targets)
-        self._priorities = context.informer(PRIORITY_CLASSES)
+        self._priorities = retry_when_classes_come(context, self._jobs)
         self._executor = JobExecutor(
             self._client,
             self._clock,
@@ -105,16 +102,11 @@ class JobController(Controller):
             plan.status = plan.status or begun.status
             self._pacing.met(job.metadata.uid or "", self._clock.monotonic())
         self._pace(key, begun, plan)
-        try:
-            written, again = await self._executor.run(job, plan)
-        except NotFound:
-            if self._jobs.get(key) is None:
-                return None
-            raise
-        if written is not job:
-            self._written.keep(written)
-            self._pacing.written(job.metadata.uid or "", self._clock.monotonic())
-        return again
+        return await self._carry_out(key, job, plan)
+
+    def wrote(self, job: Job) -> None:
+        """Note when counts of pods were written."""
+        self._pacing.written(job.metadata.uid or "", self._clock.monotonic())
 
     def _pace(self, key: str, job: Job, plan: Plan) -> None:
         """Take a status out of the plan that can wait; everything else of the plan goes on."""
@@ -135,13 +127,12 @@ class JobController(Controller):
     async def _observe(self, key: str, job: Job) -> Observed:
         view = JobView(job)
         commands = self._commands.by_index(COMMAND_INDEX, key)
-        expected = self._expectations.pending(view.uid, self._clock.monotonic())
         return Observed(
             job=job,
             pods=self._pods.by_index(POD_INDEX, owners.family(job)),
             pod_group=self._groups.get(f"{view.namespace}/{view.pod_group_name}"),
             commands=sorted(commands, key=lambda c: (c.metadata.creation_timestamp or "", c.metadata.name)),
-            expected=frozenset(key.partition("/")[2] for key in expected),
+            expected=frozenset(key.partition("/")[2] for key in self._expected(job)),
             missing_claims=await self._missing_claims(view),
             priority=self._priority,
         )
@@ -168,13 +159,6 @@ class JobController(Controller):
             except NotFound:
                 continue
 
-    def _priority(self, name: str | None) -> int:
-        found = self._priorities.get(name) if name else None
-        return (found.value or 0) if found else 0
-
-    def _notify(self, job: Job, notice: Notice) -> None:
-        self._announcer.tell(job, [notice])
-
     def _pod_changed(self, event_type: EventType, new: Pod, _old: Pod | None) -> None:
         for uid in owners.job_uids(new):
             self._expectations.settle(uid, expectation(PODS, new))
@@ -184,11 +168,9 @@ class JobController(Controller):
             self._metrics.moved(old, new)
         else:
             self._metrics.gone(new)
-            uid = new.metadata.uid or ""
-            self._executor.forget(uid)
-            self._pacing.forget(uid)
+            self._pacing.forget(new.metadata.uid or "")
             self._giving_way.over(new.key)
-            self._announcer.forget(new)
+            self._forget(new)
 
 
 def matters(event_type: EventType, new: Pod, old: Pod | None) -> bool:

@@ -149,7 +149,7 @@ class _Decision:
         )
 
     def _mark(self, verdict: Verdict, round_: int) -> None:
-        """Annotate what a partial restart takes down, so that its end is nobody's failure."""
+        """Annotate what a partial restart takes down, so that its end does not count as a failure."""
         happened = verdict.occurrence
         for pod in self.pods:
             hit = {

@@ -1,4 +1,4 @@
-"""What a job's spec means where nobody filled in defaults: an API server that knows of the kind only its schema."""
+"""What a job's spec means where defaults were not filled in: an API server that knows of the kind only its schema."""
 
 from __future__ import annotations
 

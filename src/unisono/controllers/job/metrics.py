@@ -32,7 +32,7 @@ class JobMetrics:
         self._phases = PhaseCounts(names, ("job_name", "queue_name"), registry)
 
     def moved(self, old: Job | None, new: Job) -> None:
-        """A job's status changed; of one that is new to this process nobody knows when it ended."""
+        """A job's status changed; when one that is new to this process ended is not known."""
         if old is not None:
             self._phases.moved(old.status.state.phase, new.status.state.phase, *_labels(new))
 

@@ -24,7 +24,7 @@ class Observed:
     Attributes:
         job: the job.
         pods: pods whose controller it is.
-        pod_group: pod group of the job's pod group name, whoever owns it.
+        pod_group: pod group of the job's pod group name, whatever its owner.
         commands: commands for the job, oldest first.
         expected: names of pods that were created but are not visible yet.
         missing_claims: claims that the job names and that do not exist.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from unisono.api.keys import JOB_VERSION
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time
+from unisono.controllers.job import phases
 from unisono.controllers.job.observed import TaskPod, recorded_pods
 from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.texts import whole_number
@@ -79,9 +80,25 @@ def occurrences(
         found += _of_task(task, mine, current)
         found += _lost(view, task, mine, expected, now)
     found += _remembered(view, pods, found)
-    if pod_group is not None and pod_group.status.phase == UNKNOWN and group_version(view, pod_group) == view.version:
+    lost = pod_group is not None and pod_group.status.phase == UNKNOWN and _may_have_lost(view, pods)
+    if pod_group is not None and lost and group_version(view, pod_group) == view.version:
         found.append(Occurrence(UNKNOWN, now, "the pod group has lost a part of its pods"))
     return sorted(found, key=lambda o: (o.since, o.task, o.pod))
+
+
+def _may_have_lost(view: JobView, pods: Iterable[TaskPod]) -> bool:
+    """Whether the gang has been whole since the job began or was restarted, and is not now.
+
+    Where tasks depend on others, those that run wait for the rest of the gang: nothing is lost yet.
+    """
+    if not any(task.depends_on for task in view.tasks):
+        return True
+    if sum(pod.phase in ("Running", "Succeeded") and not pod.deleting for pod in pods) >= view.min_available:
+        return False
+    past = [condition.status for condition in view.status.conditions or ()]
+    if phases.RUNNING not in past:
+        return False
+    return phases.RESTARTING not in past or past.index(phases.RUNNING) > past.index(phases.RESTARTING)
 
 
 def group_version(view: JobView, pod_group: PodGroup) -> int:

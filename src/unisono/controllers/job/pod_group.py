@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from unisono.api.annotations import GANG_PARTS
 from unisono.api.batch import PartitionPolicySpec
 from unisono.api.core import LabelSelector
+from unisono.api.gang_parts import Part, encode_parts
 from unisono.api.keys import JOB_VERSION, PARTITION_ID, TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.scheduling import PodGroup, PodGroupSpec, SubGroupPolicySpec
@@ -19,8 +21,15 @@ Priorities = Callable[[str | None], int]
 
 
 def pod_group_for(view: JobView, version: int, priority: Priorities) -> PodGroup:
-    """The pod group of the job at ``version``; ``priority`` gives the value of a priority class, 0 when unknown."""
-    spec, marks = pod_group_spec(view, priority), {JOB_VERSION: str(version)}
+    """The pod group of the job at ``version``; ``priority`` gives the value of a priority class, 0 when unknown.
+
+    While tasks wait for others, the job is seen without them (`JobView.only`): their pods are made when what they
+    depend on is ready, and a gang that waited for them would wait for ever.
+    """
+    spec, marks = (
+        pod_group_spec(view, priority),
+        {JOB_VERSION: str(version), GANG_PARTS: encode_parts(_parts(view, priority))},
+    )
     labels = view.job.metadata.labels
     return pod_group_of_job(JOBS, view.job, view.pod_group_name, spec, labels=labels, annotations=marks)
 
@@ -48,7 +57,13 @@ def min_resources(view: JobView, priority: Priorities) -> dict[str, str]:
     tasks need together, tasks are filled up one after the other; otherwise each task first gives what it needs, and
     what is missing then comes from the remaining replicas in the same order.
     """
-    order = sorted(view.tasks, key=lambda task: -priority(_priority_class(view, task)))
+    taken = smallest_gang(view, priority)
+    return sum_usage((task.template.spec, taken[task.name]) for task in _by_priority(view, priority))
+
+
+def smallest_gang(view: JobView, priority: Priorities) -> dict[str, int]:
+    """How many pods of each task the smallest gang has, see `min_resources`."""
+    order = _by_priority(view, priority)
     left = view.min_available
     taken = dict.fromkeys((task.name for task in order), 0)
     if view.min_available >= view.total_min_available:
@@ -59,7 +74,16 @@ def min_resources(view: JobView, priority: Priorities) -> dict[str, str]:
         more = min(left, task.replicas - taken[task.name])
         taken[task.name] += max(0, more)
         left -= max(0, more)
-    return sum_usage((task.template.spec, taken[task.name]) for task in order)
+    return taken
+
+
+def _by_priority(view: JobView, priority: Priorities) -> list[TaskView]:
+    return sorted(view.tasks, key=lambda task: -priority(_priority_class(view, task)))
+
+
+def _parts(view: JobView, priority: Priorities) -> list[Part]:
+    taken = smallest_gang(view, priority)
+    return [Part(task.name, taken[task.name], task.replicas, task.template.spec) for task in view.tasks]
 
 
 def _priority_class(view: JobView, task: TaskView) -> str | None:

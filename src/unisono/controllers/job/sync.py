@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import pod_groups
-from unisono.controllers.job.dependencies import may_start
+from unisono.controllers.job.dependencies import may_start, present_tasks, ready_tasks
 from unisono.controllers.job.observed import Observed, TaskPod
 from unisono.controllers.job.occurrences import group_version
 from unisono.controllers.job.plan import Plan, PodSlot
 from unisono.controllers.job.plugins import PluginError, load
 from unisono.controllers.job.pod_group import pod_group_for
-from unisono.controllers.job.view import JobView
+from unisono.controllers.job.view import JobView, TaskView
 from unisono.controllers.job.volumes import claims_to_make, job_volumes, named_volumes
 from unisono.controllers.parallel import SLICE
-from unisono.controllers.patching import contains, merge_diff, to_json
 
 # Seconds until a claim that was missing is looked for again: claims are not watched.
 _CLAIM_RETRY = 10.0
-# Maps of the pod group's spec in which an entry too many is wrong.
-_EXACT = frozenset({"minTaskMember", "minResources"})
-# The queue is decided when the pod group is admitted; later it is the API server's, not the job's.
-_FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", "networkTopology", "subGroupPolicy")
 
 
 def plan_sync(
@@ -44,7 +39,7 @@ def plan_sync(
 
     """
     blocked = _plan_objects(plan, view, seen, controlled)
-    obstacle = _plan_group(plan, view, seen)
+    obstacle = _plan_group(plan, view, seen, present_tasks(view, pods, seen.expected))
     group = seen.pod_group
     if blocked is None and obstacle is None and group is not None and is_admitted(view, group):
         missing = _missing(view, pods, seen.expected)
@@ -91,11 +86,11 @@ def _plan_objects(plan: Plan, view: JobView, seen: Observed, controlled: dict[st
     return "PVCError", message
 
 
-def _plan_group(plan: Plan, view: JobView, seen: Observed) -> tuple[str, str] | None:
+def _plan_group(plan: Plan, view: JobView, seen: Observed, present: Sequence[TaskView]) -> tuple[str, str] | None:
     """The pod group: made when absent, replaced after a restart of the whole job, patched when the job changed."""
     group = seen.pod_group
     if group is None:
-        plan.create_group = pod_group_for(view, view.version, seen.priority)
+        plan.create_group = pod_group_for(view.only(present), view.version, seen.priority)
         return None
     if not any(owner.uid == view.uid for owner in group.metadata.owner_references or ()):
         message = pod_groups.foreign_group(group)
@@ -105,31 +100,14 @@ def _plan_group(plan: Plan, view: JobView, seen: Observed) -> tuple[str, str] | 
         if not group.metadata.deletion_timestamp:
             plan.delete_group = group
         return None
-    wanted = pod_group_for(view, view.version, seen.priority)
-    spec, metadata = _group_patch(to_json(group.spec), to_json(wanted.spec)), _notes(group, wanted)
+    wanted = pod_group_for(view.only(present), view.version, seen.priority)
+    spec, metadata = pod_groups.spec_patch(group, wanted), _notes(group, wanted)
     if spec or metadata:
         patch = ({"spec": spec} if spec else {}) | ({"metadata": metadata} if metadata else {})
         plan.patch_group = view.pod_group_name, patch
     if not is_admitted(view, group):
         _tell_why_pending(plan, view, group)
     return None
-
-
-def _group_patch(actual: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge patch for the fields that follow the job; defaults that the server filled in are left alone."""
-    patch: dict[str, Any] = {}
-    for key in _FOLLOWED:
-        have, want = actual.get(key), wanted.get(key)
-        if want is None:
-            if have is not None:
-                patch[key] = None
-        elif key in _EXACT:
-            difference = merge_diff(have or {}, want)
-            if difference:
-                patch[key] = difference
-        elif not contains(have, want):
-            patch[key] = want
-    return patch
 
 
 def _notes(group: PodGroup, wanted: PodGroup) -> dict[str, Any]:
@@ -154,12 +132,12 @@ def _tell_why_pending(plan: Plan, view: JobView, group: PodGroup) -> None:
 
 
 def _missing(view: JobView, pods: Sequence[TaskPod], expected: frozenset[str]) -> Iterator[PodSlot]:
-    """Pods to make, one after the other: there may be as many as somebody wrote into the job."""
-    names = {pod.name for pod in pods} | expected
+    """Pods to make, one after the other: the job may ask for very many."""
+    names, ready = {pod.name for pod in pods} | expected, ready_tasks(view, pods)
     return (
         PodSlot(task.name, index, task.pod_name(index))
         for task in view.tasks
-        if may_start(view, task, pods)
+        if may_start(task, ready)
         for index in range(task.replicas)
         if task.pod_name(index) not in names
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,8 +106,17 @@ class JobView:
 
     def __init__(self, job: Job) -> None:
         self.job, self.spec, self.status = job, with_defaults(job), job.status
+        self.most: int | None = None
         meta = job.metadata
         self.name, self.namespace, self.uid = meta.name, meta.namespace or "", meta.uid or ""
+
+    def only(self, tasks: Sequence[TaskView]) -> JobView:
+        """The job as if it had only these tasks; its gang is no larger than they are."""
+        if len(tasks) == len(self.tasks):
+            return self
+        part = JobView(self.job)
+        part.tasks, part.most = list(tasks), sum(task.replicas for task in tasks)
+        return part
 
     @cached_property
     def tasks(self) -> list[TaskView]:
@@ -137,7 +147,8 @@ class JobView:
     def min_available(self) -> int:
         """Size of the gang; without a value, what the tasks need together."""
         given = self.spec.min_available
-        return self.total_min_available if given is None else given
+        wanted = self.total_min_available if given is None else given
+        return wanted if self.most is None else min(wanted, self.most)
 
     @property
     def max_retry(self) -> int:

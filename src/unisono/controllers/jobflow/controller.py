@@ -33,7 +33,7 @@ OWNER_INDEX = "controller-uid"
 TEMPLATE_INDEX = "uses-template"
 # Seconds until a name that is about to become free is tried again.
 _VANISHING_RETRY = 1.0
-# Seconds until a name that somebody else has taken is tried again.
+# Seconds until a name that another object has is tried again.
 _FOREIGN_RETRY = 60.0
 # Pods that are asked at once for one flow.
 _PARALLEL = 16

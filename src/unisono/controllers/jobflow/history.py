@@ -75,7 +75,7 @@ def next_status(lists: JobFlowStatus, phase: str) -> JobFlowStatus:
 def _entry(old: FlowJobStatus | None, job: Job, now: float) -> FlowJobStatus:
     phase, state = phase_of(job), job.status.state
     started = job.metadata.creation_timestamp
-    # A job of that name that was made anew has a history of its own.
+    # A new job of that name has a history of its own.
     histories = list(old.running_histories or ()) if old is not None and old.start_timestamp == started else []
     if not histories or histories[-1].state != phase:
         time = rfc3339(now)

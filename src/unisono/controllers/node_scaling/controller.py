@@ -41,7 +41,7 @@ _KEY = "machines"
 _LOOK_AGAIN = 10.0
 
 
-class MachinesController(Controller):
+class NodeScalingController(Controller):
     """Looks at all gangs and all MachineDeployments together, every ten seconds while there are such."""
 
     name = "machines-controller"

@@ -24,7 +24,7 @@ from unisono.kube.controller import Context, Controller
 LEASE_NAMESPACE = "kube-node-lease"
 # A heartbeat may be late by as much as a kubelet's.
 GRACE_SECONDS = 40.0
-# Pods of a node that is no more are removed after so long: it may be registered anew.
+# Pods of a deleted node are removed after so long: it may be registered again.
 _ORPHAN_SECONDS = 40.0
 # A node whose time ran out is looked at within this time, unless this process was stopped meanwhile.
 _PUNCTUAL_SECONDS = 5.0

@@ -21,7 +21,7 @@ def ready(node: Node) -> NodeCondition | None:
 
 
 def lost_conditions(node: Node, now: float) -> list[NodeCondition] | None:
-    """Conditions of a node that nobody hears of any more; None when they say so already."""
+    """Conditions of a node that has fallen silent; None when they say so already."""
     found = ready(node)
     if found is not None and found.status == "Unknown":
         return None
@@ -67,7 +67,7 @@ def eviction_time(pod: Pod, taints: Sequence[Taint], seen: float) -> float | Non
     Args:
         pod: a pod on the node.
         taints: the node's taints.
-        seen: since when this process knows of them: after a pause of the control plane nobody is evicted for a time in
+        seen: since when this process knows of them: after a pause of the control plane no pod is evicted for a time in
             which no node could be heard.
 
     """

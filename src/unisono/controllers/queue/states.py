@@ -16,7 +16,7 @@ OPEN_QUEUE = "OpenQueue"
 CLOSE_QUEUE = "CloseQueue"
 SYNC_QUEUE = "SyncQueue"
 
-# States in which nobody may submit.
+# States in which jobs are refused.
 SHUT = frozenset({CLOSING, CLOSED})
 
 # A queue to be closed is Closing as long as it holds work.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -11,20 +10,17 @@ from unisono.api.autoscaling import HorizontalPodAutoscaler
 from unisono.api.base import Object
 from unisono.api.core import Pod, Service
 from unisono.api.kind import Kind
-from unisono.api.kinds import POD_GROUPS, PODS, PRIORITY_CLASSES, SERVICES
+from unisono.api.kinds import POD_GROUPS, PODS, SERVICES
 from unisono.api.scheduling import PodGroup
 from unisono.controllers import owners
-from unisono.controllers.execution import Offload, expectation
-from unisono.controllers.expectations import Expectations
+from unisono.controllers.execution import expectation
+from unisono.controllers.gang_controller import GangController
 from unisono.controllers.indexing import index
-from unisono.controllers.notices import Announcer, Notice
-from unisono.controllers.recorder import Recorder
-from unisono.controllers.statuses import LastWritten
+from unisono.controllers.retrying import retry_when_classes_come
 from unisono.controllers.training.execute import TrainingExecutor
 from unisono.controllers.training.plan import Plan
-from unisono.errors import NotFound
 from unisono.kube.client import EventType
-from unisono.kube.controller import Context, Controller
+from unisono.kube.controller import Context
 
 T = TypeVar("T", bound=Object)
 Priorities = Callable[[str | None], int]
@@ -56,19 +52,13 @@ class Seen(Generic[T]):
     priority: Priorities = lambda _name: 0
 
 
-class TrainingController(Controller, Generic[T]):
+class TrainingController(GangController[T, Plan]):
     """Base of the controllers; a subclass names its kind and writes ``decide``."""
 
     kind: Kind[T]
     workers = 2
     # Whether pods have Services of their own.
     with_services = False
-
-    def __init__(self, recorder: Recorder, offload: Offload = asyncio.to_thread) -> None:
-        """``offload`` runs what computes for long, such as the making of keys, away from the event loop."""
-        self._announcer, self._offload = Announcer(recorder), offload
-        self._expectations = Expectations()
-        self._written: LastWritten[T] = LastWritten()
 
     def decide(self, seen: Seen[T], now: float) -> Plan:
         """The next step for the job; ``now`` in seconds since 1970. Must be pure."""
@@ -91,8 +81,8 @@ class TrainingController(Controller, Generic[T]):
             self._services.on_change(self._seen(SERVICES))
             index(self._services, OWNER_INDEX, owners.controller_keys)
         self._groups = context.watch(POD_GROUPS, self._owner_keys)
-        self._priorities = context.informer(PRIORITY_CLASSES)
-        self._executor: TrainingExecutor[T] = TrainingExecutor(
+        self._priorities = retry_when_classes_come(context, self._jobs)
+        self._executor = TrainingExecutor(
             self._client, self._clock, self.kind, self._expectations, self._notify, self._offload
         )
 
@@ -101,38 +91,21 @@ class TrainingController(Controller, Generic[T]):
         job = self._written.newest(key, self._jobs.get(key))
         if job is None or job.metadata.deletion_timestamp:
             return None
-        plan = self.decide(self._observe(job), self._clock.time())
-        try:
-            written, again = await self._executor.run(job, plan)
-        except NotFound:
-            if self._jobs.get(key) is None:
-                return None
-            raise
-        if written is not job:
-            self._written.keep(written)
-        return again
+        return await self._carry_out(key, job, self.decide(self._observe(job), self._clock.time()))
 
     def _observe(self, job: T) -> Seen[T]:
         meta = job.metadata
-        uid = meta.uid or ""
         return Seen(
             job=job,
             pods=self._pods.by_index(OWNER_INDEX, owners.family(job)),
             services=self._services.by_index(OWNER_INDEX, owners.family(job)) if self.with_services else [],
             group=self._groups.get(f"{meta.namespace}/{self.group_name(job)}"),
-            expected=self._expectations.pending(uid, self._clock.monotonic()),
+            expected=self._expected(job),
             priority=self._priority,
         )
 
     def _owner_keys(self, obj: Object) -> Iterable[str]:
         return owners.keys_of(self.kind, obj)
-
-    def _priority(self, name: str | None) -> int:
-        found = self._priorities.get(name) if name else None
-        return (found.value or 0) if found else 0
-
-    def _notify(self, job: Any, notice: Notice) -> None:
-        self._announcer.tell(job, [notice])
 
     def _seen(self, kind: Kind[Any]) -> Callable[[EventType, Object, Object | None], None]:
         def settle(event_type: EventType, new: Object, _old: Object | None) -> None:
@@ -143,6 +116,4 @@ class TrainingController(Controller, Generic[T]):
 
     def _job_changed(self, event_type: EventType, new: T, _old: T | None) -> None:
         if event_type == "DELETED":
-            uid = new.metadata.uid or ""
-            self._executor.forget(uid)
-            self._announcer.forget(new)
+            self._forget(new)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.api.annotations import GANG_PARTS
 from unisono.api.base import Object
-from unisono.api.core import PodSpec
 from unisono.api.fields import Quantity
+from unisono.api.gang_parts import Part, encode_parts
 from unisono.api.kind import Kind
 from unisono.api.scheduling import PodGroup, PodGroupSpec
 from unisono.api.topology import NetworkTopologySpec
 from unisono.controllers.objects import owner_uid
-from unisono.controllers.patching import contains, merge_diff, to_json
-from unisono.controllers.pod_groups import foreign_group, is_admitted, pod_group_of_job, sum_requests
+from unisono.controllers.pod_groups import foreign_group, is_admitted, pod_group_of_job, spec_patch, sum_requests
 from unisono.controllers.training.plan import Plan
 
-# Fields that follow the job; a queue once given stays, and what others set is left alone.
-_FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", "networkTopology")
-_EXACT = frozenset({"minTaskMember", "minResources"})
+# Training jobs say nothing of these, or need not: what others set is left alone.
+_KEPT = frozenset({"minTaskMember", "networkTopology", "subGroupPolicy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Gang:
 
     Attributes:
         members: pods that must run together.
-        parts: pods of the smallest gang, so many of each spec.
+        parts: what the pods of each role ask for, and how many of them the smallest gang has.
         queue: where the gang waits.
         priority_class: name of the gang's priority class.
         resources: what the author of the job says that the gang needs, in place of what ``parts`` request.
@@ -37,7 +36,7 @@ class Gang:
     """
 
     members: int
-    parts: Iterable[tuple[PodSpec, int]]
+    parts: Sequence[Part]
     queue: str
     priority_class: str | None = None
     resources: Mapping[str, Quantity] | None = None
@@ -49,7 +48,7 @@ class Gang:
             min_member=self.members,
             queue=self.queue,
             priority_class_name=self.priority_class,
-            min_resources={**(self.resources or sum_requests(self.parts))} or None,
+            min_resources={**(self.resources or sum_requests((part.spec, part.count) for part in self.parts))} or None,
             network_topology=self.topology,
         )
 
@@ -63,13 +62,13 @@ def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, 
         job: the job.
         name: name of its PodGroup.
         gang: what the pods need.
-        found: the PodGroup of that name, whoever owns it.
+        found: the PodGroup of that name, whatever its owner.
 
     Returns:
         whether the gang has been admitted, so that its pods may be made.
 
     """
-    wanted = pod_group_of_job(kind, job, name, gang.spec())
+    wanted = pod_group_of_job(kind, job, name, gang.spec(), annotations={GANG_PARTS: encode_parts(gang.parts)})
     if found is None:
         plan.create_group = wanted
         return False
@@ -80,9 +79,9 @@ def bring_gang(plan: Plan, kind: Kind[Any], job: Object, name: str, gang: Gang, 
         return False
     if found.metadata.deletion_timestamp:
         return False
-    patch = _patch(to_json(found.spec), to_json(wanted.spec))
-    if patch:
-        plan.patch_group = found.metadata.name, {"spec": patch}
+    patch, notes = spec_patch(found, wanted, kept=_KEPT), _parts_patch(found, wanted)
+    if patch or notes:
+        plan.patch_group = found.metadata.name, ({"spec": patch} if patch else {}) | notes
     return is_admitted(found)
 
 
@@ -94,17 +93,6 @@ def drop_group(plan: Plan, job: Object, found: PodGroup | None) -> bool:
     return True
 
 
-def _patch(actual: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    patch: dict[str, Any] = {}
-    for key in _FOLLOWED:
-        have, want = actual.get(key), wanted.get(key)
-        if want is None:
-            if have is not None and key not in ("networkTopology", "minTaskMember"):
-                patch[key] = None
-        elif key in _EXACT:
-            difference = merge_diff(have or {}, want)
-            if difference:
-                patch[key] = difference
-        elif not contains(have, want):
-            patch[key] = want
-    return patch
+def _parts_patch(found: PodGroup, wanted: PodGroup) -> dict[str, Any]:
+    have, want = ((group.metadata.annotations or {}).get(GANG_PARTS) for group in (found, wanted))
+    return {"metadata": {"annotations": {GANG_PARTS: want}}} if have != want else {}

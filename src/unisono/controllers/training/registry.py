@@ -23,6 +23,10 @@ _CONTROLLERS: tuple[type[TrainingController[Any]], ...] = (
     RayJobController,
     RayServiceController,
 )
+MADE_BY_MEMBERS = frozenset(
+    kind.kind for kind in (*(each.kind for each in FRAMEWORKS), JobSetController.kind, RayClusterController.kind)
+)
+"""Kinds whose pods the members of a fleet make; the others become objects of these kinds."""
 KINDS = (*(each.kind.kind for each in FRAMEWORKS), *(each.kind.kind for each in _CONTROLLERS))
 
 

@@ -79,7 +79,7 @@ class EphemeralVolumeController(Controller):
 
 
 class NotOwned(UnisonoError):
-    """A claim of the wanted name belongs to somebody else."""
+    """A claim of the wanted name has another owner."""
 
 
 def claim_for(pod: Pod, volume: Volume) -> PersistentVolumeClaim:

@@ -5,19 +5,19 @@ On a cluster kube-controller-manager and its admission do this.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from unisono.api.base import Object
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from unisono.api.finalizers import has_finalizer
 from unisono.api.keys import CLAIM_PROTECTION, VOLUME_PROTECTION
-from unisono.api.kind import Kind
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from unisono.api.volumes import claim_keys
+from unisono.controllers.finalizers import add_finalizer, remove_finalizer
 from unisono.controllers.indexing import index
 from unisono.controllers.owners import controller_uids
 from unisono.controllers.volumes.binder import POD_INDEX
-from unisono.errors import NotFound
-from unisono.kube.client import Client, EventType
+from unisono.kube.client import EventType
 from unisono.kube.controller import Context, Controller
 
 T = TypeVar("T", bound=Object)
@@ -42,9 +42,9 @@ class ClaimProtectionController(Controller):
         if claim is None:
             return None
         if not claim.metadata.deletion_timestamp:
-            await _add(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
-        elif CLAIM_PROTECTION in (claim.metadata.finalizers or ()) and not await self._in_use(claim):
-            await _remove(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
+            await add_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
+        elif has_finalizer(claim, CLAIM_PROTECTION) and not await self._in_use(claim):
+            await remove_finalizer(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_PROTECTION)
         return None
 
     async def _in_use(self, claim: PersistentVolumeClaim) -> bool:
@@ -72,9 +72,9 @@ class VolumeProtectionController(Controller):
         if volume is None:
             return None
         if not volume.metadata.deletion_timestamp:
-            await _add(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
-        elif VOLUME_PROTECTION in (volume.metadata.finalizers or ()) and volume.status.phase != "Bound":
-            await _remove(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
+            await add_finalizer(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
+        elif has_finalizer(volume, VOLUME_PROTECTION) and volume.status.phase != "Bound":
+            await remove_finalizer(self._client, PERSISTENT_VOLUMES, volume, VOLUME_PROTECTION)
         return None
 
 
@@ -96,22 +96,3 @@ def _may_let_go(event_type: EventType, new: Pod, old: Pod | None) -> bool:
     if not new.spec.volumes:
         return False
     return event_type == "DELETED" or new.metadata.deletion_timestamp is not None
-
-
-async def _add(client: Client, kind: Kind[T], obj: T, finalizer: str) -> None:
-    present = obj.metadata.finalizers or []
-    if finalizer not in present:
-        await _write(client, kind, obj, [*present, finalizer])
-
-
-async def _remove(client: Client, kind: Kind[T], obj: T, finalizer: str) -> None:
-    await _write(client, kind, obj, [each for each in obj.metadata.finalizers or () if each != finalizer])
-
-
-async def _write(client: Client, kind: Kind[Any], obj: Object, finalizers: list[str]) -> None:
-    meta = obj.metadata
-    patch = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers or None}}
-    try:
-        await client.patch(kind, meta.name, patch, namespace=meta.namespace)
-    except NotFound:
-        return

@@ -158,7 +158,7 @@ def _roll(
     if spare <= 0:
         return
     sizes = {each.metadata.name: size(each) for each in old}
-    # Those that do not work go first: they are missed by nobody.
+    # Those that do not work go first: no client misses them.
     left = spare
     for each in old:
         broken = min(left, size(each) - available(each))

@@ -16,7 +16,7 @@ O = TypeVar("O", StatefulSet, DaemonSet)  # noqa: E741
 async def bring_to_server(
     client: Client, dependents: Dependents[O, ControllerRevision], owner: O, revised: Revisions
 ) -> None:
-    """Make or renumber the present template's revision, and delete those that nobody needs.
+    """Make or renumber the present template's revision, and delete those that are not needed.
 
     Raises:
         ApiError: the server refuses; the next look tries again.

@@ -14,15 +14,16 @@ from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.controllers import owners
 from unisono.controllers.expectations import PATIENCE_SECONDS
+from unisono.controllers.finalizers import remove_finalizer
 from unisono.controllers.indexing import index
 from unisono.controllers.parallel import for_each
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.retrying import retry_when_allowed
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.job_decide import JobPlan, Slot, decide
 from unisono.controllers.workloads.job_tally import FINALIZER, INDEX_FAILURES, is_tracked
-from unisono.controllers.workloads.quota_changes import retry_when_quotas_change
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller
@@ -82,7 +83,7 @@ class BatchJobController(Controller):
         """Watch Jobs and their pods."""
         self._client, self._clock = context.client, context.clock
         self._jobs = context.watch(BATCH_JOBS)
-        retry_when_quotas_change(context, self._jobs)
+        retry_when_allowed(context, self._jobs)
         self._pods: Dependents[BatchJob, Pod] = Dependents(context, BATCH_JOBS, PODS, lambda job: job.spec.selector)
         index(self._pods.informer, _JOB_INDEX, lambda pod: owners.keys_of(BATCH_JOBS, pod))
 
@@ -125,7 +126,7 @@ class BatchJobController(Controller):
             self._recorder.event(job, "Warning", "FailedCreate", f"Error creating: {errors[0]}")
         for pod in fresh[:5] if not errors else ():
             self._recorder.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
-        # Without the finalizer the end of these pods is nobody's failure.
+        # Without the finalizer the end of these pods does not count as a failure.
         await self._release(plan.withdraw)
         errors += await self._pods.delete(job, [*plan.delete, *plan.withdraw])
         for pod in (*plan.delete, *plan.withdraw)[:5]:
@@ -138,13 +139,8 @@ class BatchJobController(Controller):
         raise_first(errors)
 
     async def _release_one(self, pod: Pod) -> None:
-        meta = pod.metadata
-        kept = [each for each in meta.finalizers or () if each != FINALIZER]
-        patch = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": kept or None}}
         try:
-            await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
-        except NotFound:
-            return
+            await remove_finalizer(self._client, PODS, pod, FINALIZER)
         except Conflict:
             await self._release_current(pod)
 
@@ -154,9 +150,5 @@ class BatchJobController(Controller):
             found = await self._client.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except NotFound:
             return
-        if found.metadata.uid != pod.metadata.uid or not is_tracked(found):
-            return
-        kept = [each for each in found.metadata.finalizers or () if each != FINALIZER]
-        version = found.metadata.resource_version
-        patch = {"metadata": {"uid": found.metadata.uid, "resourceVersion": version, "finalizers": kept or None}}
-        await self._client.patch(PODS, found.metadata.name, patch, namespace=found.metadata.namespace)
+        if found.metadata.uid == pod.metadata.uid:
+            await remove_finalizer(self._client, PODS, found, FINALIZER)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from unisono.api.batch_v1 import BatchJob, UncountedTerminatedPods
 from unisono.api.core import Pod
+from unisono.api.finalizers import has_finalizer
 from unisono.api.index_lists import format_indexes, parse_indexes
 from unisono.api.keys import COMPLETION_INDEX
 from unisono.controllers.job_policies import judge
@@ -77,7 +78,7 @@ def index_failures(pod: Pod) -> int:
 
 def is_tracked(pod: Pod) -> bool:
     """Whether the pod still carries the finalizer."""
-    return FINALIZER in (pod.metadata.finalizers or ())
+    return has_finalizer(pod, FINALIZER)
 
 
 def counts_as_failed(job: BatchJob, pod: Pod) -> bool:

@@ -24,10 +24,10 @@ from unisono.controllers.pod_facts import (
     next_available,
 )
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.retrying import retry_when_allowed
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
-from unisono.controllers.workloads.quota_changes import retry_when_quotas_change
 from unisono.controllers.workloads.refusals import refusal_wait
 from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import NotFound
@@ -137,7 +137,7 @@ class ReplicaSetController(Controller):
         """Watch ReplicaSets and their pods."""
         self._client, self._clock = context.client, context.clock
         self._sets = context.watch(REPLICA_SETS)
-        retry_when_quotas_change(context, self._sets)
+        retry_when_allowed(context, self._sets)
         self._pods: Dependents[ReplicaSet, Pod] = Dependents(
             context, REPLICA_SETS, PODS, lambda replica_set: replica_set.spec.selector
         )

@@ -105,7 +105,7 @@ def _fill(
                 return False
             plan.create.append((number, _revision_for(stateful_set, number, current, update)))
         elif has_ended(pod):
-            # Its name is free when it has gone; then it is made anew.
+            # Its name is free when it has gone; then a new one is made.
             left = refused_for(pod, now)
             if left > 0:
                 plan.requeue_after = sooner(plan.requeue_after, left)

@@ -13,12 +13,12 @@ from unisono.controllers.expectations import PATIENCE_SECONDS
 from unisono.controllers.objects import delete_seen
 from unisono.controllers.pod_facts import is_deleting
 from unisono.controllers.recorder import Recorder
+from unisono.controllers.retrying import retry_when_allowed
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.controllers.texts import whole_number
 from unisono.controllers.workloads.amounts import sooner
 from unisono.controllers.workloads.dependents import Dependents, raise_first
 from unisono.controllers.workloads.history import bring_to_server
-from unisono.controllers.workloads.quota_changes import retry_when_quotas_change
 from unisono.controllers.workloads.revisions import revise, template_of
 from unisono.controllers.workloads.stateful_decide import (
     StatefulPlan,
@@ -46,7 +46,7 @@ class StatefulSetController(Controller):
         """Watch StatefulSets, their pods, revisions and claims."""
         self._client, self._clock = context.client, context.clock
         self._sets = context.watch(STATEFUL_SETS)
-        retry_when_quotas_change(context, self._sets)
+        retry_when_allowed(context, self._sets)
         self._pods: Dependents[StatefulSet, Pod] = Dependents(
             context, STATEFUL_SETS, PODS, lambda stateful_set: stateful_set.spec.selector
         )

@@ -42,7 +42,7 @@ def read_flags(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[st
 
 
 def unknown_flags(arguments: Sequence[str], known: Collection[str]) -> list[str]:
-    """Flags among the arguments that nobody reads, each once, as they are written; so are words that follow no flag."""
+    """Unknown flags among the arguments, each once, as they are written; so are words that follow no flag."""
     found: list[str] = []
     after_flag = False
     for argument in arguments:

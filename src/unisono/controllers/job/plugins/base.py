@@ -42,7 +42,7 @@ class JobPlugin:
         return ()
 
     def remarks(self) -> Iterator[tuple[str, str]]:
-        """Reason and text of what whoever wrote the job should know."""
+        """Reason and text of what the author of the job should know."""
         if self._unknown:
             known = ", ".join(f"--{name}" for name in self.flags) or "no arguments"
             text = f"plug-in {self.name} leaves out {', '.join(self._unknown)}: it knows {known}"

@@ -44,7 +44,7 @@ class RayPlugin(JobPlugin):
     flags = _FLAGS
 
     def read(self, arguments: Sequence[str]) -> None:
-        """Take the flags; a job without the head's task is refused, for nobody could join it."""
+        """Take the flags; a job without the head's task is refused: its workers could join nothing."""
         flags = read_flags(arguments, _FLAGS)
         flags["clientPort"] = flags["clientServerPort"] or flags["clientPort"]
         self.head, self.worker = flags["head"], flags["worker"]

@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from unisono.api.gang_parts import Part
 from unisono.api.job_set import FailurePolicyRule, JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from unisono.api.patterns import PatternError, compile_pattern
 from unisono.api.times import parse_time, rfc3339
@@ -26,7 +27,7 @@ _RESTART_SET = "RestartJobSet"
 
 
 def decide(seen: Seen[JobSet], now: float) -> Plan:
-    """The next step for the JobSet; an empty plan when it is somebody else's; ``now`` in seconds since 1970."""
+    """The next step for the JobSet; an empty plan when another operator manages it; ``now`` in seconds since 1970."""
     return _Decision(seen, now).run()
 
 
@@ -171,7 +172,11 @@ class _Decision:
         specs = [(child, child.replicated.template.spec.template.spec) for child in members]
         gang = Gang(
             members=sum(child.expected for child in members),
-            parts=((spec, child.expected) for child, spec in specs if not child.complete),
+            parts=[
+                Part(child.replicated.name, child.expected, child.expected, spec)
+                for child, spec in specs
+                if not child.complete
+            ],
             queue=view.queue,
             priority_class=next((spec.priority_class_name for _, spec in specs if spec.priority_class_name), None),
             topology=topology(annotations),

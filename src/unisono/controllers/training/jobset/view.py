@@ -89,7 +89,7 @@ class ChildJob:
         found: dict[int, list[str]] = {}
         for pod in self.failed_pods():
             action = judge(self.policies.pod_failure, pod)[0]
-            # A pod whose place was taken away is made anew for nothing, whatever else the policy says.
+            # A pod that lost its node is replaced without being counted, whatever else the policy says.
             if action != "Ignore" and (action != COUNT or not _is_disrupted(pod)):
                 found.setdefault(completion_index(pod), []).append(action)
         return found

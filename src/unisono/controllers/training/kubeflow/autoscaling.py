@@ -31,7 +31,7 @@ def plan_autoscaler(
     Args:
         plan: where to write it.
         view: the job.
-        found: the autoscaler of the job's name, whoever owns it.
+        found: the autoscaler of the job's name, whatever its owner.
         active: False while the job is suspended: then it has none.
 
     """

@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE
+from unisono.api.gang_parts import Part
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
 from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.times import format_duration, parse_time, rfc3339
@@ -44,12 +45,12 @@ from unisono.controllers.training.kubeflow.view import (
 from unisono.controllers.training.plan import Plan
 from unisono.controllers.training.pod_group import Gang, bring_gang, drop_group
 
-# A pod that failed after so long starts the count of restarts in a row anew.
+# A pod that failed after so long resets the count of restarts in a row.
 _FORGIVEN_SECONDS = 600.0
 
 
 def decide(seen: Seen[AnyTrainingJob], framework: Framework, now: float) -> Plan:
-    """The next step for the job; an empty plan when it is somebody else's.
+    """The next step for the job; an empty plan when another operator manages it.
 
     Args:
         seen: the job and what belongs to it.
@@ -125,7 +126,10 @@ class _Decision:
         view, policy = self.view, self.view.scheduling
         gang = Gang(
             members=self.framework.gang_size(view),
-            parts=((role.template.spec, count) for role, count in self.framework.gang_shares(view)),
+            parts=[
+                Part(role.lower, count, role.replicas, role.template.spec)
+                for role, count in self.framework.gang_shares(view)
+            ],
             queue=view.queue,
             priority_class=policy.priority_class,
             resources=policy.min_resources,
@@ -163,7 +167,7 @@ class _Decision:
             self._set(RESTARTING, "Restarting", told or judgement.restarting)
 
     def _restart(self) -> str:
-        """Make failed pods anew, or find that the job has failed; answers what to say of a restart."""
+        """Replace failed pods, or find that the job has failed; answers what to say of a restart."""
         told = ""
         retried: list[RolePod] = []
         for pod in self.pods:
@@ -184,7 +188,7 @@ class _Decision:
         return told
 
     def _remember(self, failed: list[RolePod]) -> dict[str, int]:
-        """Count failed pods that are made anew, each once; answers how often each place was in a row."""
+        """Count failed pods that are replaced, each once; answers how often each place was in a row."""
         annotations = self.view.job.metadata.annotations or {}
         known = set(annotations.get(labels.RESTARTED_PODS, "").split(","))
         new = [pod for pod in failed if (pod.pod.metadata.uid or "") not in known]
@@ -208,7 +212,7 @@ class _Decision:
             left = pod_facts.finished_at(pod.pod) + wait - self.now
             if wait and left > 0:
                 self.plan.again_within(left)
-                text = f"Waiting {format_duration(math.ceil(left))} before pod {pod.name} is made anew"
+                text = f"Waiting {format_duration(math.ceil(left))} before pod {pod.name} is created again"
                 self.plan.tell("BackOff", text, once=f"backoff/{pod.pod.metadata.uid}")
             else:
                 self.plan.delete_pods.append(pod.pod)

@@ -101,7 +101,7 @@ class Framework:
         return role.restart_policy
 
     def is_retried(self, view: TrainingView, role: Role, pod: RolePod) -> bool:
-        """Whether a pod that failed is made anew."""
+        """Whether a pod that failed is replaced."""
         policy = self.restart_policy(view, role)
         return policy in (ON_FAILURE, ALWAYS) or (
             policy == EXIT_CODE and is_retryable(pod.exit_code(view.facts.container))
@@ -112,7 +112,7 @@ class Framework:
 
         Args:
             view: the job.
-            restarts: failed pods that were made anew.
+            restarts: failed pods that were replaced.
             in_place: restarts of containers within running pods.
 
         """
@@ -146,6 +146,18 @@ def judge_restartable(view: TrainingView, tallies: Tallies, told: Judgement, *, 
                 told.failed = told.failed or because(view, "failed", tally.crashed, role)
             elif role.restart_policy != EXIT_CODE or tally.failed > tally.crashed:
                 told.restarting = told.restarting or because(view, "restarting", tally.failed, role)
+    return told
+
+
+def judge_by_exit_code(view: TrainingView, tallies: Tallies, told: Judgement) -> Judgement:
+    """The rule that XGBoost and MPI share: a failed pod fails the job unless its exit code is to be looked at."""
+    for role in view.roles:
+        tally = tallies[role.name]
+        if tally.crashed and role.restart_policy != EXIT_CODE:
+            told.failed = because(view, "failed", tally.crashed, role)
+            break
+        if tally.failed > tally.crashed:
+            told.restarting = because(view, "restarting", tally.failed, role)
     return told
 
 

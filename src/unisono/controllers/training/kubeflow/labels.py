@@ -9,10 +9,10 @@ REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 JOB_ROLE: Final = "training.kubeflow.org/job-role"
 
 RESTARTS: Final = "unisono.io/restarts"
-"""Annotation of a job: how often failed pods were made anew since the job was last resumed."""
+"""Annotation of a job: how often failed pods were replaced since the job was last resumed."""
 
 RESTARTED_PODS: Final = "unisono.io/restarted-pods"
 """Annotation of a job: UIDs of the failed pods that were counted last."""
 
 POD_RESTARTS: Final = "unisono.io/pod-restarts"
-"""Annotation of a job: how often in a row pods were made anew, such as ``worker-0=2,worker-3=1``."""
+"""Annotation of a job: how often in a row pods were replaced, such as ``worker-0=2,worker-3=1``."""

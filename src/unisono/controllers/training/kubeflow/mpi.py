@@ -33,10 +33,16 @@ from unisono.controllers.host_lists import TooManyHosts, list_too_long
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.training.kubeflow import labels
-from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, because
+from unisono.controllers.training.kubeflow.framework import (
+    Framework,
+    Judgement,
+    Tallies,
+    append_env,
+    judge_by_exit_code,
+)
 from unisono.controllers.training.kubeflow.mpi_version import V2BETA1, version_of
 from unisono.controllers.training.kubeflow.tally import RolePod, Tally
-from unisono.controllers.training.kubeflow.view import EXIT_CODE, ON_FAILURE, Role, TrainingView
+from unisono.controllers.training.kubeflow.view import ON_FAILURE, Role, TrainingView
 from unisono.controllers.training.ssh import new_keys
 
 CONFIG_PATH = "/etc/mpi"
@@ -89,7 +95,7 @@ class Mpi(Framework):
         return super().restart_policy(view, role)
 
     def is_retried(self, view: TrainingView, role: Role, pod: RolePod) -> bool:
-        """In ``v2beta1`` a failed launcher is made anew whatever its policy, and workers are left as they ended."""
+        """In ``v2beta1`` a failed launcher is replaced whatever its policy, and workers are left as they ended."""
         return role.name == "Launcher" if _is_v2(view) else super().is_retried(view, role, pod)
 
     def over_limit(self, view: TrainingView, restarts: int, in_place: int) -> bool:
@@ -181,14 +187,7 @@ class Mpi(Framework):
             if evicted:
                 told.failed = f"{evicted}/{workers.replicas} workers are evicted"
             return told
-        for role in view.roles:
-            tally = tallies[role.name]
-            if tally.crashed and role.restart_policy != EXIT_CODE:
-                told.failed = because(view, "failed", tally.crashed, role)
-                break
-            if tally.failed > tally.crashed:
-                told.restarting = because(view, "restarting", tally.failed, role)
-        return told
+        return judge_by_exit_code(view, tallies, told)
 
     def created(self, view: TrainingView) -> str:
         """Each version has words of its own."""

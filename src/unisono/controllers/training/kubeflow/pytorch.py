@@ -22,7 +22,7 @@ from unisono.controllers.training.kubeflow.view import Role, TrainingView
 INIT_IMAGE = "alpine:3.10"
 _INIT_TRIES = 100
 # torchrun shares one store between its rounds and tells its address only in the round in which it was opened: a worker
-# that comes later waits for it until all have timed out and the whole job begins anew. With a store for each round,
+# that comes later waits for it until all have timed out and the whole job begins again. With a store for each round,
 # which this asks for, it is told in every one. Releases before 2.4 do so without being asked.
 _STORE_PER_ROUND = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 

@@ -88,12 +88,12 @@ class TrainingView:
 
     @property
     def restarts(self) -> int:
-        """How often failed pods were made anew."""
+        """How often failed pods were replaced."""
         return whole_number((self.job.metadata.annotations or {}).get(RESTARTS)) or 0
 
     @property
     def pod_restarts(self) -> dict[str, int]:
-        """How often in a row pods were made anew, by their name without the job's."""
+        """How often in a row pods were replaced, by their name without the job's."""
         text = (self.job.metadata.annotations or {}).get(POD_RESTARTS, "")
         pairs = (entry.partition("=") for entry in text.split(","))
         return {place: number for place, _, count in pairs if (number := whole_number(count)) is not None}

@@ -6,8 +6,14 @@ from collections.abc import Iterator
 
 from unisono.api.core import Pod
 from unisono.api.training_kinds import XGBOOST_JOBS
-from unisono.controllers.training.kubeflow.framework import Framework, Judgement, Tallies, append_env, because
-from unisono.controllers.training.kubeflow.view import EXIT_CODE, Role, TrainingView
+from unisono.controllers.training.kubeflow.framework import (
+    Framework,
+    Judgement,
+    Tallies,
+    append_env,
+    judge_by_exit_code,
+)
+from unisono.controllers.training.kubeflow.view import Role, TrainingView
 
 
 class XGBoost(Framework):
@@ -43,14 +49,7 @@ class XGBoost(Framework):
             if master.expected <= 0:
                 told.succeeded = f"{view.kind} {view.name} is successfully completed."
                 return told
-        for role in view.roles:
-            tally = tallies[role.name]
-            if tally.crashed and role.restart_policy != EXIT_CODE:
-                told.failed = because(view, "failed", tally.crashed, role)
-                break
-            if tally.failed > tally.crashed:
-                told.restarting = because(view, "restarting", tally.failed, role)
-        return told
+        return judge_by_exit_code(view, tallies, told)
 
 
 def _workers(view: TrainingView) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 import msgspec
 
 from unisono.api.core import Pod
+from unisono.api.gang_parts import Part
 from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
@@ -37,7 +38,7 @@ SUSPENDING, SUSPENDED = "RayClusterSuspending", "RayClusterSuspended"
 
 
 def decide(seen: Seen[RayCluster], now: float) -> Plan:
-    """The next step for the cluster; an empty plan when it is somebody else's; ``now`` in seconds since 1970."""
+    """The next step for the cluster; an empty plan when another operator manages it; ``now`` in seconds since 1970."""
     return _Decision(seen, now).run()
 
 
@@ -111,8 +112,13 @@ class _Decision:
             self._set(AUTOSCALER_SERVED, "AutoscalerNotRun", text, holds=False)
         elif self.status.conditions:
             self.status.conditions = [each for each in self.status.conditions if each.type != AUTOSCALER_SERVED] or None
-        shares = [(view.spec.head_group_spec.template.spec, 1)]
-        shares += [(g.template.spec, fewest(g) if autoscaling else desired(g)) for g in view.workers]
+        parts = [Part(labels.HEAD_GROUP, 1, 1, view.spec.head_group_spec.template.spec)]
+        parts += [
+            Part(
+                group.group_name, fewest(group) if autoscaling else desired(group), desired(group), group.template.spec
+            )
+            for group in view.workers
+        ]
         wanted_topology = {
             to: view.marks[key]
             for key, to in (
@@ -122,8 +128,8 @@ class _Decision:
             if key in view.marks
         }
         gang = Gang(
-            members=sum(count for _, count in shares),
-            parts=shares,
+            members=sum(part.count for part in parts),
+            parts=parts,
             queue=view.queue,
             priority_class=view.marks.get(labels.PRIORITY_CLASS),
             topology=topology(wanted_topology),

@@ -67,7 +67,7 @@ while True:
 
 
 def deployer_name(cluster: RayCluster, head: Pod, config: str) -> str:
-    """Name of the pod: another one for another configuration, and for a head that has begun anew and knows nothing."""
+    """Name of the pod: another one for another configuration, and for a new head, which knows nothing."""
     starts = sum(each.restart_count or 0 for each in head.status.container_statuses or ())
     name = cluster.metadata.name
     return labels.pod_name(f"{name}-serve", cluster.metadata.uid, head.metadata.uid, starts, config)

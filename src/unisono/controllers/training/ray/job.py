@@ -43,7 +43,7 @@ _ENDED = frozenset({COMPLETE, FAILED, INVALID})
 
 
 def decide(seen: Seen[RayJob], cluster: RayCluster | None, now: float, head: Pod | None = None) -> Plan:
-    """The next step for the job; an empty plan when it is somebody else's.
+    """The next step for the job; an empty plan when another operator manages it.
 
     Args:
         seen: the job and its submitter's pod.

@@ -63,7 +63,7 @@ class SeenCluster:
 
 
 def decide(seen: Seen[RayService], clusters: Mapping[str, SeenCluster], now: float) -> Plan:
-    """The next step for the service; an empty plan when it is somebody else's.
+    """The next step for the service; an empty plan when another operator manages it.
 
     Args:
         seen: the service and the pods that deploy its applications.
@@ -146,7 +146,7 @@ class _Decision:
         marks = found.cluster.metadata.annotations or {}
         patch: dict[str, Any] = {}
         if name == cluster_name(self.service) and marks.get(SIZES) != sizes:
-            # Between two changes of the service, sizes are whoever scales the cluster's own.
+            # Between two changes of the service, sizes belong to what scales the cluster.
             patch["spec"] = {
                 "workerGroupSpecs": _resized(found.cluster, self.spec.ray_cluster_config.worker_group_specs)
             }
@@ -224,7 +224,7 @@ class _Decision:
         )
 
     def _lead_to(self, active: str) -> None:
-        """The Services, from when there is somebody to answer."""
+        """The Services, from when a head can answer."""
         found = self.clusters.get(active)
         if found is None:
             return

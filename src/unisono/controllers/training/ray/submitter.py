@@ -98,7 +98,7 @@ def submitter_pod(job: RayJob, cluster: RayCluster | None, name: str, *, in_gang
     """
     meta, spec = job.metadata, job.spec
     address = labels.head_address(job.status.ray_cluster_name or "", meta.namespace or "")
-    # HTTPMode is a request that nobody can configure; here it is made from a pod, too.
+    # HTTPMode sends a request that cannot be configured; here it is made from a pod, too.
     if spec.submitter_pod_template is not None and spec.submission_mode != HTTP:
         template = msgspec.convert(spec.submitter_pod_template, PodTemplateSpec)
     else:

@@ -24,7 +24,7 @@ from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MachineDeployment
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
-from unisono.controllers.node_scaling.controller import MachinesController, pool_of
+from unisono.controllers.node_scaling.controller import NodeScalingController, pool_of
 from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
 from unisono.kube.controller import Manager
 
@@ -168,7 +168,7 @@ async def world(*deployments: MachineDeployment) -> AsyncIterator[World]:
     for each in deployments:
         made.client.put(MACHINE_DEPLOYMENTS, each)
     manager = Manager(made.client, clock=made.client.clock)
-    running = asyncio.create_task(manager.run([MachinesController(made.recorder)]))
+    running = asyncio.create_task(manager.run([NodeScalingController(made.recorder)]))
     await settle(60)
     try:
         yield made
