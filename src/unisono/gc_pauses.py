@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def collect_now() -> None:
+    """Free reference cycles now: for work without an end in one pause, which would keep all that it makes."""
+    if not gc.isenabled():
+        gc.collect()
+
+
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Let nothing be searched for reference cycles inside, if anything was before.

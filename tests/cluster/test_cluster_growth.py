@@ -132,8 +132,13 @@ def test_distinct_specs_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) ->
     assert len(classes) <= 2 * kept + 8  # those that are kept, and their bases
     assert len(classes.kins) <= len(classes)
     assert len(classes.selectors) <= 3 * kept + 8
-    assert len(state.neighbours.held_by) == len(state.neighbours.holders) == len(state.neighbours.selected) == 0
-    assert len(state.neighbours._watched) <= len(classes.selectors)
+    assert (
+        len(state.affinity_index.held_by)
+        == len(state.affinity_index.holders)
+        == len(state.affinity_index.selected)
+        == 0
+    )
+    assert len(state.affinity_index._watched) <= len(classes.selectors)
     assert len(state.nodes._columns) <= 2
     static = state.memo.of(StaticResults, lambda: pytest.fail("no answers are kept")).kept
     assert static
@@ -208,9 +213,9 @@ EVENTS = st.lists(
 )
 
 
-def neighbours(state: ClusterState) -> dict[str, Any]:
+def affinity_index(state: ClusterState) -> dict[str, Any]:
     """Counts of pods by what their selectors say, where a selector still matters to a pod."""
-    known = state.neighbours
+    known = state.affinity_index
     text = {
         number: (sorted(one.namespaces), one.labels, [(part.labels, sorted(part.namespaces)) for part in one.parts])
         for number, one in state.classes.selectors.all.items()
@@ -259,7 +264,7 @@ def test_a_state_that_forgets_equals_one_made_from_lists(events: list[tuple[str,
             side["jobs"] = {name: one[:-3] for name, one in side["jobs"].items()}
             side["queues"] = {name: one[:-1] for name, one in side["queues"].items()}
         assert lived == made
-        assert neighbours(state) == neighbours(fresh)
+        assert affinity_index(state) == affinity_index(fresh)
         assert placed(schedule(state, PLUGINS)) == placed(schedule(fresh, PLUGINS))
         for name in ("used", "allocatable"):
             here, there = (getattr(one.nodes, name).sum(axis=1) for one in (state, fresh))

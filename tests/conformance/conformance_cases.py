@@ -62,7 +62,12 @@ KIND_ORDER = (
     "Pod",
 )
 
+_ADMITTED = "enqueue admits a job that could start by evicting others; Volcano leaves it Pending"
 KNOWN_DIFFERENCES: dict[str, str] = {
+    "F4-03": _ADMITTED,
+    "F4-06": _ADMITTED,
+    "F4-12": _ADMITTED,
+    "F5-15": _ADMITTED,
     "scheduler_plugins_drf-001": "its test compares what jobs hold, which agrees, and records no binds",
 }
 """Case id to reason; docs/differences-from-volcano.md names each of them."""

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.cluster.parts import Parts
+from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine import run
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
@@ -70,7 +70,7 @@ def outcome(decisions: Decisions) -> dict[str, Any]:
 def compared(config: SchedulerConfig) -> Callable[..., Decisions]:
     """Runs each cycle twice, with and without short cuts; each of the two keeps what it remembers between cycles."""
     plain = {option.name: without_short_cuts(option) for option in config.plugins}
-    memo = Parts()
+    memo = SharedObjects()
 
     def both(snapshot: Snapshot, _: Any, now: float, seed: int, *, advice: bool) -> Decisions:
         slow = run(replace(snapshot, memo=memo), config, now, seed, plugins=plain, advice=advice)

@@ -14,7 +14,7 @@ from unisono.api.base import Object
 from unisono.cluster.equivalence import Shapes
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.decisions import Decisions
-from unisono.engine.placement.equivalence_batches import Alike
+from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
@@ -97,13 +97,13 @@ def test_together_is_as_one_by_one(objects: list[Object], name: str) -> None:
 def count_places(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Notes, for every attempt to serve jobs together, whether it did."""
     served: list[bool] = []
-    real = Alike.place
+    real = EquivalenceBatches.place
 
-    def place(self: Alike, *given: Any) -> bool:
+    def place(self: EquivalenceBatches, *given: Any) -> bool:
         served.append(real(self, *given))
         return served[-1]
 
-    monkeypatch.setattr(Alike, "place", place)
+    monkeypatch.setattr(EquivalenceBatches, "place", place)
     return served
 
 
@@ -117,13 +117,13 @@ def test_equal_gangs_that_fit_are_placed_with_one_request(monkeypatch: pytest.Mo
 
 def test_a_gang_that_found_no_place_speaks_for_all_of_its_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
-    real = Alike.fail
+    real = EquivalenceBatches.fail
 
-    def fail(self: Alike, job: JobState) -> bool:
+    def fail(self: EquivalenceBatches, job: JobState) -> bool:
         told.append(real(self, job))
         return told[-1]
 
-    monkeypatch.setattr(Alike, "fail", fail)
+    monkeypatch.setattr(EquivalenceBatches, "fail", fail)
     decisions = schedule(cluster(node("n", cpu=3), [gang(f"j{number}", 4) for number in range(20)]), GANG)
     # What follows are trials of suggestions, each a small cycle of its own.
     assert told[:20] == [False] + 19 * [True]

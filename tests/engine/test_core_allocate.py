@@ -245,7 +245,7 @@ def test_a_closed_queue_gets_nothing(state_: str) -> None:
     decisions = schedule(state)
     assert not decisions.binds
     assert {verdict.cause for verdict in decisions.verdicts.values()} == {Cause.QUEUE_CLOSED}
-    assert decisions.verdicts["ns/a"].suggestion == "open queue q, or submit to another one"
+    assert decisions.verdicts["ns/a"].suggestion == "open queue q, or submit to another one (not tried)"
 
 
 def test_pending_groups_are_admitted_and_placed_in_the_same_cycle() -> None:

@@ -15,7 +15,7 @@ from unisono.engine.candidates import table
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.contract.switches import HOOK_FLAGS
 from unisono.engine.placement import plain_jobs
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
@@ -97,14 +97,14 @@ def test_a_plugin_that_does_not_exist_is_left_out_and_reported() -> None:
 
 
 def test_an_action_that_fails_takes_back_what_it_had_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Hooks.ready
+    real = CombinedAnswers.ready
 
-    def ready(self: Hooks, job: JobState) -> bool:
+    def ready(self: CombinedAnswers, job: JobState) -> bool:
         if job.name == "b" and job.ready_count:
             raise RuntimeError("engine bug")
         return real(self, job)
 
-    monkeypatch.setattr(Hooks, "ready", ready)
+    monkeypatch.setattr(CombinedAnswers, "ready", ready)
     decisions = schedule(cluster(nodes(2), gang("a", 1), gang("b", 2, created=1), gang("c", 1, created=2)))
     assert bound_per_job(decisions) == {"a": 1}
     assert any(v.subject == "action allocate" for v in decisions.violations)
@@ -112,7 +112,7 @@ def test_an_action_that_fails_takes_back_what_it_had_not_committed(monkeypatch: 
 
 def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table.CandidateTable, "fits", lambda self, view: np.ones(view.size, dtype=np.bool_))
-    monkeypatch.setattr(table.Single, "of", lambda *_, **__: None)
+    monkeypatch.setattr(table.SingleNodeScore, "of", lambda *_, **__: None)
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2)))
     assert not decisions.binds
     assert decisions.verdicts["ns/j"].cause is Cause.INVARIANT
@@ -120,7 +120,7 @@ def test_a_decision_that_breaks_an_invariant_is_dropped_and_named(monkeypatch: p
 
 
 def test_a_partial_gang_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hooks, "ready", lambda self, job: job.ready_count > 0)
+    monkeypatch.setattr(CombinedAnswers, "ready", lambda self, job: job.ready_count > 0)
     monkeypatch.setattr(plain_jobs, "worth_going_on", lambda cycle, job: False)
     decisions = schedule(cluster(nodes(1, cpu=1), gang("j", 2), gang("other", 1, cpu=0, created=1)))
     assert "j" not in bound_per_job(decisions)

@@ -54,7 +54,7 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             Cause.TOO_LARGE,
             "no node takes it: 0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu. "
             "No node offers nvidia.com/gpu.",
-            "add a node that has nvidia.com/gpu",
+            "add a node that has nvidia.com/gpu (not tried)",
             id="nobody has such a device",
         ),
         pytest.param(
@@ -79,14 +79,14 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             [nodes(1), gang("j", 1, queue="nowhere")],
             Cause.QUEUE_MISSING,
             "queue nowhere does not exist",
-            "create queue nowhere, or name another one in spec.queue",
+            "create queue nowhere, or name another one in spec.queue (not tried)",
             id="no such queue",
         ),
         pytest.param(
             [nodes(1), group("j", 3)],
             Cause.NO_PODS,
             "the PodGroup has no pods yet; 3 are needed",
-            "create pods that name this PodGroup",
+            "create pods that name this PodGroup (not tried)",
             id="no pods",
         ),
         pytest.param(
@@ -96,7 +96,9 @@ def update_of(decisions: Decisions, name: str = "j") -> PodGroupUpdate:
             "create 3 more pods, or lower minAvailable to 2",
             id="too few pods",
         ),
-        pytest.param([gang("j", 1)], Cause.NO_NODES, "no node takes it: 0/0 nodes are unavailable", "add a node"),
+        pytest.param(
+            [gang("j", 1)], Cause.NO_NODES, "no node takes it: 0/0 nodes are unavailable", "add a node (not tried)"
+        ),
     ],
 )
 def test_verdicts(things: list[Any], cause: Cause, message: str, suggestion: str) -> None:
@@ -266,5 +268,5 @@ def test_allocated_of_queues_counts_children() -> None:
 
 def test_tasks_beyond_the_minimum_are_told_apart_from_the_gang() -> None:
     verdict = verdict_of(schedule(cluster(nodes(1, cpu=3), gang("j", 5, 2))))
-    assert verdict.message.startswith("the gang has its minimum, and 2 more tasks wait: cpu 1 is asked for")
+    assert verdict.message.startswith("the gang has its minimum, and 2 more tasks wait: cpu 2 is asked for")
     assert verdict.suggestion == "add 1 node like n000"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from unisono.engine.plugins.deviceshare import mig
-from unisono.engine.plugins.deviceshare.model import Card, NodeCards, Order, Part
+from unisono.engine.plugins.deviceshare.model import Card, Hold, NodeCards, Order, Part
 from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE, CardTable
 
 A100 = mig.geometry_of("NVIDIA-A100-SXM4-40GB")
@@ -70,11 +70,11 @@ def test_a_card_takes_no_more_pods_than_it_has_shares() -> None:
 
 def test_what_is_released_counts_only_for_those_who_wait() -> None:
     made = table(8, used={0: 8})
-    made.releasing.amounts[:, 0, 0] += (8, 0, 1, 0)
+    made.releasing.add(0, ((Hold(0, 8),),), 1)
     rows, part = np.array([0]), [Part(memory=8)]
     assert not made.plan(rows, part, Order.FIRST, future=False).ok[0]
     assert made.plan(rows, part, Order.FIRST, future=True).ok[0]
-    made.pipelined.amounts[:, 0, 0] += (1, 0, 1, 0)
+    made.pipelined.add(0, ((Hold(0, 1),),), 1)
     assert not made.plan(rows, part, Order.FIRST, future=True).ok[0]
 
 

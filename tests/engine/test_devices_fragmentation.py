@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -16,11 +17,17 @@ from hypothesis import strategies as st
 from support import build
 from support.examples import examples
 from unisono.cluster.state import ClusterState
-from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.fragmentation.formula import NEVER, Workload, fragments, fragments_by_card, points
-from unisono.engine.plugins.fragmentation.gpus import measure
+from unisono.engine.plugins.deviceshare.book import DeviceBook
+from unisono.engine.plugins.fragmentation.formula import NEVER, Workload, fragments, gain, gain_by_card, points
+from unisono.engine.plugins.fragmentation.gpus import Gpus, measure
+from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
+from unisono.engine.plugins.fragmentation.usual import Seen
+from unisono.engine.plugins.fragmentation.workload import Measure
 from unisono.engine.plugins.registry import lookup_with
+from unisono.engine.session.session import Session
+from unisono.errors import ConfigError
 
 MILLI, COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,24 +113,30 @@ def test_the_formulas_say_what_the_definition_says(nodes: list[Node], items: lis
     work, where = workload(items, len(nodes)), np.arange(len(nodes))
     cpu, free = np.array([node[0] for node in nodes]), np.array([node[1] for node in nodes])
     assert fragments(work, where, cpu, free).tolist() == [slow(node, items) for node in nodes]
-    by_card = fragments_by_card(work, where, cpu, free, np.full(len(nodes), taken))
+    less = gain_by_card(work, where, (cpu, cpu), free, np.full(len(nodes), taken), free >= taken)
     for row, (left, cards) in enumerate(nodes):
         for card, part in enumerate(cards):
             if part >= taken:
                 after = [*cards[:card], part - taken, *cards[card + 1 :]]
-                assert by_card[row, card] == slow((left, after), items)
+                expected = (slow((left, cards), items) - slow((left, after), items)) / (1000 * work.total)
+                assert less[row, card] == pytest.approx(expected)
 
 
 def test_points_are_cut_not_rounded() -> None:
-    for gain in (-3000, -1, 0, 1, 700, 3000):
-        assert points(np.array([gain]), np.array([0]), 1)[0] == int(100 / (1 + math.exp(-gain / 1000)))
+    for less in (-3000, -1, 0, 1, 700, 3000):
+        found = points(gain(np.array([less]), np.array([0]), 1))
+        assert found[0] == int(100 / (1 + math.exp(-less / 1000)))
 
 
 def test_nodes_that_cannot_run_anything_are_all_fragment() -> None:
     work = workload([(1, 1, 1, 500)], 2)
     work.need[:, 1] = NEVER
     free = np.array([[1000, 400], [1000, 400]])
-    assert fragments(work, np.array([0, 1]), np.array([4, 4]), free).tolist() == [400, 1400]
+    for balance in (0, 4000):
+        measured = replace(work, balance=balance)
+        assert fragments(measured, np.array([0, 1]), np.array([4, 4]), free).tolist() == [400, 1400]
+    huge = replace(work, balance=1_000_000, cpu=np.array([1]))
+    assert fragments(huge, np.array([0, 1]), np.array([256_000, 256_000]), free).tolist() == [400, 1400]
 
 
 # ---- whole GPUs
@@ -269,3 +282,88 @@ def test_a_filled_cluster_keeps_fewer_gpus_idle(monkeypatch: pytest.MonkeyPatch)
     )
     assert ours <= packed
     assert ours < 0.75 * spread
+
+
+# ---- a setting that learns
+
+
+def gpu_pods(name: str, number: int, **parts: Any) -> list[Any]:
+    return [build.gang(f"{name}{at}", 1, created=at, **{"gpu": 1, "cpu": 1, **parts}) for at in range(number)]
+
+
+def test_cpu_that_gpus_need_is_kept_for_them() -> None:
+    """Usual pods ask for 8 cores a GPU. Node b has them to spare; on a, a pod without GPU would strand GPUs."""
+
+    def nodes(**arguments: Any) -> str:
+        usual = [{"pods": 9, "spec": {"containers": [{"resources": {"requests": {"cpu": 8, "nvidia.com/gpu": 1}}}]}}]
+        state = build.cluster(
+            build.node("a", cpu=64, gpu=8),
+            build.node("b", cpu=64, gpu=2),
+            build.gang("plain", 1, cpu=40),
+        )
+        return chosen(state, config(pods=usual, **arguments))["plain-w-0"]
+
+    assert nodes() == "a"
+    assert nodes(balance=1.0) == "b"
+
+
+def test_a_kind_is_dear_by_the_share_of_it_that_picky_pods_would_fill() -> None:
+    """Of 20 GPUs asked for, 2 are asked of model big, which has 4 of 16: that is 1.6 of 4."""
+    labels = {"model": "big"}
+    state = build.cluster(
+        build.node("a", cpu=64, gpu=4, labels=labels),
+        build.nodes(3, prefix="b", cpu=64, gpu=4),
+        build.gang("picky", 1, gpu=2, cpu=1, selector=labels),
+        gpu_pods("any", 18),
+    )
+    session = _session(state)
+    dear, free = (
+        Gpus(session, DeviceBook(session), measure=Measure(1.0), scarcity=value).price for value in (0.5, 0.0)
+    )
+    assert dear.tolist() == pytest.approx([0.5 * 0.4, 0, 0, 0])
+    assert free.tolist() == [0, 0, 0, 0]
+    assert chosen(state, config(scarcity=1.0))["any0-w-0"][0] == "b"
+
+
+def test_what_was_seen_counts_from_the_next_cycle_on() -> None:
+    session = _session(build.cluster(build.nodes(1, gpu=8), build.gang("first", 1, gpu=1)))
+    seen = Seen()
+    assert seen.look(session, "nvidia.com/gpu", []).total() == 1
+    state = build.cluster(build.nodes(1, gpu=8), build.gang("second", 2, gpu=2))
+    again = _session(state)
+    assert seen.look(again, "nvidia.com/gpu", []).total() == 1
+    assert seen.look(again, "nvidia.com/gpu", []).total() == 3  # three have been seen; no pod counts twice
+    assert seen.look(again, "nvidia.com/gpu", []).total() == 3
+
+
+def _session(state: ClusterState) -> Session:
+    return Session(state.snapshot(), now=0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"usual": "tomorrow"}, "fragmentation.usual must be one of present, seen, not tomorrow"),
+        ({"pods": [{"pods": 3}]}, "fragmentation.pods: entry 0 must have pods"),
+        ({"balance": -1.0}, "fragmentation.balance must be between 0 and"),
+        ({"sizeExponent": 9.0}, "fragmentation.sizeExponent must be between"),
+    ],
+)
+def test_arguments_out_of_place_are_refused(arguments: dict[str, Any], message: str) -> None:
+    given = {f"fragmentation.{key}": value for key, value in arguments.items()}
+    with pytest.raises(ConfigError, match=message):
+        FragmentationPlugin(PluginConfig("fragmentation", arguments=given))
+
+
+STATES = st.lists(st.tuples(st.integers(0, 9), CARDS), min_size=1, max_size=120)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(STATES, ITEMS, st.sampled_from((0, 700, 1500)))
+def test_equal_nodes_are_counted_once_and_answers_stay(nodes: list[Node], items: list[ItemOf], balance: int) -> None:
+    work = replace(workload(items, len(nodes)), balance=balance)
+    cpu, free = np.array([node[0] for node in nodes]), np.array([node[1] for node in nodes])
+    one_by_one = [
+        int(fragments(work, np.array([at]), cpu[at : at + 1], free[at : at + 1])[0]) for at in range(len(nodes))
+    ]
+    assert fragments(work, np.arange(len(nodes)), cpu, free).tolist() == one_by_one

@@ -91,7 +91,7 @@ def test_unhealthy_devices_come_before_what_is_full() -> None:
 def test_jobs_that_wait_longer_are_named() -> None:
     older = gang("a", 1, cpu=8, created=1)
     message = said_of(nodes(1, cpu=8), pod("x", node="n000", cpu=8), older, gang("j", 1, cpu=8, created=2))
-    assert message.endswith("; 1 job of queue default is before it: ns/a")
+    assert message.endswith("; 2nd in queue default, behind ns/a")
 
 
 def test_requests_that_fit_the_largest_node_are_offered() -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from plugin_faults import (
+    FAULTS,
+    GPU,
+    ITS_QUEUE,
+    NOTICES,
+    SOUND,
+    VICTIM,
+    hostile,
+    interrupts_are_handled,  # noqa: F401, a fixture
+)
 
 from support.build import START, bound_per_job, cluster, config, gang, group, node, nodes, pod, queue
 from unisono.api.core import Toleration
 from unisono.cluster.podclass import PodClass
 from unisono.engine import run
-from unisono.engine.answers import RawScore, Reason, Refusal, Veto, Vote
+from unisono.engine.answers import Veto
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.contract.switches import HOOK_FLAGS
 from unisono.engine.decisions import Decisions
@@ -22,121 +29,8 @@ from unisono.engine.plugin_host.failure_policies import POLICIES, QUERIES, Fails
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.verdict import Cause
 
-VICTIM, ITS_QUEUE, GPU = "ns/victim", "victims-queue", "example.com/victim"
-PREEMPTABLE = {"volcano.sh/preemptable": "true"}
-KEYS = {"queue_key", "job_key", "task_key", "group_key", "victim_queue_key"}
 NEVER_FOR_PLACEMENT = {"starving", "preemptive", "allowance", "removed", "protected", "retained", "shuffled", "victims"}
 """Hooks that refuse, but never a place on free resources."""
-
-
-def deep(level: int = 0) -> int:
-    return deep(level + 1) + 1
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("not even that")
-
-
-class Nasty:
-    """Whatever is done with it fails."""
-
-    def __lt__(self, other: object) -> bool:
-        raise RuntimeError("no order")
-
-    __gt__ = __lt__
-
-    def __bool__(self) -> bool:
-        raise RuntimeError("no truth")
-
-    def __len__(self) -> int:
-        raise RuntimeError("no length")
-
-
-def lazily() -> Iterator[Any]:
-    raise RuntimeError("later")
-    yield
-
-
-def throw(error: BaseException) -> Any:
-    raise error
-
-
-FAULTS: dict[str, Any] = {
-    "raises": lambda: throw(RuntimeError("broken")),
-    "recursion": deep,
-    "memory": lambda: throw(MemoryError()),
-    "exit": lambda: throw(SystemExit(3)),
-    "interrupt": lambda: throw(KeyboardInterrupt()),
-    "generator exit": lambda: throw(GeneratorExit()),
-    "unprintable": lambda: throw(Unprintable()),
-    "text": lambda: "yes",
-    "nasty": Nasty,
-    "lazy": lazily,
-    "nan": lambda: float("nan"),
-    "nan points": lambda: np.full(7, np.nan),
-    "short mask": lambda: np.ones(1, dtype=np.bool_),
-    "vetoes of a wrong type": lambda: [Veto([True], Reason("x"))],  # type: ignore[arg-type]
-    "reason without a text": lambda: [Veto(np.ones(7, dtype=np.bool_), Reason(None))],  # type: ignore[arg-type]
-    "endless scores": lambda: [RawScore(np.full(7, np.inf))],
-    "refusal without a text": lambda: Refusal(None, "x", need=7),  # type: ignore[arg-type]
-    "class": lambda: Nasty,
-}
-NOTICES = {"enqueued", "enqueued_alike", "placed", "removed", "moved"}
-SOUND = {("text", "spared"), *((fault, hook) for fault in ("text",) for hook in KEYS)}
-"""Answers that the contract allows after all."""
-NEUTRAL: dict[str, Any] = {
-    **dict.fromkeys(KEYS, 0),
-    "enqueueable": Vote.ABSTAIN,
-    "pipelined": Vote.ABSTAIN,
-    "group_pipelined": Vote.ABSTAIN,
-    **dict.fromkeys(("ready", "group_ready", "starving", "concerns", "self_affecting"), True),
-    **dict.fromkeys(("filter_at", "is_pure", "by_domains"), False),
-    **dict.fromkeys(("static_filter", "filter", "domain_filter", "static_score", "preparations"), ()),
-    **dict.fromkeys(("admissible", "underused", "headroom"), 1000),
-    **dict.fromkeys(("missing", "stamp"), 0),
-}
-
-
-def concerns_victim(plugin: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether one of the arguments is the victim's, or its pods' class."""
-    for each in arguments:
-        several = each if isinstance(each, list | tuple) else [each]
-        for one in several:
-            owner = getattr(one, "job", None)
-            names = (getattr(one, "key", ""), owner, getattr(owner, "key", ""), getattr(one, "name", ""))
-            if VICTIM in names or ITS_QUEUE in names:
-                return True
-            if GPU in getattr(one, "requests", ()):
-                return True
-    return False
-
-
-def hostile(hook: str, fault: str) -> tuple[type[Plugin], list[str]]:
-    """A plug-in that does well but for the victim, and a list of when it did not."""
-    hits: list[str] = []
-
-    def method(self: Any, *arguments: Any, **_: Any) -> Any:
-        if concerns_victim(self, arguments):
-            hits.append(hook)
-            return FAULTS[fault]()
-        if hook == "domain_points":
-            return np.zeros(len(arguments[1]))
-        if hook in ("victims",):
-            return np.ones(len(arguments[2]), dtype=np.bool_)
-        return NEUTRAL.get(hook)
-
-    hooks: dict[str, Any] = {hook: method}
-    plain = {"filter_at": "filter", "score_at": "score", "line_score": "batch_score", "underused": "overused"}
-    plain |= {"admissible": "enqueueable", "victim_jobs": "victims", "headroom": "allocatable"}
-    plain |= dict.fromkeys(QUERIES, "filter") | {"stamp": "domain_filter"}
-    plain |= dict.fromkeys(("self_affecting", "by_domains"), "domain_filter")
-    if hook in plain:
-        other = plain[hook]
-        hooks[other] = lambda self, *arguments: (
-            np.ones(len(arguments[2]), dtype=np.bool_) if other == "victims" else NEUTRAL.get(other)
-        )
-    return type("Hostile", (Plugin,), {"name": "hostile", **hooks}), hits
 
 
 def things(*, victim: bool) -> list[Any]:
@@ -181,14 +75,6 @@ def outcome(decisions: Decisions) -> Any:
         sorted((one.pod, one.beneficiary) for one in decisions.evictions if one.beneficiary != VICTIM),
         {key: (verdict.cause, verdict.message) for key, verdict in decisions.verdicts.items() if key != VICTIM},
     )
-
-
-@pytest.fixture(autouse=True)
-def _interrupts_are_handled() -> Iterator[None]:
-    """As in a server: Ctrl-C has a handler of its own, so one that a plug-in raises is the plug-in's."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 ACTIONS = "enqueue, allocate, preempt, shuffle, backfill"
@@ -238,32 +124,6 @@ def test_a_hook_that_fails_for_one_job_changes_nothing_for_others(hook: str) -> 
             assert VICTIM in decisions.failed_jobs
         else:
             assert bound == 2, fault
-
-
-def test_every_hook_that_places_is_asked_about_the_victim() -> None:
-    """The property above would say nothing about a hook that is never asked."""
-    asked = set()
-    for hook in PLAIN_HOOKS:
-        plugin, hits = hostile(hook, "raises")
-        decide(plugin)
-        asked |= set(hits)
-    silent = {hook for hook in PLAIN_HOOKS if hook not in asked}
-    assert silent <= {
-        *("starving", "preemptive", "removed", "preparations", "line_score", "victim_queue_key"),
-        *(
-            "admissible",
-            "underused",
-            "pipelined",
-            "lost_work",
-            "spared",
-            "victims",
-            "victim_jobs",
-            "protected",
-            "retained",
-            "shuffled",
-            "allowance",
-        ),
-    }
 
 
 def test_the_documentation_has_the_policy_of_every_hook() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,6 +19,7 @@ from unisono.api import kinds
 from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
 from unisono.api.times import rfc3339
 from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
 from unisono.engine.verdict import Cause
 
 STEP = 10.0
@@ -108,6 +111,22 @@ def test_the_gang_starts_once_those_have_ended_who_ran_when_its_time_came(
     assert stream.steps_until_start(80) <= after + longest + 1
 
 
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reservation.md").read_text(encoding="utf-8")
+EXAMPLE = re.search(r"```yaml\n(actions:.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("sharing", ["proportion", "capacity", "the example of the documentation"])
+def test_the_gang_starts_though_its_queue_holds_all_of_its_share(sharing: str) -> None:
+    """In a full cluster the share of the only queue is used up: its pods end as those on the nodes do."""
+    random = Random(1)
+    if sharing in ("proportion", "capacity"):
+        settings = having("30s", 1, sharing)
+    else:
+        assert EXAMPLE is not None
+        settings = load_config(EXAMPLE[1].replace("10m", "30s"))
+    assert Stream(settings, lambda: random.randint(2, 6), stated=False).steps_until_start(60) <= 3 + 6 + 1
+
+
 def test_short_jobs_go_on_in_the_room_that_is_kept_when_they_say_how_long_they_run() -> None:
     def started(stated: bool) -> int:
         random = Random(7)
@@ -182,6 +201,29 @@ def test_nothing_is_kept_where_the_queue_is_the_limit() -> None:
     limited = queue("q", capability={"cpu": 4})
     things = [nodes(2, cpu=4), limited, queue("other"), gang("large", 2, cpu=4, queue="q"), small(queue="other")]
     assert "s-w-0" in binds(things, settings)
+
+
+def in_queue(*more: Any, used: int = 3) -> list[Any]:
+    """A queue that may hold 4 CPUs of many and holds some of them; a gang of 4 waits in it."""
+    things = [nodes(4, cpu=4), queue("root"), queue("top", capability={"cpu": 4})]
+    things += [queue("q", parent="top"), queue("sibling", parent="top"), queue("other")]
+    things += [group("r", 1, queue="q"), [pod(f"x{at}", "r", node=f"n00{at}", cpu=1) for at in range(used)]]
+    return [*things, gang("large", 2, cpu=2, queue="q"), *more]
+
+
+@pytest.mark.parametrize(
+    ("things", "starts"),
+    [
+        (small(queue="q"), False),
+        (small(queue="sibling"), False),
+        (small(queue="other"), True),
+        (small(queue="q", cpu=0), True),
+    ],
+    ids=["its own queue", "a queue below the same limit", "another queue", "it requests nothing"],
+)
+@pytest.mark.parametrize("sharing", [(), ("capacity",)])
+def test_who_leaves_room_in_a_queue_for_a_gang(things: list[Any], starts: bool, sharing: tuple[str, ...]) -> None:
+    assert ("s-w-0" in binds(in_queue(*things), having("30s", 1, *sharing))) is starts
 
 
 def test_what_the_gang_does_not_need_of_its_nodes_may_be_used() -> None:

@@ -9,7 +9,7 @@ from plugins_world import World, a_pod, class_of, job_of, task_of
 
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.cycle.transaction import Transaction
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugins.registry import create
 from unisono.engine.session.node_view import NodeAt
 
@@ -164,7 +164,7 @@ def test_nodeorder_counts_pods_that_leave_and_what_is_promised_but_not_what_is_e
     arguments = {**OFF, "leastrequested.weight": 1, "balancedresource.weight": 1}
     session, plugin = leaving_world().open("nodeorder", **arguments)
     transaction, pods = (
-        Transaction(session, Hooks(SchedulerConfig(("allocate",), ()), create)),
+        Transaction(session, CombinedAnswers(SchedulerConfig(("allocate",), ()), create)),
         class_of(session, "j-0"),
     )
 

@@ -13,7 +13,7 @@ from support.build import config, gang, node, pod, queue, schedule
 from support.examples import examples
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
-from unisono.engine.candidates.table import CandidateTable
+from unisono.engine.candidates.ways import ByLines, Table
 from unisono.engine.changes import AddNodes
 from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
 from unisono.engine.plugins.network_topology_aware.domain_filling import FillingOfLines
@@ -77,12 +77,12 @@ def outcome(things: list[Any]) -> Any:
     return [(bind.pod, bind.node) for bind in decisions.binds], decisions.pod_conditions, decisions.verdicts
 
 
-def look_everywhere(self: CandidateTable, wanted: int) -> list[int]:
-    """Places tasks one by one with all scores computed anew, as `CandidateTable.take` does it line by line."""
-    columns: list[int] = []
-    while len(columns) < wanted and (column := self.best()) >= 0:
-        self.session.matrix[:, column] += self.change
-        self.session.touched.append(column)
+def look_everywhere(self: ByLines, table: Table, wanted: int) -> list[int]:
+    """Places tasks one by one with all scores computed again, as `ByLines.take` does it line by line."""
+    columns = list[int]()
+    while len(columns) < wanted and (column := table.best()) >= 0:
+        table.session.matrix[:, column] += table.change
+        table.session.touched.append(column)
         columns.append(column)
     return columns
 
@@ -101,7 +101,7 @@ def test_lines_choose_the_nodes_that_a_look_at_every_node_chooses(shape: tuple[A
     things = build(*shape)
     by_lines = outcome(things)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CandidateTable, "_take_by_lines", look_everywhere)
+        patch.setattr(ByLines, "take", look_everywhere)
         patch.setattr(NetworkTopologyAwarePlugin, "batch_score", score_anew)
         assert outcome(things) == by_lines
 

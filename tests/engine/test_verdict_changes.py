@@ -25,7 +25,7 @@ from unisono.api.core import (
     TopologySpreadConstraint,
 )
 from unisono.api.meta import LabelSelector
-from unisono.engine.changes import Change, EvictPods, RelaxRule
+from unisono.engine.changes import Change, EvictPods, OpenQueue, RelaxRule, RequestAtMost, Together
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 
@@ -278,16 +278,30 @@ def test_nothing_is_tried_with_a_plugin_that_asks_outside_and_nothing_without_ad
     things, _ = SCENARIOS[Cause.TOO_LARGE]
     state = Objects(flatten(things)).state()
     verdict = schedule(state, config(("gang", "asking"), ("predicates",)), plugins={"asking": asking}).verdicts["ns/j"]
-    assert (verdict.changes, verdict.suggestion) == ((), "lower minAvailable to 2, or add 1 node like a")
+    assert (verdict.changes, verdict.suggestion) == (
+        (),
+        "lower minAvailable to 2 (not tried), or add 1 node like a (not tried)",
+    )
     quiet = engine.run(state.snapshot(), GANG, 0.0, advice=False).verdicts["ns/j"]
     assert (quiet.changes, quiet.suggestion) == ((), verdict.suggestion)
 
 
 def test_a_step_that_is_needed_but_not_enough_says_so() -> None:
-    things = [node("a", cpu=1), queue("q", state="Closed"), gang_of(1, cpu=4, queue="q")]
+    things = [
+        node("a", labels={"x": "y"}),
+        queue("q", state="Closed"),
+        gang_of(1, selector={"kubernetes.io/arch": "arm64"}, queue="q"),
+    ]
     (verdict,) = check(flatten(things), GANG)
     assert verdict.changes == ()
-    assert verdict.suggestion == "open queue q (not enough by itself), or submit to another one"
+    assert verdict.suggestion == "open queue q (not enough by itself), or submit to another one (not tried)"
+
+
+def test_changes_of_which_none_is_enough_are_combined() -> None:
+    things = [node("a", cpu=1), queue("q", state="Closed"), gang_of(1, cpu=4, queue="q")]
+    (verdict,) = check(flatten(things), GANG)
+    assert verdict.changes == (Together((OpenQueue("q"), RequestAtMost({"cpu": 1000}))),)
+    assert verdict.suggestion.startswith("open queue q and request at most cpu 1 per pod")
 
 
 def test_jobs_that_come_before_are_counted_in() -> None:

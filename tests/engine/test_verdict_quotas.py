@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from test_verdict_changes import GANG, check
 
-from support.build import amounts, cluster, config, flatten, gang, group, node, pod, quota, schedule
+from support.build import amounts, cluster, config, flatten, gang, group, node, placed, pod, quota, schedule
 from unisono.api import kinds
 from unisono.api.core import ResourceQuota, ResourceQuotaStatus
 from unisono.cluster.state import ClusterState
-from unisono.engine.changes import CreatePods, LowerMinAvailable, RaiseQuota
+from unisono.engine.changes import CreatePods, LowerMinAvailable, RaiseQuota, Together
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.verdict import Cause, Verdict
 
@@ -101,9 +101,10 @@ def test_a_quota_with_room_is_not_blamed(limits: ResourceQuota) -> None:
 
 def test_several_quotas_are_all_named() -> None:
     verdict = verdict_of(quota("apples", pods=2), quota("pears", cpu=2), gang("j", 2, 3))
-    assert verdict.changes == (LowerMinAvailable(2),)
+    raised = Together((RaiseQuota("apples", {"pods": 1}), RaiseQuota("pears", {"cpu": 1000})))
+    assert verdict.changes == (LowerMinAvailable(2), raised)
     assert verdict.suggestion == (
-        "lower minAvailable to 2, or raise the resource quota apples: pods by 1, "
+        "lower minAvailable to 2, or raise the resource quota apples: pods by 1 "
         "and raise the resource quota pears: cpu by 1"
     )
     assert "apples" in verdict.message
@@ -114,7 +115,7 @@ def test_a_quota_that_refuses_the_first_pod_is_no_passing_state() -> None:
     verdict = verdict_of(used(quota("team", pods=5), pods=5), group("j", 3))
     assert verdict.cause is Cause.QUOTA
     assert verdict.message.startswith("the PodGroup has no pods yet; 3 are needed; resource quota team has no room")
-    assert verdict.suggestion == "raise the resource quota team: pods by 3"
+    assert verdict.suggestion == "raise the resource quota team: pods by 3 (not tried)"
 
 
 def unreadable(name: str = "team", scopes: list[str] | None = None) -> ResourceQuota:
@@ -170,3 +171,13 @@ def test_scopes_of_a_quota_that_cannot_be_read_still_tell_whom_it_concerns() -> 
     state = cluster(waiting())
     state.apply("ADDED", kinds.RESOURCE_QUOTAS, unreadable(scopes=["BestEffort"]))
     assert set(admitted(state, WITH)[0]) == {"ns/j", "else/other"}
+
+
+@pytest.mark.parametrize(("first", "admitted"), [(0, False), (1, True)])
+def test_pods_without_requests_admit_no_gang(first: int, admitted: bool) -> None:
+    """They are placed without admission; a pod with requests shows that its gang was admitted before."""
+    begun = [pod("j-0", "j", node="a", **({"cpu": first} if first else {})), pod("j-1", "j", cpu=1)]
+    waiting = group("j", 2, phase="Pending", resources={"cpu": 4})
+    state = cluster(node("a", cpu=8), used(quota("team", cpu=3), cpu=2), waiting, *begun)
+    decided = schedule(state, config(("gang", "resourcequota"), ("predicates",)), now=1e9)
+    assert placed(decided) == ({"j-1": "a"} if admitted else {})

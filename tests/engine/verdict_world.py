@@ -16,6 +16,7 @@ from unisono.cluster.state import ClusterState
 from unisono.engine import changes as c
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.resourcequota.quotas import amount_of
+from unisono.engine.verdicts.effects import relabelled, renamed
 
 GROUP = "scheduling.k8s.io/group-name"
 
@@ -139,7 +140,13 @@ class Objects:
             self._create_pods(c.CreatePods(1), job)
 
     def _relax_rule(self, change: c.RelaxRule, job: str) -> None:
-        for pod in self.waiting(job):
+        for pod in self.pods(job):
+            if change.rule == "nodeSelector":
+                pod.spec.node_selector = None
+                continue
+            if change.rule == "nodeAffinity":
+                pod.spec.affinity.node_affinity = None
+                continue
             if change.rule == "topologySpreadConstraints":
                 for spread in pod.spec.topology_spread_constraints or ():
                     spread.when_unsatisfiable = "ScheduleAnyway"
@@ -198,6 +205,41 @@ class Objects:
         more = Toleration(key=change.key, operator="Equal", value=change.value or None, effect=change.effect)
         for pod in self.waiting(job):
             pod.spec.tolerations = [*(pod.spec.tolerations or ()), more]
+
+    def _use_queue(self, change: c.UseQueue, job: str) -> None:
+        self.group(job).spec.queue = change.queue
+
+    def _use_priority(self, change: c.UsePriority, job: str) -> None:
+        self.group(job).spec.priority_class_name = change.priority_class
+
+    def _use_resource(self, change: c.UseResource, job: str) -> None:
+        spec = self.group(job).spec
+        if spec.min_resources:
+            spec.min_resources = dict(to_wire(renamed(resource_list(spec.min_resources), change.name, change.instead)))
+        for pod in self.waiting(job):
+            for container in pod.spec.containers or ():
+                asked = resource_list(container.resources.requests)
+                container.resources.requests = dict(to_wire(renamed(asked, change.name, change.instead)))
+
+    def _use_label(self, change: c.UseLabel, job: str) -> None:
+        for pod in self.waiting(job):
+            selector = dict(pod.spec.node_selector or {})
+            if selector.get(change.key) == change.value:
+                del selector[change.key]
+                selector[change.instead_key] = change.instead_value
+            pod.spec.node_selector = selector or None
+            pod.spec.affinity = relabelled(pod.spec.affinity, change)
+
+    def _use_claim(self, change: c.UseClaim, job: str) -> None:
+        for pod in self.waiting(job):
+            for volume in pod.spec.volumes or ():
+                claim = volume.persistent_volume_claim
+                if claim is not None and claim.claim_name == change.name:
+                    claim.claim_name = change.instead
+
+    def _together(self, change: c.Together, job: str) -> None:
+        for one in change.changes:
+            self.make(one, job)
 
     def _end(self, change: c.ReleasePort | c.WaitFor | c.EvictPods, job: str) -> None:
         for key in change.pods:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ from unisono.api.kinds import (
 )
 from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
 from unisono.engine import run
-from unisono.errors import Invalid, NotFound
+from unisono.errors import Conflict, Invalid, NotFound
 from unisono.scheduler.settings import FixedConfig
 
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -207,8 +208,8 @@ async def test_a_choice_that_somebody_takes_back_is_made_again() -> None:
         assert it.nodes_of() == {"p": chosen}
 
 
-def device_world(claims: tuple[str, ...] = ("c",), devices: int = 1) -> MemoryClient:
-    client = MemoryClient()
+def device_world(claims: tuple[str, ...] = ("c",), devices: int = 1, *, client: Any = None) -> Any:
+    client = client or MemoryClient()
     client.put(QUEUES, queue())
     for name in ("n0", "n1"):
         client.put(NODES, node(name))
@@ -259,6 +260,71 @@ async def test_a_device_is_not_given_twice_while_the_write_is_on_its_way() -> No
         await it.run(3)
         assert it.nodes_of() == {"p": "n1", "q": None}
         assert "allocation" not in claim_of(client, "d").get("status", {})
+
+
+class Delaying(MemoryClient):
+    """The first write of an allocation gets no answer; it arrives when the test says so. ``deaf``: nothing does.
+
+    ``leaves``: the pod ``p``, for which it is, is deleted at that moment.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: tuple[Any, ...] | None = None
+        self.deaf = self.leaves = False
+
+    async def patch(self, kind: Any, name: str, patch: Any, **options: Any) -> Any:
+        if kind is RESOURCE_CLAIMS and self.deaf:
+            raise TimeoutError
+        if kind is RESOURCE_CLAIMS and options.get("subresource") == "status" and self.late is None:
+            self.late = kind, name, patch, options
+            if self.leaves:
+                self.remove(PODS, "team/p")
+            raise TimeoutError
+        return await super().patch(kind, name, patch, **options)
+
+    async def get(self, kind: Any, name: str, *arguments: Any, **options: Any) -> Any:
+        if kind is RESOURCE_CLAIMS and self.deaf:
+            raise TimeoutError
+        return await super().get(kind, name, *arguments, **options)
+
+    async def arrive(self) -> None:
+        assert self.late is not None
+        kind, name, patch, options = self.late
+        with suppress(Conflict):
+            await super().patch(kind, name, patch, **options)
+
+    def given(self) -> list[str]:
+        """Devices of all claims."""
+        allocations = [(claim_of(self, name).get("status") or {}).get("allocation") for name in ("c", "d")]
+        return [each["device"] for found in allocations if found for each in found["devices"]["results"]]
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("later", [0.05, 0.2, 0.5, 1.0, 20.0])
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_write_that_arrives_after_it_was_withdrawn_gives_no_device_twice(
+    deaf: bool, later: float, leaves: bool
+) -> None:
+    """The device may go to another pod meanwhile; the late write would take it once more."""
+    client = device_world(("c", "d"), client=Delaying())
+    client.leaves = leaves
+    for name, claim in (("p", "c"), ("q", "d")):
+        user(client, name, device=claim)
+
+    def intercept(*_: Any) -> None:
+        client.deaf = deaf and client.late is not None
+
+    client.interceptor = intercept
+    async with real(client) as it:
+        await it.run(later)
+        assert client.late is not None
+        await client.arrive()
+        await it.run(30)
+        client.interceptor, client.deaf = None, False
+        await it.run(120)
+        assert client.given() == ["g0"]
+        assert sorted(node or "" for node in it.nodes_of().values()) == (["n1"] if leaves else ["", "n1"])
 
 
 async def test_a_failed_bind_gives_the_devices_back() -> None:

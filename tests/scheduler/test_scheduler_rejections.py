@@ -8,14 +8,37 @@ import pytest
 from prometheus_client import generate_latest
 from scheduler_world import fill, group, node, pod, world
 
-from unisono.api.annotations import VERDICT
-from unisono.api.core import Event
+from unisono.api.annotations import SET_ASIDE, VERDICT
+from unisono.api.core import Event, Node, NodeCondition
 from unisono.api.kinds import EVENTS, NODES, POD_GROUPS, PODS
+from unisono.errors import Invalid
 from unisono.scheduler.feed import Feed
 
 
 def told(events: list[Event], kind: str) -> list[tuple[str | None, str | None]]:
     return [(event.involved_object.name, event.reason) for event in events if event.involved_object.kind == kind]
+
+
+def conditions(of: Node) -> dict[str, NodeCondition]:
+    return {one.type or "": one for one in of.status.conditions or ()}
+
+
+async def test_a_node_is_told_again_when_the_server_refuses_to_say_so() -> None:
+    async with world() as w:
+        fill(w.client)
+        refuse = True
+
+        def intercept(operation: str, *arguments: Any) -> None:
+            if refuse and operation == "patch" and "nodes" in str(arguments):
+                raise Invalid("not now")
+
+        w.client.interceptor = intercept
+        w.client.put(NODES, node("n9", cpu="many"))
+        await w.run(15.0)
+        assert SET_ASIDE not in conditions(await w.client.get(NODES, "n9"))
+        refuse = False
+        await w.run(120.0)
+        assert conditions(await w.client.get(NODES, "n9"))[SET_ASIDE].status == "True"
 
 
 async def test_a_pod_and_a_group_that_cannot_be_read_are_told_of_and_stop_nobody() -> None:
@@ -25,7 +48,9 @@ async def test_a_pod_and_a_group_that_cannot_be_read_are_told_of_and_stop_nobody
         bad = group("bad", 1)
         bad.spec.min_resources = {"cpu": "many"}
         w.client.put(POD_GROUPS, bad)
-        w.client.put(NODES, node("n9", cpu="many"))
+        strange = node("n9", cpu="many")
+        strange.status.conditions = [NodeCondition(type="Ready", status="True", reason="KubeletReady")]
+        w.client.put(NODES, strange)
         await w.run(15.0)
         assert all(w.nodes_of("good-").values())
         odd = await w.client.get(PODS, "odd", "team")
@@ -41,9 +66,18 @@ async def test_a_pod_and_a_group_that_cannot_be_read_are_told_of_and_stop_nobody
         assert ("odd", "SchedulerError") in told(events, "Pod")
         assert told(events, "PodGroup").count(("bad", "SchedulerError")) == 1
         assert told(events, "Node") == [("n9", "SchedulerError")]
+        ours = conditions(await w.client.get(NODES, "n9"))
+        assert (ours["Ready"].status, ours["Ready"].reason) == ("True", "KubeletReady")
+        assert ours[SET_ASIDE].status == "True" and "'many' is not a quantity" in (ours[SET_ASIDE].message or "")
         text = generate_latest(w.scheduler.metrics.registry).decode()
         for kind in ("Pod", "PodGroup", "Node"):
             assert f'unisono_objects_rejected{{kind="{kind}"}} 1.0' in text
+
+        written = [write for write in w.client.writes if write.resource == "nodes"]
+        await w.client.patch(NODES, "n9", {"status": {"allocatable": {"cpu": "4"}}}, subresource="status")
+        await w.run(15.0)
+        ours = conditions(await w.client.get(NODES, "n9"))
+        assert (ours["Ready"].status, ours[SET_ASIDE].status, len(written)) == ("True", "False", 1)
 
         await w.client.patch(POD_GROUPS, "bad", {"spec": {"minResources": {"cpu": "1"}}}, namespace="team")
         await w.run(15.0)

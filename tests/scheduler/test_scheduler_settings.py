@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.plugins.registry import find
 from unisono.errors import ConfigError
 from unisono.scheduler.settings import FileConfig, FixedConfig
 
@@ -92,3 +93,42 @@ def test_the_first_file_must_be_right(tmp_path: Path) -> None:
 
 def test_without_a_file_the_default_runs() -> None:
     assert "allocate" in FixedConfig().poll().actions
+
+
+PLUGIN = """
+from unisono.plugin import Plugin
+
+
+class Mine(Plugin):
+    name = "mine"
+    number = {number}
+"""
+CONFIGURATION = 'actions: allocate\ntiers:\n- plugins:\n  - name: "reloaded_plugins:Mine"\n'
+
+
+def test_code_of_plugins_is_read_again_with_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    code, path = tmp_path / "reloaded_plugins.py", tmp_path / "scheduler.yaml"
+
+    def write(number: str) -> None:
+        code.write_text(PLUGIN.format(number=number))
+        path.unlink(missing_ok=True)
+        path.write_text(CONFIGURATION)
+
+    def number() -> object:
+        return getattr(find("reloaded_plugins:Mine"), "number", None)
+
+    write("1")
+    config = FileConfig(path)
+    assert number() == 1
+    write("2")
+    config.poll()
+    assert (config.error, number()) == ("", 2)
+    write("1 +")
+    config.poll()
+    assert "cannot be imported" in config.error
+    assert number() == 2
+    write("3")
+    config.poll()
+    assert (config.error, number()) == ("", 3)

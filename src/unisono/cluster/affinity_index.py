@@ -20,7 +20,7 @@ L = TypeVar("L", bound=Hashable)
 PerNode = dict[str, int]
 
 
-class Neighbours:
+class AffinityIndex:
     """Counts of pods on nodes, and an index of pods by the labels that selectors ask for.
 
     Attributes:

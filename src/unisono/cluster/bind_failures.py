@@ -14,7 +14,7 @@ class Setback:
         why: what the latest one failed on, with its node: ``node n1: admission webhook said no``.
         waiting: the job is not to be placed at present; others get the room.
         until: when it is placed again, seconds since the epoch.
-        over: when the failures are forgotten, if no more come; before that nobody is evicted for the job.
+        over: when the failures are forgotten, if no more come; before that no pod is evicted for the job.
         nodes: those that refused it: it is placed there only where no other node takes it.
         plugin: a plug-in failed for the job; ``why`` says which, and in what.
 

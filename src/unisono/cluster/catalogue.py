@@ -24,7 +24,7 @@ from unisono.api.nodeinfo import Numatopology
 T = TypeVar("T", bound=Object)
 
 
-class Shelf(dict[str, T], Generic[T]):
+class ObjectsByKey(dict[str, T], Generic[T]):
     """Objects of one kind by key."""
 
     def put(self, obj: T) -> bool:
@@ -59,19 +59,19 @@ def _told(obj: Object) -> tuple[Any, ...]:
 class Catalogue(msgspec.Struct):
     """All shelves of one cluster; namespaced objects by ``namespace/name``."""
 
-    volumes: Shelf[PersistentVolume] = msgspec.field(default_factory=Shelf)
-    volume_claims: Shelf[PersistentVolumeClaim] = msgspec.field(default_factory=Shelf)
-    storage_classes: Shelf[StorageClass] = msgspec.field(default_factory=Shelf)
-    csi_nodes: Shelf[CSINode] = msgspec.field(default_factory=Shelf)
-    csi_drivers: Shelf[CSIDriver] = msgspec.field(default_factory=Shelf)
-    storage_capacities: Shelf[CSIStorageCapacity] = msgspec.field(default_factory=Shelf)
-    volume_attachments: Shelf[VolumeAttachment] = msgspec.field(default_factory=Shelf)
-    device_claims: Shelf[ResourceClaim] = msgspec.field(default_factory=Shelf)
-    device_slices: Shelf[ResourceSlice] = msgspec.field(default_factory=Shelf)
-    device_classes: Shelf[DeviceClass] = msgspec.field(default_factory=Shelf)
-    numa_topologies: Shelf[Numatopology] = msgspec.field(default_factory=Shelf)
+    volumes: ObjectsByKey[PersistentVolume] = msgspec.field(default_factory=ObjectsByKey)
+    volume_claims: ObjectsByKey[PersistentVolumeClaim] = msgspec.field(default_factory=ObjectsByKey)
+    storage_classes: ObjectsByKey[StorageClass] = msgspec.field(default_factory=ObjectsByKey)
+    csi_nodes: ObjectsByKey[CSINode] = msgspec.field(default_factory=ObjectsByKey)
+    csi_drivers: ObjectsByKey[CSIDriver] = msgspec.field(default_factory=ObjectsByKey)
+    storage_capacities: ObjectsByKey[CSIStorageCapacity] = msgspec.field(default_factory=ObjectsByKey)
+    volume_attachments: ObjectsByKey[VolumeAttachment] = msgspec.field(default_factory=ObjectsByKey)
+    device_claims: ObjectsByKey[ResourceClaim] = msgspec.field(default_factory=ObjectsByKey)
+    device_slices: ObjectsByKey[ResourceSlice] = msgspec.field(default_factory=ObjectsByKey)
+    device_classes: ObjectsByKey[DeviceClass] = msgspec.field(default_factory=ObjectsByKey)
+    numa_topologies: ObjectsByKey[Numatopology] = msgspec.field(default_factory=ObjectsByKey)
 
-    def shelves(self) -> dict[str, Shelf[Any]]:
+    def shelves(self) -> dict[str, ObjectsByKey[Any]]:
         """Shelves by the kind that stands on them."""
         return {
             "PersistentVolume": self.volumes,

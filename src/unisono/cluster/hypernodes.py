@@ -1,6 +1,6 @@
 """HyperNodes as objects, and the tree that they form over the nodes that exist.
 
-Events change single records. The tree is made anew when a HyperNode changed, a node came or went, or, where members are
+Events change single records. The tree is rebuilt when a HyperNode changed, a node came or went, or, where members are
 chosen by labels, a node's labels changed; which nodes a pattern or a selector matches is kept from time to time, and
 only nodes that are new or changed are looked at again. A HyperNode that contradicts itself takes out the tree that it
 belongs to and no other.

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from unisono.api.core import PodSpec
-from unisono.cluster.podclass import UNTIED, PodClass, Ties, images_of, relevant_notes
+from unisono.cluster.podclass import UNTIED, PodClass, PodRelations, images_of, relevant_notes
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.selectors import SelectorBook
 
@@ -65,7 +65,7 @@ class PodClasses:
         self._width = len(registry)
         self._by_key: dict[bytes, PodClass] = {}
         self._by_kin: dict[bytes, int] = {}
-        self._by_ties: dict[tuple[int, Ties], PodClass] = {}
+        self._by_ties: dict[tuple[int, PodRelations], PodClass] = {}
         self._keys: dict[int, tuple[bytes, bytes]] = {}
         self._idle: dict[int, PodClass] = {}
 
@@ -94,7 +94,7 @@ class PodClasses:
         self.kins[number] += 1
         return number
 
-    def refine(self, base: PodClass, ties: Ties) -> PodClass:
+    def refine(self, base: PodClass, ties: PodRelations) -> PodClass:
         """The class of pods of ``base`` with these ties."""
         if ties == UNTIED:
             return base

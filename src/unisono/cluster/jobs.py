@@ -56,7 +56,7 @@ class JobBook:
     # ---- tasks
 
     def add_task(self, task: Task) -> None:
-        """Count a task in its job; a job that nobody has announced yet is opened."""
+        """Count a task in its job; a job whose PodGroup is not known yet is opened."""
         if not task.job:
             return
         job = self.jobs.get(task.job)
@@ -300,7 +300,7 @@ class JobBook:
                 job.shape = self._shapes.of(job)
                 self.active.add(key)
             else:
-                job.shape = 0  # nobody compares it while it is left alone
+                job.shape = 0  # it is not compared while it is left alone
                 self.active.discard(key)
         self._dirty.clear()
         if moved:

@@ -17,7 +17,7 @@ class Quota:
 
     Attributes:
         hard: the most of each quota name (``cpu``, ``requests.cpu``, ``pods``, ...), as `resource_list` reads it.
-        used: what a quota controller has counted, None where nobody has.
+        used: what a quota controller has counted, None where none has.
         scopes: names of the scopes; the quota counts only pods that match all.
         priority_classes: priority classes that scope PriorityClass selects, None when it selects none by name.
         readable: False where its amounts cannot be read: it has no room for anything.
@@ -45,7 +45,7 @@ class Budget:
     Attributes:
         selector: its pods.
         min_available, max_unavailable: as on the spec.
-        allowed: disruptions that a controller allows now, None where nobody has counted.
+        allowed: disruptions that a controller allows now, None where none has counted.
         disrupted: names of pods whose eviction is on its way already.
 
     """

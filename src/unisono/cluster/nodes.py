@@ -101,7 +101,7 @@ class NodeFacts:
 class NodeTable:
     """All known nodes; column ``i`` of every array is ``names[i]``, and names are sorted.
 
-    Added and removed nodes take effect in `settle`, which lays the arrays out anew and moves ``layout``. A change of
+    Added and removed nodes take effect in `settle`, which lays the arrays out again and moves ``layout``. A change of
     one node's facts moves ``generation`` and sets ``changed[i]`` to it, so that cached results can be brought up to
     date for the changed columns only.
 

@@ -57,8 +57,8 @@ def relevant_notes(annotations: Mapping[str, str], namespace: str) -> Mapping[st
     return found
 
 
-class Ties(NamedTuple):
-    """What ties pods to other pods and objects, beyond their spec; see `PodClass`."""
+class PodRelations(NamedTuple):
+    """What relates pods to other pods and objects, beyond their spec; see `PodClass`."""
 
     terms: PodTerms = NO_TERMS
     matched: Match = frozenset()
@@ -66,7 +66,7 @@ class Ties(NamedTuple):
     devices: tuple[str, ...] = ()
 
 
-UNTIED = Ties()
+UNTIED = PodRelations()
 
 
 class PodClass:
@@ -92,7 +92,7 @@ class PodClass:
         kin: classes that differ in amounts, ports and ties only share it: where such pods may go and which nodes they
             prefer is the same.
         terms: affinity and spread terms.
-        matched: ids of the selectors (of anybody's terms) that select the pod.
+        matched: ids of the selectors (of all terms) that select the pod.
         volumes: keys of the PersistentVolumeClaims that it mounts.
         devices: keys of its ResourceClaims; one that does not exist yet has no name (``namespace/``).
         uses: pods of the class, and classes of which it is the base.
@@ -175,7 +175,7 @@ class PodClass:
             for row in self.rows.tolist()
         ]
 
-    def refined(self, number: int, ties: Ties) -> PodClass:
+    def refined(self, number: int, ties: PodRelations) -> PodClass:
         """A class of the same spec whose pods are tied to others as ``ties`` says."""
         fresh = copy(self)
         fresh.id, fresh.uses = number, 0
@@ -188,9 +188,9 @@ class PodClass:
         return bool(self.volumes or self.devices)
 
     @property
-    def ties(self) -> Ties:
+    def ties(self) -> PodRelations:
         """What it has beyond its base."""
-        return Ties(self.terms, self.matched, self.volumes, self.devices)
+        return PodRelations(self.terms, self.matched, self.volumes, self.devices)
 
     def widen(self, size: int) -> None:
         """Pad ``vector`` to ``size`` rows."""

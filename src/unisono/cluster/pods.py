@@ -15,7 +15,7 @@ from unisono.api.membership import pod_group_name
 from unisono.api.quantity import QuantityError, to_int
 from unisono.api.times import parse_time
 from unisono.cluster.interning import PodClasses
-from unisono.cluster.podclass import PodClass, Ties
+from unisono.cluster.podclass import PodClass, PodRelations
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.terms import NO_TERMS, has_terms, terms_of
@@ -126,7 +126,7 @@ def class_of(pod: Pod, classes: PodClasses) -> PodClass:
     if not selectors.all and not spec.volumes and not spec.resource_claims:
         return base
     matched = selectors.matching(namespace, labels)
-    return classes.refine(base, Ties(terms, matched, _volume_claims(pod), _device_claims(pod)))
+    return classes.refine(base, PodRelations(terms, matched, _volume_claims(pod), _device_claims(pod)))
 
 
 def _volume_claims(pod: Pod) -> tuple[str, ...]:

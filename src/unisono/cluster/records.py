@@ -32,11 +32,11 @@ class Task:
         node: name of the node it is bound to, ``""`` while pending.
         gated: it has scheduling gates and must not be placed.
         preemptable: annotation or label ``volcano.sh/preemptable``, true when absent.
-        never_preempts: ``spec.preemptionPolicy`` is Never: nobody is evicted for it.
+        never_preempts: ``spec.preemptionPolicy`` is Never: no pod is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
         run_seconds: how long it runs at most, as annotation ``unisono.io/run-seconds`` or its deadline says; 0.0 when
             nobody says.
-        since: when it was given its node (condition PodScheduled), else when it started; 0.0 when nobody says.
+        since: when it was given its node (condition PodScheduled), else when it started; 0.0 when that is not known.
         told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
 

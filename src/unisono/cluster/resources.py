@@ -27,7 +27,7 @@ MOST_LISTED = 1024
 """Resource names that nodes and queues may state over the life of a cluster state."""
 
 MOST_REQUESTED = 32
-"""Rows for names that only pods and PodGroups use; whoever makes a pod may think of any number of names."""
+"""Rows for names that only pods and PodGroups use; a user may invent any number of names."""
 
 UNLISTED = "resources that no node offers"
 """Name of the row that further such names share; no resource can have this name."""

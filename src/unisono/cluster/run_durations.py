@@ -88,7 +88,7 @@ def beginning(name: str) -> str:
 
 
 def _ended(pod: Pod) -> float:
-    """When the last container ended, 0.0 when nobody says so readably."""
+    """When the last container ended, 0.0 when that is not stated readably."""
     times = [
         status.state.terminated.finished_at
         for status in pod.status.container_statuses or ()

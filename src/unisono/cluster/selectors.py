@@ -1,6 +1,6 @@
 """Pod selectors of affinity and spread terms, interned, and which of them select a pod.
 
-Two pods that the same selectors select are alike to everybody who looks at pods by label: so a pod class needs to know
+Rules that look at pods by label cannot tell two pods apart that the same selectors select. So a pod class needs to know
 the selectors that select it, and neither labels nor namespace.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from unisono.cluster.affinity_index import Neighbours
+from unisono.cluster.affinity_index import AffinityIndex
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog
@@ -13,11 +13,11 @@ from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.interning import PodClasses
 from unisono.cluster.limits import Budget, Quota
 from unisono.cluster.nodes import NodeTable
-from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
+from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.usage import NodeUsage
 
 
@@ -39,7 +39,7 @@ class Snapshot:
         priorities: value by PriorityClass name.
         default_priority: value of the global default PriorityClass, else 0.
         port_holders: by node name: pods with host ports there, by key.
-        neighbours: which pods stand where, for affinity and spread.
+        affinity_index: which pods stand where, for affinity and spread.
         quotas, budgets: ResourceQuotas and PodDisruptionBudgets by namespace and name.
         node_usage: measured load by node name, as far as a source of metrics told it.
         evictions: what was evicted lately.
@@ -64,9 +64,9 @@ class Snapshot:
     priorities: Mapping[str, int]
     default_priority: int
     port_holders: Mapping[str, Mapping[str, PodClass]]
-    neighbours: Neighbours
+    affinity_index: AffinityIndex
     catalogue: Catalogue
-    memo: Parts
+    memo: SharedObjects
     hyper_nodes: HyperNodeTree
     quotas: Mapping[str, Mapping[str, Quota]] = field(default_factory=dict)
     budgets: Mapping[str, Mapping[str, Budget]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
 from unisono.api.kind import Kind
-from unisono.cluster.affinity_index import Neighbours, rematched
+from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.bind_failures import Setback
 from unisono.cluster.catalogue import Catalogue
 from unisono.cluster.evictions import EvictionLog, PastEviction
@@ -23,13 +23,13 @@ from unisono.cluster.jobs import JobBook
 from unisono.cluster.limits import Budget, LimitBook, Quota, budget_of, closed_budget, closed_quota, quota_of
 from unisono.cluster.nodes import NodeFacts, NodeTable
 from unisono.cluster.other_schedulers import ForeignPods
-from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.pods import blind_task, same_task, task_of
 from unisono.cluster.records import Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
+from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
 from unisono.cluster.usage import NodeUsage
@@ -75,7 +75,7 @@ class ClusterState:
         self.tasks_on: dict[str, dict[str, Task]] = {}
         self.port_holders: dict[str, dict[str, PodClass]] = {}
         self.priorities: dict[str, PriorityClass] = {}
-        self.neighbours = Neighbours(self.classes.selectors)
+        self.affinity_index = AffinityIndex(self.classes.selectors)
         self.quotas: LimitBook[Quota] = LimitBook()
         self.budgets: LimitBook[Budget] = LimitBook()
         self.node_usage: dict[str, NodeUsage] = {}
@@ -83,7 +83,7 @@ class ClusterState:
         self.run_times = RunTimes()
         self.setbacks: Mapping[str, Setback] = {}
         self.catalogue = Catalogue()
-        self.memo = Parts()
+        self.memo = SharedObjects()
         self.rejected = RejectionBook()
         self._foreign = ForeignPods()
         self._assumed: dict[str, _Assumed] = {}
@@ -155,7 +155,7 @@ class ClusterState:
             self._set_aside(kind, obj, why, handler[1])
 
     def _take(self, kind: Kind[Any], obj: Object, put: Callable[[Any], bool], remove: Callable[[str], bool]) -> None:
-        """One object that cannot be taken in counts as absent, and stops nobody else."""
+        """One object that cannot be taken in counts as absent, and does not stop others."""
         try:
             self.version += put(obj)
         except Exception as error:
@@ -190,7 +190,7 @@ class ClusterState:
         return True
 
     def _recount(self, without: str = "") -> None:
-        """Make everything anew that is derived from pods; ``without`` is the key of the one that is to blame."""
+        """Rebuild everything that is derived from pods; ``without`` is the key of the one that is to blame."""
         tasks = [task for key, task in self.tasks.items() if key != without]
         for derived in (self.tasks, self.tasks_on, self.port_holders):
             derived.clear()
@@ -199,7 +199,7 @@ class ClusterState:
             self._released.pop(key, None)
         self.nodes.clear_pods()
         self.classes.clear_pods()
-        self.neighbours.clear_pods()
+        self.affinity_index.clear_pods()
         self.book.clear_tasks()
         for task in tasks:
             self._put_in(task)
@@ -261,7 +261,7 @@ class ClusterState:
             if task.pod_class.host_ports:
                 self.port_holders.setdefault(task.node, {})[task.key] = task.pod_class
             self._occupy(task, 1)
-        self.neighbours.add(task)
+        self.affinity_index.add(task)
         self.book.add_task(task)
 
     def _take_out(self, task: Task) -> None:
@@ -272,7 +272,7 @@ class ClusterState:
             if task.pod_class.host_ports:
                 _drop(self.port_holders, task.node, task.key)
             self._occupy(task, -1)
-        self.neighbours.remove(task)
+        self.affinity_index.remove(task)
         self.book.remove_task(task)
 
     def _occupy(self, task: Task, sign: int) -> None:
@@ -402,7 +402,7 @@ class ClusterState:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
         self._relist()
         self.nodes.settle(self._move_in)
-        self.neighbours.settle(self.tasks, self._reclass)
+        self.affinity_index.settle(self.tasks, self._reclass)
         self._sweep()
         self.classes.widen()
         self.book.refresh()
@@ -422,7 +422,7 @@ class ClusterState:
             priorities=values,
             default_priority=max(defaults, default=0),
             port_holders=self.port_holders,
-            neighbours=self.neighbours,
+            affinity_index=self.affinity_index,
             catalogue=self.catalogue,
             memo=self.memo,
             hyper_nodes=self.hyper_nodes.tree(self.nodes),
@@ -447,7 +447,7 @@ class ClusterState:
         freed = self.classes.sweep()
         if not freed:
             return
-        self.neighbours.forget(freed)
+        self.affinity_index.forget(freed)
         instead = self.classes.unmatch(freed)
         for task in self.tasks.values() if instead else ():
             same = instead.get(task.pod_class.id)

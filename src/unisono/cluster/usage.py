@@ -1,4 +1,4 @@
-"""How busy nodes really are, as somebody has measured it.
+"""How busy nodes really are, as measured.
 
 Two ways lead here: a source of metrics hands the latest values to ``ClusterState.report_usage``, or something on the
 node (or about it) writes them into the node's annotations. What was measured later counts.

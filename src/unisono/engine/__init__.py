@@ -24,6 +24,7 @@ def run(
     plugins: Mapping[str, type[Plugin]] | None = None,
     monotonic: Callable[[], float] | None = None,
     advice: bool = True,
+    verdicts: bool = True,
 ) -> Decisions:
     """Decide one cycle.
 
@@ -39,6 +40,8 @@ def run(
         monotonic: seconds that only grow: fills ``Decisions.seconds``, and holds plug-ins that are not built in to
             their time limit.
         advice: try what would start waiting jobs; without it suggestions are words only, and verdicts cost less.
+        verdicts: explain what waits; without it binds, evictions, phases and nominations are the same, and there are
+            no verdicts, conditions, queue statuses and figures. Most of a cycle's time goes into them where much waits.
 
     Returns:
         decisions that depend on nothing but the arguments (with a clock, also on which plug-ins were too slow).
@@ -47,7 +50,7 @@ def run(
     from unisono.engine.plugin_host.stopwatch import Stopwatch
 
     watch = Stopwatch(monotonic, config.plugin_time_limit)
-    return _decide(snapshot, config, now, seed, plugins or {}, watch, advice=advice)
+    return _decide(snapshot, config, now, seed, plugins or {}, watch, advice=advice, verdicts=verdicts)
 
 
 def _decide(
@@ -59,26 +62,31 @@ def _decide(
     watch: Stopwatch,
     *,
     advice: bool,
+    verdicts: bool,
 ) -> Decisions:
     from unisono.engine.actions import run_action
     from unisono.engine.closing.invariants import enforce
-    from unisono.engine.closing.status_updates import close
+    from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
     from unisono.engine.plugins.registry import lookup_with
+    from unisono.engine.session.unfilled_gangs import note_unfilled
     from unisono.engine.verdicts.explain import explain
 
     with watch.stage("open"):
+        note_unfilled(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch)
     for name in config.actions:
         run_action(cycle, name)
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()
-    with watch.stage("explain"):
-        verdicts = explain(cycle, advice=advice)
-    with watch.stage("close"):
-        close(cycle, verdicts)
-    cycle.decisions.verdicts = verdicts
+    if verdicts:
+        with watch.stage("explain"):
+            cycle.decisions.verdicts = explain(cycle, advice=advice)
+        with watch.stage("close"):
+            close(cycle, cycle.decisions.verdicts)
+    else:
+        close_briefly(cycle)
     cycle.decisions.violations += cycle.hooks.violations()
     cycle.decisions.plugin_failures = cycle.hooks.guard.failures
     cycle.decisions.plugins_off = sorted(cycle.hooks.failed)

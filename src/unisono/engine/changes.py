@@ -12,6 +12,7 @@ from unisono.api.quantity import Rounding
 from unisono.api.resources import readable
 
 _MOST_NAMES = 3
+_CLAIMS = {"PersistentVolumeClaim": "claim", "ResourceClaim": "resource claim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,9 @@ class AddToleration:
 
 @dataclass(frozen=True, slots=True)
 class RelaxRule:
-    """Turn what the job's pods require of other pods into a preference.
+    """Turn what the job's pods require of other pods or of their nodes into a preference.
 
-    ``rule``: ``podAffinity``, ``podAntiAffinity`` or ``topologySpreadConstraints``.
+    ``rule``: ``podAffinity``, ``podAntiAffinity``, ``topologySpreadConstraints``, ``nodeAffinity`` or ``nodeSelector``.
     """
 
     rule: str
@@ -239,6 +240,114 @@ class EvictPods:
         return f"end {listed(self.pods)}"
 
 
+@dataclass(frozen=True, slots=True)
+class UseQueue:
+    """Name another queue, which exists and is open, in the job."""
+
+    queue: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"name queue {self.queue} in spec.queue"
+
+
+@dataclass(frozen=True, slots=True)
+class UseResource:
+    """Let the job's pods request ``instead`` where they request ``name``, which no node has."""
+
+    name: str
+    instead: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"request {self.instead} in place of {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class UseLabel:
+    """Let the job's pods select nodes by another label than ``key=value``, which no node has."""
+
+    key: str
+    value: str
+    instead_key: str
+    instead_value: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"select nodes by {self.instead_key}={self.instead_value} in place of {self.key}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class UsePriority:
+    """Give the job a PriorityClass that exists and is higher than its own."""
+
+    priority_class: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"give it the priority class {self.priority_class}"
+
+
+@dataclass(frozen=True, slots=True)
+class UseClaim:
+    """Let the job's pods name claim ``instead``, which exists; ``of``: PersistentVolumeClaim or ResourceClaim."""
+
+    of: str
+    name: str
+    instead: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"name {_CLAIMS[self.of]} {self.instead} in the pods"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """Create a PersistentVolumeClaim in the job's namespace; its size and class are for its owner to say."""
+
+    name: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"create claim {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class UseStorageClass:
+    """Let a PersistentVolumeClaim that is not bound name a storage class that exists."""
+
+    claim: str
+    storage_class: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"name storage class {self.storage_class} in claim {self.claim}"
+
+
+@dataclass(frozen=True, slots=True)
+class UseDeviceClass:
+    """Let a ResourceClaim name a device class that exists."""
+
+    claim: str
+    name: str
+    instead: str
+
+    def text(self) -> str:
+        """For people."""
+        return f"name device class {self.instead} in resource claim {self.claim}"
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several changes, none of which is enough without the others."""
+
+    changes: tuple[Change, ...]
+
+    def text(self) -> str:
+        """For people."""
+        return " and ".join(change.text() for change in self.changes)
+
+
 Change = (
     LowerMinAvailable
     | AddNodes
@@ -259,6 +368,15 @@ Change = (
     | ReleasePort
     | WaitFor
     | EvictPods
+    | UseQueue
+    | UseResource
+    | UseLabel
+    | UsePriority
+    | UseClaim
+    | CreateClaim
+    | UseStorageClass
+    | UseDeviceClass
+    | Together
 )
 
 

@@ -35,6 +35,9 @@ class Verdict:
         holders: who holds it, largest first, at most a few.
         suggestion: what would start it, in words, or ``""``.
         changes: the same for programs, cheapest first; each was tried: after it, the next cycle starts the job.
+        untried: further changes that should start it, or are needed to, and were not tried.
+        position: its place in the line of its queue, 1 for the first; 0 where it stands in none.
+        ahead: names of the jobs that come before it, at most a few.
         would_run_after: ``namespace/name`` of pods of lower priority, or of queues above their share, without which the
             next cycle would start it; tried as well.
         spared: why those pods are not evicted, where limits on evictions are the reason, and when they may be.
@@ -58,6 +61,9 @@ class Verdict:
     task: str = ""
     queue: str = ""
     changes: tuple[Change, ...] = ()
+    untried: tuple[Change, ...] = ()
+    position: int = 0
+    ahead: tuple[str, ...] = ()
     would_run_after: tuple[str, ...] = ()
     spared: str = ""
     plugins_off: tuple[str, ...] = ()

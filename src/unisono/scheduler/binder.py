@@ -293,9 +293,18 @@ class Binder:
             _log.exception("bind.broken", pod=f"{bind.namespace}/{bind.pod}")
             outcome, why = Outcome.FAILED, repr(error)
         done = outcome is Outcome.BOUND
+        if not done:
+            await self._settle(bind)
         self._feed.do(lambda: (self._claims.confirm if done else self._claims.forget)(bind))
         self._finish(bind, outcome, why, started)
         return outcome
+
+    async def _settle(self, bind: Bind) -> None:
+        """Wait until the server has said that the devices of a failed bind are free."""
+        try:
+            await self._claims.settle(bind)
+        except LeadershipLost as error:  # who leads now has read what the server holds
+            _log.warning("claims.kept", pod=f"{bind.namespace}/{bind.pod}", error=str(error))
 
     async def _bind_prepared(self, bind: Bind) -> tuple[Outcome, str]:
         started = self._clock.monotonic()

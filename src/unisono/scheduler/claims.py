@@ -15,7 +15,7 @@ import structlog
 from unisono.api.core import ObjectReference, PersistentVolumeClaim, ResourceClaim, ResourceClaimConsumerReference
 from unisono.api.keys import DELETE_PROTECTION, SELECTED_NODE
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS
-from unisono.cluster.catalogue import Catalogue, Shelf
+from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.engine.decisions import Bind, ClaimAllocation, VolumeBind
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import Client
@@ -24,6 +24,7 @@ from unisono.kube.clock import Clock
 _ATTEMPTS = 5
 # Folders of a node are made at once, disks of a cloud take their time.
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.05, 1.0
+_FIRST_RETRY_SECONDS, _RETRY_SECONDS = 0.5, 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -38,9 +39,11 @@ class ClaimWriter:
     def __init__(self, client: Client, catalogue: Catalogue, clock: Clock) -> None:
         """``catalogue`` is that of the cluster state."""
         self._client, self._catalogue, self._clock = client, catalogue, clock
-        self._assumed: dict[tuple[str, str], list[tuple[Shelf[Any], str, Any, Any]]] = {}
+        self._assumed: dict[tuple[str, str], list[tuple[ObjectsByKey[Any], str, Any, Any]]] = {}
         # By uid of a volume claim the pods whose binds rely on what was written for it: pods of a job share claims.
         self._relying: dict[str, set[str]] = {}
+        # By uid of a pod whose bind failed the device claims of which the server has not said that they are free.
+        self._unsettled: dict[str, list[ClaimAllocation]] = {}
 
     # ---- in the state
 
@@ -73,7 +76,7 @@ class ClaimWriter:
                 if not pods:
                     del self._relying[need.uid]
 
-    def _after(self, bind: Bind, need: VolumeBind | ClaimAllocation) -> tuple[Shelf[Any], str, Any]:
+    def _after(self, bind: Bind, need: VolumeBind | ClaimAllocation) -> tuple[ObjectsByKey[Any], str, Any]:
         """The shelf and key of the object that a preparation changes, and the object afterwards."""
         replace = msgspec.structs.replace
         key = f"{need.namespace}/{need.claim}"
@@ -139,7 +142,10 @@ class ClaimWriter:
                 pause = min(2 * pause, _LOOK_SECONDS)
 
     async def withdraw(self, bind: Bind, number: int | None = None) -> None:
-        """Take back what the first ``number`` preparations of a bind have written, unless others rely on it."""
+        """Take back what the first ``number`` preparations of a bind have written, unless others rely on it.
+
+        Devices of which the server does not say that they are free are left to `settle`.
+        """
         self._leave(bind)
         for need in bind.preparations[:number]:
             try:
@@ -151,8 +157,27 @@ class ClaimWriter:
                     await self._unreserve(need)
                 else:
                     await self._unselect(need)
-            except (ApiError, OSError, TimeoutError) as error:
+            except (ApiError, OSError, TimeoutError, ClaimError) as error:
                 _log.warning("claim.kept", claim=f"{need.namespace}/{need.claim}", error=str(error))
+                if isinstance(need, ClaimAllocation):
+                    self._unsettled.setdefault(bind.uid, []).append(need)
+
+    async def settle(self, bind: Bind) -> None:
+        """Withdraw the devices of a failed bind until the server has answered, with growing pauses.
+
+        Before that the bind must not be forgotten: a write without an answer may yet arrive, and its devices would be
+        given away twice.
+        """
+        pause = _FIRST_RETRY_SECONDS
+        for need in self._unsettled.pop(bind.uid, ()):
+            while True:
+                try:
+                    await self._release(bind, need)
+                    break
+                except (ApiError, OSError, TimeoutError, ClaimError) as error:
+                    _log.warning("claim.kept", claim=f"{need.namespace}/{need.claim}", error=str(error))
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _RETRY_SECONDS)
 
     # ---- device claims
 
@@ -188,7 +213,11 @@ class ClaimWriter:
         return await self._patch_claim(claim, {"metadata": {"finalizers": [*finalizers, DELETE_PROTECTION]}})
 
     async def _release(self, bind: Bind, need: ClaimAllocation) -> None:
-        """The pod does not use the claim; nobody's devices become free."""
+        """The pod does not use the claim; nobody's devices become free.
+
+        A claim that does not show the allocation may be about to get it, by a write whose answer was lost. Such a write
+        compares versions: the change of the finalizer that comes with each allocation makes it fail.
+        """
         for _ in range(_ATTEMPTS):
             try:
                 claim = await self._client.get(RESOURCE_CLAIMS, need.claim, need.namespace)
@@ -196,20 +225,32 @@ class ClaimWriter:
                 return
             users = claim.status.reserved_for or []
             rest = [user for user in users if user.uid != bind.uid]
-            if claim.metadata.uid != need.uid or len(rest) == len(users):
+            if claim.metadata.uid != need.uid:
                 return
+            if len(rest) == len(users):
+                if need.allocation is None or claim.status.allocation is not None or not _is_protected(claim):
+                    return
+                try:
+                    await self._unprotect(claim)
+                    return
+                except Conflict:
+                    continue
             status: dict[str, Any] = {"reservedFor": _plain(rest) or None}
             free = not rest and need.allocation is not None
             if free:
                 status["allocation"] = None
             try:
                 claim = await self._write_status(claim, status)
-                if free and DELETE_PROTECTION in (claim.metadata.finalizers or []):
-                    kept = [name for name in claim.metadata.finalizers or [] if name != DELETE_PROTECTION]
-                    await self._patch_claim(claim, {"metadata": {"finalizers": kept or None}})
+                if free and _is_protected(claim):
+                    await self._unprotect(claim)
                 return
             except Conflict:
                 continue
+        raise ClaimError(f"resource claim {need.claim} changes all the time")
+
+    async def _unprotect(self, claim: ResourceClaim) -> None:
+        kept = [name for name in claim.metadata.finalizers or [] if name != DELETE_PROTECTION]
+        await self._patch_claim(claim, {"metadata": {"finalizers": kept or None}})
 
     async def _write_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> ResourceClaim:
         return await self._patch_claim(claim, {"status": status}, "status")
@@ -309,6 +350,10 @@ class ClaimWriter:
 def _selected(claim: PersistentVolumeClaim) -> str | None:
     """The node for which the claim's volume is to be made."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
+
+
+def _is_protected(claim: ResourceClaim) -> bool:
+    return DELETE_PROTECTION in (claim.metadata.finalizers or [])
 
 
 def _user(bind: Bind) -> ResourceClaimConsumerReference:

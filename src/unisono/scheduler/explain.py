@@ -19,6 +19,7 @@ _MAX_PODS = 16
 def on_wire(verdict: Verdict) -> wire.Verdict:
     """The verdict as clients see it: long texts and lists cut, each change with its class name as ``kind``."""
     changes = [_change(change) for change in verdict.changes]
+    changes += [{**_change(change), "tried": False} for change in verdict.untried]
     cut = len(verdict.would_run_after) > _MAX_PODS
     return wire.Verdict(
         job=verdict.job,
@@ -36,6 +37,8 @@ def on_wire(verdict: Verdict) -> wire.Verdict:
         suggestion=_cut(verdict.suggestion),
         change=changes[0] if changes else {},
         otherwise=tuple(changes[1:]),
+        position=verdict.position,
+        ahead=verdict.ahead[:_MAX_HOLDERS],
         would_run_after=verdict.would_run_after[:_MAX_PODS],
         would_run_after_count=len(verdict.would_run_after) if cut else 0,
         spared=_cut(verdict.spared),
@@ -88,12 +91,17 @@ class VerdictBook:
 
 
 def _change(change: Change) -> dict[str, Any]:
-    """``{"kind": "AddNodes", "like": "n1", "count": 2}``."""
-    fields = {one.name: getattr(change, one.name) for one in dataclasses.fields(change)}
-    return {"kind": type(change).__name__} | {
-        name: dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
-        for name, value in fields.items()
-    }
+    """``{"kind": "AddNodes", "like": "n1", "count": 2}``; combined ones have theirs in ``changes``."""
+    fields = {one.name: _plain(getattr(change, one.name)) for one in dataclasses.fields(change)}
+    return {"kind": type(change).__name__} | fields
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return [one if isinstance(one, str) else _change(one) for one in value]
+    return value
 
 
 def _cut(text: str) -> str:

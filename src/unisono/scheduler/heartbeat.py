@@ -12,9 +12,15 @@ from typing import Any
 
 import structlog
 
-from unisono.api.annotations import CONFIGURATION_ERROR, CYCLES_LEASE, SCHEDULER_CYCLES, SCHEDULER_NAMES
+from unisono.api.annotations import (
+    CONFIGURATION_ERROR,
+    CYCLES_LEASE,
+    ENFORCED_QUEUE_FIELDS,
+    SCHEDULER_CYCLES,
+    SCHEDULER_NAMES,
+)
 from unisono.api.base import ObjectMeta
-from unisono.api.core import Lease, LeaseSpec
+from unisono.api.core import Lease, LeaseSpec, ObjectReference
 from unisono.api.kinds import LEASES
 from unisono.api.times import rfc3339_micro
 from unisono.errors import NotFound, UnisonoError
@@ -40,14 +46,28 @@ class Heartbeat:
         self._namespace, _, self._name = lease.partition("/")
         self._names = ",".join(scheduler_names)
         self._last: tuple[float, float] | None = None
-        self._error = ""
-        self._told: tuple[float, str] = (0.0, "")
+        self._error, self._fields = "", ""
+        self._told: tuple[float, str, str] = (0.0, "", "")
         self._failing = self._held = False
         self._began = clock.monotonic()
 
-    def ended(self, config_error: str = "") -> None:
-        """A cycle has ended; ``config_error``: why the newest configuration is refused."""
+    def ended(self, config_error: str = "", enforced: Iterable[str] = ()) -> None:
+        """A cycle has ended.
+
+        Args:
+            config_error: why the newest configuration is refused.
+            enforced: fields of Queues that the configuration in force enforces.
+
+        """
         self._last, self._error = (self._clock.monotonic(), self._clock.time()), config_error[:_MOST_TEXT]
+        self._fields = ",".join(enforced)
+
+    @property
+    def reference(self) -> ObjectReference:
+        """The Lease, for events."""
+        return ObjectReference(
+            api_version=LEASES.api_version, kind=LEASES.kind, namespace=self._namespace, name=self._name
+        )
 
     def silent_seconds(self) -> float:
         """Seconds since the latest cycle ended, or since the start where none has ended."""
@@ -57,8 +77,8 @@ class Heartbeat:
         """Write until cancelled."""
         self._began = self._clock.monotonic()
         while True:
-            if self._last is not None and (self._last[1], self._error) != self._told:
-                await self._renew(self._last[1], self._error)
+            if self._last is not None and (self._last[1], self._error, self._fields) != self._told:
+                await self._renew(self._last[1], self._error, self._fields)
             await self._clock.sleep(_INTERVAL_SECONDS if self._held else 1.0)
 
     async def close(self) -> None:
@@ -73,8 +93,12 @@ class Heartbeat:
         except (UnisonoError, OSError, TimeoutError) as error:
             _log.debug("heartbeat.close_failed", error=str(error))
 
-    async def _renew(self, when: float, error: str) -> None:
-        annotations = {SCHEDULER_NAMES: self._names, CONFIGURATION_ERROR: error or None}
+    async def _renew(self, when: float, error: str, fields: str) -> None:
+        annotations = {
+            SCHEDULER_NAMES: self._names,
+            CONFIGURATION_ERROR: error or None,
+            ENFORCED_QUEUE_FIELDS: fields,
+        }
         spec = {
             "holderIdentity": self._name,
             "renewTime": rfc3339_micro(when),
@@ -87,20 +111,20 @@ class Heartbeat:
                     LEASES, self._name, {"metadata": meta, "spec": spec}, namespace=self._namespace
                 )
             except NotFound:
-                await self._client.create(LEASES, self._new(when))
+                await self._client.create(LEASES, self._new(when, fields))
         except (UnisonoError, OSError, TimeoutError) as failure:
             if not self._failing:
                 _log.warning("heartbeat.failed", lease=f"{self._namespace}/{self._name}", error=str(failure))
             self._failing = True
             return
-        self._failing, self._held, self._told = False, True, (when, error)
+        self._failing, self._held, self._told = False, True, (when, error, fields)
 
-    def _new(self, when: float) -> Lease:
+    def _new(self, when: float, fields: str) -> Lease:
         meta = ObjectMeta(
             name=self._name,
             namespace=self._namespace,
             labels={SCHEDULER_CYCLES: "true"},
-            annotations={SCHEDULER_NAMES: self._names},
+            annotations={SCHEDULER_NAMES: self._names, ENFORCED_QUEUE_FIELDS: fields},
         )
         spec = LeaseSpec(
             holder_identity=self._name,

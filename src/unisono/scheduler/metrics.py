@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from unisono.api.queue_enforcement import NEEDS
 from unisono.engine.decisions import Decisions
 from unisono.scheduler.volcano_metrics import Figures, VolcanoMetrics
 
@@ -95,6 +96,12 @@ class Metrics:
         self.cycles_run, self.cycles_idle, self.cycles_failed = make.outcomes(
             "unisono_scheduler_cycles", "Cycles by outcome.", "outcome", "run", "idle", "failed"
         )
+        unenforced = make.gauge(
+            "unisono_scheduler_unenforced_queues",
+            "Queues with a field that the configuration does not enforce.",
+            "field",
+        )
+        self.unenforced = {field: unenforced.labels(field) for field in NEEDS}
         self.silent = make.gauge("unisono_scheduler_silent_seconds", "Time since the latest cycle ended.")
         self.scheduled, self.unschedulable, self.failed = make.outcomes(
             "volcano_schedule_attempts",

@@ -44,15 +44,18 @@ class Outbox(Generic[W]):
         interval: float,
         pace: WritePace,
         workers: int = 8,
+        insists: bool = False,
     ) -> None:
-        """``interval`` is the time in seconds that unimportant changes of one object keep between them.
+        """With ``insists``, a wish that the server refuses is tried again as one that it did not answer.
+
+        ``interval`` is the time in seconds that unimportant changes of one object keep between them.
 
         ``pace`` stretches it while the API server is slow, and the times given to ``put`` too. Wishes that are not
         urgent wait while pods are being bound.
         """
         self.name = name
         self._write, self._clock, self._metrics = write, clock, metrics
-        self._interval, self._worker_count = interval, workers
+        self._interval, self._worker_count, self._insists = interval, workers, insists
         self._queue = WorkQueue(clock, Backoff(base=0.2, cap=30.0))
         self._wishes: dict[str, W] = {}
         self._written_at: dict[str, float] = {}
@@ -165,7 +168,11 @@ class Outbox(Generic[W]):
             return
         except (ApiError, UnisonoError) as error:
             self._metrics.writes_failed.inc()
-            _log.warning("status.write_refused", writer=self.name, key=key, error=str(error))
+            if not self._queue.failures(key):
+                _log.warning("status.write_refused", writer=self.name, key=key, error=str(error))
+            if self._insists:
+                self._again(key, wish, True)
+                return
         except Exception:
             self._metrics.writes_failed.inc()
             _log.exception("status.write_broken", writer=self.name, key=key)

@@ -6,6 +6,7 @@ They count as absent, so their owners would otherwise wait without a word.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import structlog
 
@@ -27,8 +28,12 @@ _UNSCHEDULABLE = "Unschedulable"
 class Rejections:
     """Adds to each cycle's decisions what is to be written about the objects that are set aside."""
 
-    def __init__(self, feed: Feed, events: EventRecorder, metrics: Metrics) -> None:
+    def __init__(
+        self, feed: Feed, events: EventRecorder, metrics: Metrics, tell_node: Callable[[str, str], None]
+    ) -> None:
+        """``tell_node`` writes why a node is ignored into its conditions; without a reason, that it is not any more."""
         self._feed, self._events, self._metrics = feed, events, metrics
+        self._tell_node = tell_node
         self._told: dict[tuple[str, str], tuple[str | None, str]] = {}
 
     def complete(self, decisions: Decisions) -> None:
@@ -45,7 +50,12 @@ class Rejections:
             if self._told.get((one.kind, one.key)) != facts:
                 _log.warning("object.rejected", kind=one.kind, key=one.key, error=one.message)
                 self._events.event(one.reference, "Warning", REASON, text_of(one))
+                if one.kind == "Node":
+                    self._tell_node(one.reference.name or "", text_of(one))
             told[one.kind, one.key] = facts
+        for kind, name in self._told.keys() - told.keys():
+            if kind == "Node":
+                self._tell_node(name, "")
         self._told = told
 
     def _add_condition(self, one: Rejection, decisions: Decisions) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from unisono.api.annotations import VERDICT
+from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.core import ObjectReference
-from unisono.api.kinds import POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import NODES, POD_GROUPS, PODS, QUEUES
 from unisono.api.scheduling import PodGroup, PodGroupStatus
 from unisono.api.times import rfc3339
 from unisono.engine.decisions import Decisions, PodCondition, PodGroupUpdate, QueueUpdate
 from unisono.engine.verdict import Cause
+from unisono.errors import NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.events import EventRecorder
@@ -39,6 +40,9 @@ _MAKING_SECONDS = 5.0
 # The same for one that got its places: that and how many of its pods run are told in one write.
 _STARTING_SECONDS = 5.0
 _BEING_MADE = (Cause.NO_PODS, Cause.TOO_FEW_PODS)
+
+
+_MOST_NODE_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,21 @@ class Reports:
         self._queues: Outbox[QueueUpdate] = Outbox(
             "queues", self._write_queue, clock, metrics, interval=_QUEUE_SECONDS, pace=pace, workers=2
         )
+        self._nodes: Outbox[str] = Outbox(
+            "node conditions",
+            self._write_node,
+            clock,
+            metrics,
+            interval=_QUEUE_SECONDS,
+            pace=pace,
+            workers=2,
+            insists=True,
+        )
 
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for outbox in (self._groups, self._pods, self._queues):
+            for outbox in (self._groups, self._pods, self._queues, self._nodes):
                 group.create_task(outbox.run())
 
     def take(self, decisions: Decisions) -> None:
@@ -97,9 +111,13 @@ class Reports:
         for key in pods:
             self._pods.discard(key)
 
+    def set_aside(self, node: str, why: str) -> None:
+        """Tell a node why it is ignored, or, without a reason, that it is not any more."""
+        self._nodes.put(node, why)
+
     def waiting(self) -> int:
         """Writes that wait."""
-        return len(self._groups) + len(self._pods) + len(self._queues)
+        return len(self._groups) + len(self._pods) + len(self._queues) + len(self._nodes)
 
     def _take_groups(self, decisions: Decisions) -> None:
         updates = {update.key: update for update in decisions.pod_groups}
@@ -248,6 +266,22 @@ class Reports:
             wish.message,
         )
         self._metrics.unschedulable.inc()
+        return True
+
+    async def _write_node(self, name: str, why: str) -> bool:
+        condition = {
+            "type": SET_ASIDE,
+            "status": "True" if why else "False",
+            "reason": "SchedulerError" if why else "SchedulerReadsNode",
+            "message": why[:_MOST_NODE_TEXT] or "the scheduler reads the node",
+            "lastTransitionTime": rfc3339(self._clock.time()),
+        }
+        # A strategic patch merges conditions by type: those of others stay.
+        patch = {"status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(NODES, name, patch, subresource="status", patch_type="strategic")
+        except NotFound:
+            return False
         return True
 
     async def _write_queue(self, key: str, wish: QueueUpdate) -> bool:

@@ -24,9 +24,12 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from unisono.api.core import Pod
+from unisono.api.kind import Kind
+from unisono.api.queue_enforcement import unenforced
 from unisono.api.times import parse_time
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.state import ClusterState
+from unisono.engine.config.enforced import enforced_queue_fields
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions, Eviction
 from unisono.engine.verdict import Verdict
@@ -42,10 +45,12 @@ from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.plugin_failures import PluginFailures
+from unisono.scheduler.recording import Recorder
 from unisono.scheduler.rejections import Rejections
 from unisono.scheduler.reports import Reports
 from unisono.scheduler.settings import ConfigSource, FixedConfig
 from unisono.scheduler.usage.collector import UsageCollector
+from unisono.scheduler.writers import Evicting, Placing
 
 _log = structlog.get_logger(__name__)
 
@@ -94,7 +99,14 @@ class SchedulerStatistics:
 
 
 class Scheduler:
-    """Schedules the pods of ``scheduler_names`` until cancelled."""
+    """Schedules the pods of ``scheduler_names`` until cancelled.
+
+    Attributes:
+        kinds: what is watched on the API server.
+
+    """
+
+    kinds: tuple[Kind[Any], ...] = KINDS
 
     def __init__(
         self,
@@ -115,6 +127,7 @@ class Scheduler:
         runner: Runner | None = None,
         seed: int = 0,
         heartbeat_lease: str = HEARTBEAT_LEASE,
+        recorder: Recorder | None = None,
     ) -> None:
         """Make a scheduler.
 
@@ -135,6 +148,7 @@ class Scheduler:
             runner: how the engine is run off the event loop; None for a thread.
             seed: of the engine's tie-breaking randomness.
             heartbeat_lease: ``NAMESPACE/NAME`` of the Lease that is renewed when cycles end.
+            recorder: writes down what is seen and decided; None for nothing.
         """
         self._clock, self._period, self._seed = clock, period, seed
         self._debounce, self._share_debounce, self._gather_seconds = debounce, share_debounce, gather
@@ -148,14 +162,19 @@ class Scheduler:
         self.verdicts = VerdictBook()
         self._wake = asyncio.Event()
         self.ready = asyncio.Event()
-        state = ClusterState(scheduler_names, default_queue)
+        self._recorder = recorder
+        make_state = ClusterState if recorder is None else recorder.state
+        state = make_state(scheduler_names, default_queue)
         self.feed = Feed(state, self._wake.set)
         self.feed.arrived = self._watched
         self._heartbeat = Heartbeat(client, clock, heartbeat_lease, scheduler_names)
         self.metrics.silent.set_function(self._heartbeat.silent_seconds)
+        for field, gauge in self.metrics.unenforced.items():
+            gauge.set_function(partial(self._unenforced, field))
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
         self._compose(client, bind_concurrency, gang_patience)
         self._seen_version, self._config_error = -1, ""
+        self._enforced = enforced_queue_fields(self._source.poll())
         self._seen_config: SchedulerConfig | None = None
         self._due_at = self._last_seconds = 0.0
         self._cycles = self._idle = self._failures = self._binds = 0
@@ -164,24 +183,29 @@ class Scheduler:
         """Make those who read from the API and those who write to it."""
         feed, events, metrics, clock = self.feed, self.events, self.metrics, self._clock
         self._plugin_failures = PluginFailures(clock)
-        self._binder = Binder(
+        self._binder, self._evictor = self._writers(client, bind_concurrency, gang_patience)
+        self._reports = Reports(client, feed, self.verdicts, events, metrics, clock)
+        self._rejections = Rejections(feed, events, metrics, self._reports.set_aside)
+        self._gangs = PartialGangs(gang_patience)
+        self._usage = UsageCollector(client, feed, lambda: self._source.poll().metrics, metrics, clock)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(client, kind, feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
+            for kind in self.kinds
+        ]
+
+    def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
+        """Who carries out binds and evictions."""
+        binder = Binder(
             client,
-            feed,
-            events,
-            metrics,
-            clock,
+            self.feed,
+            self.events,
+            self.metrics,
+            self._clock,
             concurrency=bind_concurrency,
             # The rest of the patience is for placing the missing members anew.
             heal_seconds=gang_patience / 3,
         )
-        self._evictor = Evictor(client, events, metrics, clock, feed=feed)
-        self._reports = Reports(client, feed, self.verdicts, events, metrics, clock)
-        self._rejections = Rejections(feed, events, metrics)
-        self._gangs = PartialGangs(gang_patience)
-        self._usage = UsageCollector(client, feed, lambda: self._source.poll().metrics, metrics, clock)
-        self._reflectors: list[Reflector[Any]] = [
-            Reflector(client, kind, feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind)) for kind in KINDS
-        ]
+        return binder, Evictor(client, self.events, self.metrics, self._clock, feed=self.feed)
 
     async def run(self) -> None:
         """Watch, decide and write until cancelled."""
@@ -202,6 +226,8 @@ class Scheduler:
             await self._binder.close()
             await self._evictor.close()
             await self.events.close()
+            if self._recorder is not None:
+                self._recorder.close()
 
     def verdict(self, job: str) -> Verdict | None:
         """Latest verdict of a PodGroup (``namespace/name``), None when it does not wait."""
@@ -229,6 +255,11 @@ class Scheduler:
         """How the watches fare, by resource; a stream that is silent for long is an alarm."""
         return {reflector.kind.resource: reflector.statistics() for reflector in self._reflectors}
 
+    def _unenforced(self, field: str) -> float:
+        """Queues that state a field in vain."""
+        queues = list(self.feed.queues.values())
+        return float(sum(field in unenforced(queue.spec, self._enforced) for queue in queues))
+
     def _watched(self, pod: Pod) -> None:
         created = pod.metadata.creation_timestamp
         if created and pod.spec.scheduler_name in self.feed.state.scheduler_names:
@@ -239,7 +270,8 @@ class Scheduler:
         while True:
             try:
                 await self.cycle()
-                self._heartbeat.ended(self._source.error)
+                self._enforced = enforced_queue_fields(self._source.poll())
+                self._heartbeat.ended(self._source.error, self._enforced)
             except Exception:
                 # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
                 self._failures += 1
@@ -306,7 +338,11 @@ class Scheduler:
             snapshot = self.feed.state.snapshot()
             opened = self._clock.monotonic()
             version = self.feed.state.version
+            if self._recorder is not None:
+                self._recorder.cycle(config, now, self._seed)
             decisions = await self._runner(lambda: self._decide(snapshot, config, now, self._seed))
+            if self._recorder is not None:
+                self._recorder.decided(decisions)
         self._last_seconds = self._clock.monotonic() - started
         self.metrics.open_session.observe((opened - started) * 1000)
         self.metrics.cycle.observe(self._last_seconds * 1000)
@@ -387,9 +423,17 @@ class Scheduler:
         self.metrics.waiting(tasks)
 
     def _note_config_error(self) -> None:
-        if self._source.error and self._source.error != self._config_error:
+        error = self._source.error
+        if error == self._config_error:
+            return
+        self._config_error = error
+        # On the Lease of the heartbeat, where tools look for the scheduler.
+        lease = self._heartbeat.reference
+        if error:
             self.metrics.config_errors.inc()
-        self._config_error = self._source.error
+            self.events.event(lease, "Warning", "ConfigurationRefused", f"{error} (the one before it stays in force)")
+        else:
+            self.events.event(lease, "Normal", "ConfigurationAccepted", "The newest configuration is in force.")
 
 
 def _engine(monotonic: Callable[[], float]) -> Decide:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -10,9 +11,13 @@ import structlog
 
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config, load_config
+from unisono.engine.plugins.registry import fresh_code, is_code
 from unisono.errors import ConfigError
 
 _log = structlog.get_logger(__name__)
+
+# Plug-ins of modules, wherever they stand in the text: a package that is named only now is imported again, too.
+_CODE = re.compile(r"name:\s*[\"']?([\w.]+:\w+)")
 
 Loader = Callable[[str, str], SchedulerConfig]
 
@@ -44,7 +49,8 @@ class FileConfig:
     """A configuration file that is read again when it changes.
 
     The content is compared, not the time alone, and the path is resolved anew each time: a ConfigMap volume swaps a
-    symbolic link. A file that cannot be used keeps the configuration before it.
+    symbolic link. A file that cannot be used keeps the configuration before it. Code of plug-ins that are named as
+    ``module:Class`` is imported again whenever the file is written, also with the same content.
     """
 
     def __init__(self, path: Path, load: Loader = load_config, on_error: Callable[[str], None] | None = None) -> None:
@@ -68,9 +74,11 @@ class FileConfig:
                 return self._config
             text = self._read()
             self._stamp = stamp
-            if text != self._text or self.error:
+            code = [plugin.name for plugin in self._config.plugins if is_code(plugin.name)]
+            if text != self._text or self.error or code:
                 self._text = text
-                self._config = self._load(text, str(self._path))
+                with fresh_code([*code, *_CODE.findall(text)]):
+                    self._config = self._load(text, str(self._path))
                 self.error = ""
                 _log.info("config.reloaded", file=str(self._path))
         except ConfigError as error:

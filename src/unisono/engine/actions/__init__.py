@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ def action_names() -> tuple[str, ...]:
     return tuple(_MODULES)
 
 
+@cache
 def action(name: str) -> Action:
     """The function that runs an action; KeyError when there is none of that name."""
     run: Action = import_module(_MODULES[name]).run

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from unisono.engine.answers import Refusal
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.eviction.admission_room import AdmissionRoom
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.heap import Heap
+from unisono.engine.session.evictable import Evictable
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
+
+_FOR_WANT_OF_ROOM = (Cause.CLUSTER_OVERCOMMITTED, Cause.OVER_CAPABILITY, Cause.OVER_SHARE)
 
 
 class Admission:
     """Asks plug-ins whether jobs may become Inqueue, and tells them of those that did.
 
-    A refusal holds for every job of that shape until somebody is admitted. When the plug-ins say how many jobs of a
+    A refusal holds for every job of that shape until a job is admitted. When the plug-ins say how many jobs of a
     shape they would let pass, so many pass unasked, and the plug-ins hear of them together, before the next question.
+    A job that the gate refuses for want of room is let in where evictions for it could make that room: otherwise it
+    would have no pods, and preempt and reclaim would never look at it.
     """
 
-    def __init__(self, hooks: Hooks) -> None:
-        self.hooks = hooks
+    def __init__(self, cycle: Cycle) -> None:
+        self.session = cycle.session
+        self.hooks: CombinedAnswers = cycle.hooks
+        self._room = AdmissionRoom(cycle)
+        self._served: set[str] = set()
         self._refused: dict[int, Refusal] = {}
         self._first: JobState | None = None
         self._left = 0
@@ -33,6 +43,9 @@ class Admission:
             return shared
         self.settle()
         refusal = self.hooks.vote("enqueueable", job)
+        if refusal is not None and self._opens_by_evictions(job, refusal):
+            self._first = job
+            return self._admit(job)
         if refusal is not None:
             by_shape = bool(job.shape) and self.hooks.by_shape("enqueueable")
             if by_shape and refusal.cause is not Cause.PLUGIN_FAILED:
@@ -42,6 +55,22 @@ class Admission:
             self._left = self.hooks.admissible(job)
         self._first = job
         return self._admit(job)
+
+    def _opens_by_evictions(self, job: JobState, refusal: Refusal) -> bool:
+        """Whether the gate lets the job in once those are gone that it could have evicted.
+
+        One job of a queue in a cycle: what is evicted for it is known before the next one is asked about.
+        """
+        if not self._room or refusal.cause not in _FOR_WANT_OF_ROOM or job.queue.name in self._served:
+            return False
+        evictable = self._room.of(job)
+        if not evictable:
+            return False
+        self.session.evictable = evictable
+        try:
+            return self.hooks.vote("enqueueable", job) is None
+        finally:
+            self.session.evictable = Evictable()
 
     def admit_like(self, job: JobState, jobs: Heap[JobState]) -> int:
         """Admit those jobs behind ``job`` in the order that pass unasked because it did; how many that were."""
@@ -58,6 +87,7 @@ class Admission:
         self._left -= 1
         self._passed += 1
         self._refused.clear()
+        self._served.add(job.queue.name)
         self.hooks.enqueued(job)
         failure = self.hooks.guard.out.get(job.key)
         return failure.refusal() if failure is not None else None

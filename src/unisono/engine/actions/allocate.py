@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unisono.engine.actions.nominated import promised
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.placement.equivalence_batches import Alike
-from unisono.engine.placement.waiting_tasks import Sheet, place, sheet_of
+from unisono.engine.placement.equivalence_batches import EquivalenceBatches
+from unisono.engine.placement.waiting_tasks import Remaining, place, remaining_of
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
@@ -18,14 +18,14 @@ def run(cycle: Cycle) -> None:
     left tasks over. Jobs for which others were evicted come first.
     """
     waiting = _prepare(cycle)
-    sheets: dict[str, Sheet] = {}
+    remaining: dict[str, Remaining] = {}
     for job in promised(cycle, waiting):
         if cycle.hooks.overused(job.queue) is None:
-            sheet = sheets[job.key] = sheet_of(cycle, job)
-            if not (place(cycle, job, sheet) and sheet):
+            left = remaining[job.key] = remaining_of(cycle, job)
+            if not (place(cycle, job, left) and left):
                 waiting[job.queue.name].remove(job)
     heaps = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items() if jobs}
-    alike = Alike(cycle)
+    alike = EquivalenceBatches(cycle)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
     while len(queues):
         queue = queues.pop()
@@ -41,12 +41,12 @@ def run(cycle: Cycle) -> None:
                 continue
             job = jobs.pop()
             if not alike.fail(job):
-                sheet = sheets.get(job.key) or sheet_of(cycle, job)
+                left = remaining.get(job.key) or remaining_of(cycle, job)
                 before = alike.state()
-                if not place(cycle, job, sheet):
+                if not place(cycle, job, left):
                     alike.note_failure(job, before)
-                elif sheet:
-                    sheets[job.key] = sheet
+                elif left:
+                    remaining[job.key] = left
                     jobs.push(job)
             if len(queues) and not queues.leads(queue):
                 break

@@ -6,7 +6,7 @@ from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
 from unisono.engine.placement.grouped_jobs import place_grouped
-from unisono.engine.placement.sub_group_solver import GroupSheet
+from unisono.engine.placement.sub_group_solver import RemainingByGroup
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
 from unisono.engine.session.sub_groups import is_grouped
@@ -55,8 +55,8 @@ def _place(cycle: Cycle, job: JobState) -> None:
 
 def _place_in_domain(cycle: Cycle, job: JobState) -> None:
     """Pods that request nothing stay in the domain of their job as all others do."""
-    sheet = GroupSheet.of(cycle, job, cycle.pending(job, best_effort=True))
-    while sheet and place_grouped(cycle, job, sheet):
+    left = RemainingByGroup.of(cycle, job, cycle.pending(job, best_effort=True))
+    while left and place_grouped(cycle, job, left):
         pass
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from unisono.cluster.resources import PODS
 from unisono.engine.actions.admission_gate import Admission
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.heap import Heap
@@ -20,7 +23,7 @@ def run(cycle: Cycle) -> None:
             waiting.setdefault(job.queue.name, []).append(job)
     heaps: dict[str, Heap[JobState]] = {name: cycle.orders.jobs(jobs) for name, jobs in waiting.items()}
     queues = cycle.orders.queues(cycle.session.queues[name] for name in heaps)
-    gate = Admission(cycle.hooks)
+    gate = Admission(cycle)
     while len(queues):
         queue = queues.pop()
         jobs = heaps[queue.name]
@@ -41,9 +44,14 @@ def _ask(cycle: Cycle, gate: Admission, job: JobState) -> None:
         job.phase = "Inqueue"
         return
     refusal = closed(job.queue)
-    if refusal is None and job.min_resources is not None:
+    if refusal is None and job.min_resources is not None and not _admitted_before(job):
         refusal = gate.ask(job)
     if refusal is not None:
         cycle.report(job).gate = refusal
         return
     job.phase = "Inqueue"
+
+
+def _admitted_before(job: JobState) -> bool:
+    """Whether its pods hold resources. Pods without requests are placed without admission, and say nothing."""
+    return job.ready_count > 0 and bool(np.delete(job.allocated, PODS).any())

@@ -1,4 +1,4 @@
-"""Jobs for which others were evicted: they get the places that were made for them before anybody else is served."""
+"""Jobs for which others were evicted: they get those places before other jobs are served."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from unisono.engine.session.job_state import JobState
 def promised(cycle: Cycle, waiting: Mapping[str, Iterable[JobState]]) -> list[JobState]:
     """Of the jobs in ``waiting`` (by queue) those that starve and have a nominated task whose node has room.
 
-    Without this, whoever comes first in the orders, a victim's new pod included, takes the place, and the eviction has
-    been for nothing. Jobs of the same queue with a higher priority come along, lest they be passed over. In queue and
-    job order.
+    Without this, the job that comes first in the orders, such as a victim's new pod, takes the place, and the eviction
+    has been for nothing. Jobs of the same queue with a higher priority come along, so that they are not passed over. In
+    queue and job order.
     """
     if not len(cycle.session.snapshot.nodes):
         return []

@@ -1,4 +1,4 @@
-"""shuffle: evicts running pods that a plug-in wants to leave their nodes, for nobody's sake in particular."""
+"""shuffle: evicts running pods that a plug-in wants to leave their nodes."""
 
 from __future__ import annotations
 

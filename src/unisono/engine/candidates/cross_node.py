@@ -10,14 +10,16 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Veto
 from unisono.engine.contract.accelerated import LineScore
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.session import Session
 
 HOOKS = ("domain_filter", "batch_score")
+Stamps = list[int | None]
+Heeds = Callable[[Veto], bool]
 
 
-class Layer:
-    """Answers of ``domain_filter`` and ``batch_score`` for one class.
+class CrossNodeAnswers:
+    """What ``domain_filter`` and ``batch_score`` answer for one class: a placement may change it on other nodes.
 
     Attributes:
         alone: a placement of the class may change its own answers, so tasks are placed one by one.
@@ -27,7 +29,12 @@ class Layer:
     """
 
     def __init__(
-        self, pod_class: PodClass, session: Session, hooks: Hooks, plugins: list[Plugin], heeds: Callable[[Veto], bool]
+        self,
+        pod_class: PodClass,
+        session: Session,
+        hooks: CombinedAnswers,
+        plugins: list[Plugin],
+        heeds: Callable[[Veto], bool],
     ) -> None:
         self.pod_class = pod_class
         self.session = session
@@ -41,12 +48,12 @@ class Layer:
         self.by_domains = not self.scores and all(
             hooks.query(plugin, "by_domains", pod_class) for plugin, _ in self.filters
         )
-        self._plugins = plugins
-        self._stamps: list[int | None] = []
+        self._stamp_of = [hooks.question(plugin, "stamp") for plugin in plugins]
+        self._stamps: Stamps = []
         self.lines = self._shared()
 
     def _shared(self) -> LineScore | None:
-        """The points of lines, where one plug-in scores by lines and nobody else is concerned."""
+        """The points of lines, where one plug-in scores by lines and no other plug-in is concerned."""
         if self.filters or len(self.scores) != 1:
             return None
         plugin, _ = self.scores[0]
@@ -63,25 +70,28 @@ class Layer:
             self.hooks.guard.caught(plugin, "line_score", self.pod_class, error)
 
     @classmethod
-    def of(cls, pod_class: PodClass, session: Session, hooks: Hooks, heeds: Callable[[Veto], bool]) -> Layer | None:
+    def of(
+        cls, pod_class: PodClass, session: Session, hooks: CombinedAnswers, heeds: Callable[[Veto], bool]
+    ) -> CrossNodeAnswers | None:
         """The layer of a class; None when no plug-in is concerned."""
         asked = dict.fromkeys(plugin for hook in HOOKS for plugin, _ in hooks.flat[hook])
         plugins = [plugin for plugin in asked if hooks.query(plugin, "stamp", pod_class) is not None]
         return cls(pod_class, session, hooks, plugins, heeds) if plugins else None
 
-    def moved(self) -> bool:
+    def stamps(self) -> Stamps:
+        """What the plug-ins say of the state that their answers depend on."""
+        pod_class = self.pod_class
+        return [stamp(pod_class) for stamp in self._stamp_of]
+
+    def moved(self, now: Stamps) -> bool:
         """Whether an answer may have changed since `blocked` was called; without scores, candidates do not matter."""
-        now = self._now()
         return bool(self.scores) or -1 in now or self._stamps != now
 
-    def _now(self) -> list[int | None]:
-        return [self.hooks.query(plugin, "stamp", self.pod_class) for plugin in self._plugins]
-
-    def blocked(self) -> BoolArray:
-        """``[N]`` nodes that a domain filter refuses."""
+    def blocked(self, now: Stamps | None = None) -> BoolArray:
+        """``[N]`` nodes that a domain filter refuses; ``now``: the present stamps, where they are known."""
         nodes = self.session.nodes
         refused = np.zeros(nodes.size, dtype=np.bool_)
-        self._stamps = self._now()
+        self._stamps = self.stamps() if now is None else now
         for _, method in self.filters:
             for veto in method(self.pod_class, nodes):
                 if self.heeds(veto):

@@ -10,7 +10,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray
 from unisono.engine.candidates.static_answers import StaticResults
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.session import Session
 
@@ -35,17 +35,17 @@ class EmptyFit:
     largest: Vector
 
 
-class CapacityOf:
-    """Answers per class, computed once per session."""
+class EmptyCluster:
+    """What the cluster could hold of each pod class if it were empty; computed once per session."""
 
-    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+    def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static
         self._empty: dict[int, EmptyFit] = {}
 
     def empty(self, pod_class: PodClass) -> EmptyFit:
-        """See `EmptyFit`; pods of daemons and foreign schedulers are thought away too."""
+        """See `EmptyFit`; pods of daemons and of other schedulers do not count either."""
         found = self._empty.get(pod_class.id)
         if found is None:
             found = self._empty[pod_class.id] = self._measure(pod_class)

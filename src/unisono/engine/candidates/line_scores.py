@@ -38,8 +38,8 @@ class Scores(Protocol):
     static_points: FloatArray
 
 
-class Lines:
-    """The lines of one table of candidates.
+class ScoresByLine:
+    """The scores of one table of candidates, by line; a line is a group of nodes that share a part of their score.
 
     Attributes:
         seen: how much of the session's log of touched columns has been taken in.

@@ -6,7 +6,7 @@ from math import isfinite
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.tiers import Asked
 from unisono.engine.session.node_view import NodeAt
 from unisono.engine.session.session import Session
@@ -14,8 +14,8 @@ from unisono.engine.session.session import Session
 NOWHERE = float("-inf")
 
 
-class Single:
-    """Answers about one node at a time; see `of` for when there is one."""
+class SingleNodeScore:
+    """Scores one node at a time for one class; see `of` for when that is possible."""
 
     def __init__(self, pod_class: PodClass, session: Session, filters: Asked, scores: Asked, *, future: bool) -> None:
         self.pod_class = pod_class
@@ -27,8 +27,8 @@ class Single:
 
     @classmethod
     def of(
-        cls, pod_class: PodClass, session: Session, hooks: Hooks, silent: set[Plugin], *, future: bool
-    ) -> Single | None:
+        cls, pod_class: PodClass, session: Session, hooks: CombinedAnswers, silent: set[Plugin], *, future: bool
+    ) -> SingleNodeScore | None:
         """None unless each plug-in that filters or scores the class by vectors can do so by single nodes, too."""
         chosen: list[Asked] = []
         for vector, single in (("filter", "filter_at"), ("score", "score_at")):

@@ -17,7 +17,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, Reason, Scope, Veto
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
@@ -86,7 +86,7 @@ class StaticResults:
                 if number not in (classes.kins if by_kin else classes.all):
                     del self.kept[by_kin, number]
 
-    def result(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
+    def result(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers) -> StaticResult:
         """Static answers for a class, up to date; plug-ins with a wider scope, or for a moment, are asked each time."""
         table = session.snapshot.nodes
         wide = any(plugin.scope is not Scope.CLASS or plugin.momentary for plugin in _static_plugins(hooks))
@@ -101,7 +101,7 @@ class StaticResults:
                 return found
         return self._fresh(pod_class, session, hooks)
 
-    def _fresh(self, pod_class: PodClass, session: Session, hooks: Hooks) -> StaticResult:
+    def _fresh(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers) -> StaticResult:
         given = hooks.guard.instead
         fresh = _ask(pod_class, session.nodes, session.snapshot.nodes, hooks)
         if hooks.guard.instead == given:
@@ -109,17 +109,17 @@ class StaticResults:
         return fresh
 
 
-def _key(pod_class: PodClass, hooks: Hooks) -> tuple[bool, int]:
+def _key(pod_class: PodClass, hooks: CombinedAnswers) -> tuple[bool, int]:
     """Whose answers hold for a class: those for its kin, where every plug-in looks at nothing else."""
     by_kin = all(plugin.static_by_kin for plugin in _static_plugins(hooks))
     return by_kin, pod_class.kin if by_kin else pod_class.base.id
 
 
-def _static_plugins(hooks: Hooks) -> list[Plugin]:
+def _static_plugins(hooks: CombinedAnswers) -> list[Plugin]:
     return [plugin for hook in ("static_filter", "static_score") for plugin, _ in hooks.flat[hook]]
 
 
-def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: Hooks) -> StaticResult:
+def _ask(pod_class: PodClass, view: NodeView, table: NodeTable, hooks: CombinedAnswers) -> StaticResult:
     reasons: list[Reason] = []
     bits = np.zeros(view.size, dtype=np.uint64)
     for _, method in hooks.flat["static_filter"]:
@@ -156,7 +156,7 @@ def collect(vetoes: Sequence[Veto], bits: Bits, reasons: list[Reason]) -> None:
             open_nodes &= ~veto.nodes
 
 
-def _update(found: StaticResult, pod_class: PodClass, session: Session, hooks: Hooks) -> bool:
+def _update(found: StaticResult, pod_class: PodClass, session: Session, hooks: CombinedAnswers) -> bool:
     """Ask again for the nodes that changed; False when the answers do not fit together any more."""
     table = session.snapshot.nodes
     columns = np.flatnonzero(table.changed > found.generation)

@@ -15,14 +15,13 @@ import numpy.typing as npt
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray, Normalise, Reach, Veto
-from unisono.engine.candidates.cross_node import Layer
-from unisono.engine.candidates.line_scores import Lines
-from unisono.engine.candidates.single_node import Single
+from unisono.engine.candidates.cross_node import CrossNodeAnswers, Stamps
+from unisono.engine.candidates.single_node import SingleNodeScore
 from unisono.engine.candidates.static_answers import StaticResult
-from unisono.engine.contract.accelerated import LineScore
+from unisono.engine.candidates.ways import FEW, ByLines, LinesFailed, OneByOne, Together, Way
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.answer_checks import BadAnswer
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.guarded_calls import let_users_interrupt
 from unisono.engine.session.node_view import NodeView, as_slice
 from unisono.engine.session.session import Session
@@ -32,8 +31,6 @@ CHAIN = 8
 """How many placements ahead a miss of the memo is filled, per node."""
 FRONT = 8
 """On how many of the best nodes."""
-FEW = 12
-"""Up to so many nodes are looked at one by one, where plug-ins can do that."""
 _STEPS = np.arange(CHAIN, dtype=np.int64)
 _REPEATED = np.tile(_STEPS, FRONT + 1)
 
@@ -65,10 +62,11 @@ class CandidateTable:
         silent: plug-ins whose filter and score do not concern the class.
         batchable: placements of a run need no question to plug-ins in between.
         layer: what placements may change on other nodes; None where nothing is.
+        way: how runs of tasks are placed.
 
     """
 
-    def __init__(self, demand: Demand, session: Session, hooks: Hooks, static: StaticResult) -> None:
+    def __init__(self, demand: Demand, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
         self.demand = demand
         self.session = session
         self.hooks = hooks
@@ -87,12 +85,12 @@ class CandidateTable:
             score for score in static.scores if not score.constant and score.normalise is not Normalise.NONE
         ]
         self.single = (
-            Single.of(pod_class, session, hooks, self.silent, future=demand.future) if self.batchable else None
+            SingleNodeScore.of(pod_class, session, hooks, self.silent, future=demand.future) if self.batchable else None
         )
         self.memo: dict[bytes, float] = {}
-        self.layer = Layer.of(pod_class, session, hooks, demand.heeds)
-        self.lines: Lines | None = None
+        self.layer = CrossNodeAnswers.of(pod_class, session, hooks, demand.heeds)
         self._build()
+        self.way = self._way()
 
     # ---- building and following
 
@@ -103,9 +101,9 @@ class CandidateTable:
         self._sum_static()
         self.seen = len(self.session.touched)
 
-    def _sum_blocked(self, layer: Layer) -> None:
+    def _sum_blocked(self, layer: CrossNodeAnswers, now: Stamps) -> None:
         """Take over what a layer of filters refuses now; without scores over candidates nothing else changes."""
-        blocked = layer.blocked()
+        blocked = layer.blocked(now)
         moved = np.flatnonzero(blocked != self.blocked)
         self.blocked = blocked
         if len(moved):
@@ -147,7 +145,7 @@ class CandidateTable:
         return [float(score.raw.max(where=candidates, initial=0.0)) for score in self.tracked]
 
     def follow(self) -> None:
-        """Look again at the nodes that somebody has changed since the last time."""
+        """Look again at the nodes that have changed since the last time."""
         touched = self.session.touched
         if self.seen == len(touched):
             return
@@ -157,11 +155,12 @@ class CandidateTable:
             return
         self.seen = len(touched)
         self._revalue(sorted(set(fresh)))
-        if self.layer is not None and self.layer.moved():
-            if self.tracked or self.layer.scores:
+        layer = self.layer
+        if layer is not None and layer.moved(now := layer.stamps()):
+            if self.tracked or layer.scores:
                 self._sum_static()
             else:
-                self._sum_blocked(self.layer)
+                self._sum_blocked(layer, now)
 
     def _revalue(self, columns: list[int]) -> None:
         matrix, memo, misses = self.session.matrix, self.memo, []
@@ -176,7 +175,7 @@ class CandidateTable:
                 moved |= self._set(column, value)
         if self.single is not None and len(misses) <= FEW:
             for column in misses:
-                moved |= self._set(column, self._look(column, matrix[:, column].tobytes()))
+                moved |= self._set(column, self.look(column, matrix[:, column].tobytes()))
         elif misses:
             where = np.array(misses, dtype=np.intp)
             values = self._evaluate(self.session.part(where)).tolist()
@@ -185,7 +184,7 @@ class CandidateTable:
                     memo[matrix[:, column].tobytes()] = value
                 moved |= self._set(column, value)
         if moved and self.tracked:
-            self._renormalise()
+            self.renormalise()
 
     def _set(self, column: int, value: float) -> bool:
         """Note a node's new dynamic score; True when it became, or ceased to be, a candidate."""
@@ -195,9 +194,14 @@ class CandidateTable:
         self.total[column] = value + self.points[column] if free else NOWHERE
         return bool(moved)
 
-    def _renormalise(self) -> None:
+    def sum_static(self) -> None:
+        """Bring ``static_points`` up to date with the candidates."""
+        self._static_points(self.dynamic > NOWHERE)
+
+    def renormalise(self) -> None:
+        """Add the static points again, after a node became, or ceased to be, a candidate."""
         if self.layer is not None:
-            if not self.layer.moved():
+            if not self.layer.moved(self.layer.stamps()):
                 self._sum_static()
         elif self._maxima(self.dynamic > NOWHERE) != self.maxima:
             self._sum_static()
@@ -212,121 +216,49 @@ class CandidateTable:
         column = int(self.total.argmax())
         return column if self.total[column] > NOWHERE else -1
 
+    def admits(self, column: int) -> bool:
+        """Whether a node is a candidate now."""
+        self.follow()
+        return bool(self.total[column] > NOWHERE)
+
     def take(self, wanted: int) -> list[int]:
         """Place up to ``wanted`` tasks one after the other, each on the best node; returns their columns.
 
         Changes the session's matrix and logs the touched columns; everything else is the caller's.
         """
-        columns: list[int] = []
-        if self.by_lines:
-            return self._take_by_lines(wanted)
-        if not self.batchable or (self.layer is not None and self.layer.alone):
-            domains, pod_class = self.session.domains, self.demand.pod_class
-            for _ in range(wanted if self.counts_domains else min(wanted, 1)):
-                column = self.best()
-                if column < 0:
-                    break
-                self.session.matrix[:, column] += self.change
-                self.session.touched.append(column)
-                columns.append(column)
-                if self.counts_domains:
-                    domains.move(pod_class, (column,), 1)
-            return columns
-        self.follow()
-        total, dynamic, points = self.total, self.dynamic, self.points
-        if not len(total):
-            return columns
-        matrix, memo, change = self.session.matrix, self.memo, self.change
-        argmax = total.argmax
-        for _ in range(wanted):
-            column = int(argmax())
-            if total[column] == NOWHERE:
-                break
-            state = matrix[:, column]
-            state += change
-            columns.append(column)
-            key = state.tobytes()
-            value = memo.get(key)
-            if value is None:
-                value = self._look(column, key)
-            dynamic[column] = value
-            total[column] = value + points[column]
-            if value == NOWHERE and self.tracked:
-                self._renormalise()
-                total, points = self.total, self.points
-                argmax = total.argmax
-        self.session.touched.extend(columns)
-        self.seen = len(self.session.touched)
-        return columns
+        try:
+            return self.way.take(self, wanted)
+        except LinesFailed as failed:
+            if self.layer is not None and failed.__cause__ is not None:
+                self.layer.failed(failed.__cause__)
+            self._build()
+            self.way = self._way()
+            return failed.columns + self.way.take(self, wanted - len(failed.columns))
+
+    def _way(self) -> Way:
+        """How runs of tasks are placed."""
+        layer = self.layer
+        if self.batchable and layer is not None and layer.lines is not None and len(self.dynamic):
+            return ByLines(layer.lines)
+        if self.batchable and (layer is None or not layer.alone):
+            return Together()
+        return OneByOne(counting=self.batchable and layer is not None and layer.by_domains)
 
     @property
     def counts_domains(self) -> bool:
         """Whether `take` counts what it places in the session's domains, because the next task depends on it."""
-        return self.batchable and self.layer is not None and self.layer.alone and self.layer.by_domains
+        return isinstance(self.way, OneByOne) and self.way.counting
 
     @property
     def by_lines(self) -> bool:
         """Whether nodes are chosen line by line."""
-        return self.batchable and self.layer is not None and self.layer.lines is not None and len(self.dynamic) > 0
+        return isinstance(self.way, ByLines)
 
-    def _take_by_lines(self, wanted: int) -> list[int]:
-        """As `take`, where placements change the scores of whole lines of nodes."""
-        columns: list[int] = []
-        layer, session = self.layer, self.session
-        for _ in range(wanted):
-            if layer is None or layer.lines is None:
-                break
-            try:
-                if self.lines is None or self.lines.stale(self):
-                    self.lines = self._lines_now(layer.lines)
-                column = self.lines.best()
-            except BaseException as error:
-                layer.failed(error)
-                self._build()
-                return columns + self.take(wanted - len(columns))
-            if column < 0:
-                break
-            state = session.matrix[:, column]
-            state += self.change
-            session.touched.append(column)
-            columns.append(column)
-            key = state.tobytes()
-            value = self.memo.get(key)
-            value = self._look(column, key) if value is None else value
-            self.dynamic[column] = value
-            if value == NOWHERE and self.tracked:
-                self._static_points(self.dynamic > NOWHERE)
-            if self.lines.static is self.static_points:
-                self.lines.set(self, column, value)
-                self.lines.seen += 1
-            else:
-                self.lines.read(self)
-        return columns
+    def count_domains(self, column: int) -> None:
+        """Count a pod of the class on a node in the session's domains."""
+        self.session.domains.move(self.demand.pod_class, (column,), 1)
 
-    def _lines_now(self, score: LineScore) -> Lines:
-        """The lines with all nodes as they are."""
-        lines, touched = self.lines, self.session.touched
-        if lines is None:
-            self.follow()
-            return Lines(self, score)
-        fresh = set(touched[lines.seen :])
-        for column in fresh:
-            if not self.static.bits[column]:
-                key = self.session.matrix[:, column].tobytes()
-                value = self.memo.get(key)
-                self.dynamic[column] = self._look(column, key) if value is None else value
-        if self.tracked:
-            self._static_points(self.dynamic > NOWHERE)
-        if lines.static is not self.static_points or len(fresh) > FEW:
-            lines.read(self)
-        else:
-            for column in fresh:
-                lines.set(self, column, float(self.dynamic[column]))
-            lines.seen = len(touched)
-            lines.forget_lead()
-        return lines
-
-    def _look(self, column: int, key: bytes) -> float:
+    def look(self, column: int, key: bytes) -> float:
         """The score of a node as it is now, of which ``key`` are the amounts; goes into the memo."""
         if self.single is not None:
             try:
@@ -376,16 +308,29 @@ class CandidateTable:
             for veto in method(pod_class, view):
                 if self.demand.heeds(veto):
                     refused |= veto.nodes
+        candidates = np.flatnonzero(~refused)
+        if 2 * len(candidates) >= view.size or not self.by_row or view is not self.session.nodes:
+            points = self._points(view)
+            points[refused] = NOWHERE
+            return points
+        # Scores of single nodes: on a full cluster few of them matter, or none.
+        points = np.full(view.size, NOWHERE)
+        if len(candidates):
+            points[candidates] = self._points(self.session.part(candidates))
+        return points
+
+    def _points(self, view: NodeView) -> FloatArray:
+        """``[M]`` points of the plug-ins that score."""
+        view.future = self.demand.future
         points = np.zeros(view.size, dtype=np.float64)
         for plugin, method in self.hooks.flat["score"]:
-            if plugin in silent:
+            if plugin in self.silent:
                 continue
-            part = method(pod_class, view)
+            part = method(self.demand.pod_class, view)
             if part is not None:
                 points += part
         if not np.isfinite(points).all():
             points = self._finite(view)
-        points[refused] = NOWHERE
         return points
 
     def _finite(self, view: NodeView) -> FloatArray:
@@ -416,5 +361,5 @@ class CandidateTable:
         return np.asarray((idle >= 0).all(axis=0))
 
 
-def _dynamic_plugins(hooks: Hooks) -> list[Plugin]:
+def _dynamic_plugins(hooks: CombinedAnswers) -> list[Plugin]:
     return [plugin for hook in ("filter", "score") for plugin, _ in hooks.flat[hook]]

@@ -11,7 +11,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Normalise, Scope
 from unisono.engine.candidates.static_answers import RawPoints, StaticResults
 from unisono.engine.candidates.table import CandidateTable, Demand
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.session import Session
 
 _NOBODY: Final[frozenset[str]] = frozenset()
@@ -27,7 +27,7 @@ class Tables:
 
     """
 
-    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+    def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static
@@ -70,6 +70,6 @@ class Tables:
         return subject.key if self.scope is Scope.JOB else subject.queue.name
 
 
-def _widest(hooks: Hooks) -> Scope:
+def _widest(hooks: CombinedAnswers) -> Scope:
     asked = (plugin for hook in ("static_filter", "static_score", "filter", "score") for plugin, _ in hooks.flat[hook])
     return max((plugin.scope for plugin in asked), default=Scope.CLASS)

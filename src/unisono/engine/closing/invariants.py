@@ -82,7 +82,7 @@ def _check_nodes(cycle: Cycle, broken: dict[str, str]) -> None:
 
 
 def _blame(cycle: Cycle, over: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], broken: dict[str, str]) -> None:
-    """Everybody who was placed on a node that is over: whose pod was the last one is not known here."""
+    """Every job with a pod on a node that is over: whose pod was the last one is not known here."""
     table = cycle.session.snapshot.nodes
     names = cycle.session.registry.names
     too_full = {int(c): names[int(np.flatnonzero(over[:, c])[0])] for c in np.flatnonzero(over.any(axis=0))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from unisono.api.resources import to_wire
 from unisono.cluster.phases import phase_of, totals_of
 from unisono.cluster.records import Task
@@ -30,9 +32,21 @@ def close(cycle: Cycle, verdicts: dict[str, Verdict]) -> None:
             _close_job(cycle, job, report, verdicts.get(job.key), known)
             if job.counts[TaskStatus.PENDING] or job.key in held:
                 _close_pods(cycle, job, report, held.get(job.key, []))
-        except Exception as error:  # one job's status keeps nobody else's from being written
+        except Exception as error:  # one job's status does not keep others from being written
             cycle.fail(f"status of PodGroup {job.key}", error)
     _close_queues(cycle)
+
+
+def close_briefly(cycle: Cycle) -> None:
+    """Only what later cycles go by: phases and totals of PodGroups, and promised places with their nominations."""
+    names, held = cycle.session.snapshot.nodes.names, cycle.held_back()
+    for job in cycle.jobs:
+        (phase, _), totals, record = next_phase(cycle, job), totals_of(job.counts), job.record
+        if (phase, totals) != (record.reported_phase, record.totals):
+            stated = tuple(Condition(kind, *rest) for kind, rest in record.conditions.items())
+            update = PodGroupUpdate(job.namespace, job.name, job.uid, phase, *totals, stated)
+            cycle.decisions.pod_groups.append(update)
+        _close_held(cycle, job, held.get(job.key, []), names)
 
 
 # ---- PodGroups
@@ -130,8 +144,8 @@ def _events(
 # ---- pods
 
 
-def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Held) -> None:
-    names = cycle.session.snapshot.nodes.names
+def _close_held(cycle: Cycle, job: JobState, held: Held, names: Sequence[str]) -> None:
+    """Tasks that keep a place without being bound: promised ones are nominated, others wait for their gang."""
     for task, status, column in held:
         node = names[column]
         if status is TaskStatus.PIPELINED:
@@ -141,6 +155,11 @@ def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Hel
         elif status is TaskStatus.ALLOCATED:
             text = messages.pod_waits_for_gang(task.namespace, task.name, node)
             _condition(cycle, task, "Schedulable", text, "")
+
+
+def _close_pods(cycle: Cycle, job: JobState, report: JobReport | None, held: Held) -> None:
+    names = cycle.session.snapshot.nodes.names
+    _close_held(cycle, job, held, names)
     if not job.counts[TaskStatus.PENDING]:
         return
     last = report.last_places() if report is not None else {}

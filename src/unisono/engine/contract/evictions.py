@@ -27,7 +27,7 @@ class EvictionHooks:
         raise NotImplementedError
 
     def shuffled(self, candidates: Sequence[Task]) -> BoolArray | None:
-        """Which running tasks should leave their nodes although nobody waits for their places (action shuffle).
+        """Which running tasks should leave their nodes although no job waits for their places (action shuffle).
 
         None abstains. The masks of a tier are united; the first tier with any task decides.
         """

@@ -25,7 +25,7 @@ class QueueHooks:
     def job_key(self, job: JobState) -> Key:
         """Lower is served first. Read again each time a job is put back.
 
-        A gang that lost a member (``job.broken``) should come before fresh ones, lest it starve below its minimum.
+        A gang that lost a member (``job.broken``) should come before new ones: else it may starve below its minimum.
         """
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ from unisono.engine.cycle.reports import FitReporter, JobReport
 from unisono.engine.cycle.transaction import Placement, Transaction
 from unisono.engine.decisions import NO_ANNOTATIONS, Bind, Decisions, Eviction, Preparation, Violation
 from unisono.engine.failure import Failure
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.orders import Orders
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.session.job_state import JobState
@@ -64,7 +64,7 @@ class Cycle:
         self.lookup = lookup
         self.stopwatch = stopwatch or Stopwatch()
         self.session = Session(snapshot, now, seed)
-        self.hooks = Hooks(config, lookup, self.stopwatch)
+        self.hooks = CombinedAnswers(config, lookup, self.stopwatch)
         self.hooks.open(self.session)
         static = StaticResults.of(self.session, config)
         self.orders = Orders(self.hooks)
@@ -121,7 +121,7 @@ class Cycle:
         return self.orders.tasks(tasks)
 
     def commit(self, since: int, beneficiary: JobState | None) -> None:
-        """Let the transaction's placements after a checkpoint become decisions; shuffled pods go for nobody's sake."""
+        """Let the transaction's placements after a checkpoint become decisions; shuffled pods have no beneficiary."""
         committed = self.transaction.commit(since)
         self.bound += committed.binds
         key = beneficiary.key if beneficiary is not None else ""

@@ -17,7 +17,7 @@ from unisono.engine.candidates.static_answers import Bits, StaticResults, collec
 from unisono.engine.changes import by_importance
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.cycle.transaction import Placement
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 from unisono.engine.verdict import Cause
@@ -96,7 +96,7 @@ TOO_MANY_PODS = "node(s) pod number exceeded"
 class FitReporter:
     """Finds out why a class fits nowhere; equal questions in an unchanged session are answered once."""
 
-    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+    def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static

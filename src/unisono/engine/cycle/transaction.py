@@ -17,7 +17,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import CLAIMS, HOLDS, TaskStatus
 from unisono.engine.candidates.table import Demand
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 
@@ -33,6 +33,10 @@ class Taker(Protocol):
     @property
     def counts_domains(self) -> bool:
         """Whether `take` counts the pods in the session's domains."""
+        ...
+
+    def admits(self, column: int) -> bool:
+        """Whether a node is a candidate now."""
         ...
 
     def take(self, wanted: int) -> list[int]:
@@ -74,7 +78,7 @@ class Committed:
 class Transaction:
     """The open placements of a session."""
 
-    def __init__(self, session: Session, hooks: Hooks) -> None:
+    def __init__(self, session: Session, hooks: CombinedAnswers) -> None:
         self.session = session
         self.hooks = hooks
         self.log: list[Placement] = []

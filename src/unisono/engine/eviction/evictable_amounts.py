@@ -11,7 +11,7 @@ import numpy as np
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector, fitted
 from unisono.engine.answers import BoolArray, Purpose
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import VictimIndex
 
@@ -48,7 +48,7 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Freeable:
+class EvictableAmounts:
     """An upper bound of what can be freed.
 
     Attributes:
@@ -63,17 +63,17 @@ class Freeable:
     rows: dict[int, Vector]
 
 
-class Pool:
-    """The freeable amounts that were asked for last, kept up to date through evictions and their undoing."""
+class EvictableCache:
+    """The evictable amounts that were asked for last, kept up to date through evictions and their undoing."""
 
-    def __init__(self, index: VictimIndex, hooks: Hooks, rows: int) -> None:
+    def __init__(self, index: VictimIndex, hooks: CombinedAnswers, rows: int) -> None:
         self.index = index
         self.hooks = hooks
         self._rows = rows
-        self._last: Freeable | None = None
+        self._last: EvictableAmounts | None = None
         self._free_to_go: dict[Purpose, BoolArray] = {}
 
-    def of(self, actor: JobState, task: Task, rule: Rule) -> Freeable:
+    def of(self, actor: JobState, task: Task, rule: Rule) -> EvictableAmounts:
         """What could be taken for ``task``; the same object while the same tasks are concerned."""
         index = self.index
         bound = self.hooks.victim_jobs(actor, task, index.jobs, rule.purpose)
@@ -85,11 +85,15 @@ class Pool:
                 mask = mask & index.running
             if task.best_effort:
                 mask = mask & index.best_effort
-            self._last = Freeable(key, mask, {})
+            self._last = EvictableAmounts(key, mask, {})
         return self._last
 
+    def forget(self) -> None:
+        """Sum up again when next asked: other actions have evicted or placed pods."""
+        self._last = None
+
     def unprotected(self, purpose: Purpose) -> BoolArray:
-        """``[T]`` tasks that no plug-in protects from everybody."""
+        """``[T]`` tasks that no plug-in protects."""
         found = self._free_to_go.get(purpose)
         if found is None:
             if self.hooks.has("protected"):
@@ -108,11 +112,11 @@ class Pool:
         queues = [(q is not actor.queue and q.record.reclaimable) if other else q is actor.queue for q in jobs.queues]
         return np.array(queues, dtype=np.bool_)[jobs.queue]
 
-    def row(self, freeable: Freeable, row: int) -> Vector:
+    def row(self, evictable: EvictableAmounts, row: int) -> Vector:
         """``[N]`` amounts of one resource."""
-        amounts = freeable.rows.get(row)
+        amounts = evictable.rows.get(row)
         if amounts is None:
-            amounts = freeable.rows[row] = self.index.sums(freeable.mask & self.index.alive, row)
+            amounts = evictable.rows[row] = self.index.sums(evictable.mask & self.index.alive, row)
         return amounts
 
     def note(self, victim: Task, column: int, *, alive: bool) -> None:

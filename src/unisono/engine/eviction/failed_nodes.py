@@ -9,8 +9,10 @@ import numpy as np
 from unisono.engine.answers import BoolArray
 
 
-class DeadEnds:
-    """Failures of the tasks of an actor, or of actors of one shape, by how many places the actor had been promised.
+class FailedNodes:
+    """Nodes on which evictions make no room for the tasks of an actor, or of actors of one shape.
+
+    They are kept by how many places the actor had been promised.
 
     The more an actor holds, and the more has been taken from others, the less it may take: a node that failed with
     fewer promises fails with more, until something changes on it. What failed amid evictions that are taken back later

@@ -13,7 +13,7 @@ from unisono.engine.eviction.node_scores import NOWHERE
 from unisono.engine.session.victims import VictimIndex
 
 
-class Losses:
+class LossOrder:
     """What each evictable task would lose, as an order of nodes.
 
     A node's order is that of its cheapest victim: lowest priority of its job, then least lost. That is a lower bound of
@@ -43,7 +43,7 @@ class Losses:
 
         Args:
             points: ``[N]`` finite, or ``-inf`` where there is no room to be made.
-            lacking: ``[N]`` nodes where somebody has to go.
+            lacking: ``[N]`` nodes where a pod has to go.
             mask: ``[T]`` who may go.
 
         """

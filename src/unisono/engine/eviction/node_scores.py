@@ -9,7 +9,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Veto
 from unisono.engine.candidates.static_answers import StaticResult
 from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
@@ -27,7 +27,7 @@ class RoomDemand(Demand):
 class RoomTable(CandidateTable):
     """A table of candidates that looks at no resources, and only at vetoes that no eviction can change."""
 
-    def __init__(self, pod_class: PodClass, session: Session, hooks: Hooks, static: StaticResult) -> None:
+    def __init__(self, pod_class: PodClass, session: Session, hooks: CombinedAnswers, static: StaticResult) -> None:
         super().__init__(RoomDemand(pod_class, future=True), session, hooks, static)
         self.single = None  # which looks at resources
 

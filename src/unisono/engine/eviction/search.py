@@ -19,11 +19,11 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
-from unisono.engine.eviction.evictable_amounts import Among, Freeable, Pool, Rule
-from unisono.engine.eviction.failed_nodes import DeadEnds
-from unisono.engine.eviction.loss_order import Losses
+from unisono.engine.eviction.evictable_amounts import Among, EvictableAmounts, EvictableCache, Rule
+from unisono.engine.eviction.failed_nodes import FailedNodes
+from unisono.engine.eviction.loss_order import LossOrder
 from unisono.engine.eviction.node_scores import NOWHERE, RoomTable
-from unisono.engine.eviction.victim_rank import Standing
+from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.victims import Index, VictimIndex
@@ -42,7 +42,7 @@ class _Found:
     """Points of all nodes, as found for the last task; ``scale`` is what its table added for static scores."""
 
     task: PodClass
-    freeable: Freeable
+    evictable: EvictableAmounts
     rule: Rule
     scale: FloatArray
     seen: int
@@ -56,14 +56,22 @@ class Evictions:
         self.cycle = cycle
         self.session = cycle.session
         self.index = VictimIndex(cycle.session)
-        self.pool = Pool(self.index, cycle.hooks, cycle.session.rows)
-        self._dead = DeadEnds(cycle.session.nodes.size)
+        self.pool = EvictableCache(self.index, cycle.hooks, cycle.session.rows)
+        self._action = cycle.action
+        self._dead = FailedNodes(cycle.session.nodes.size)
         self._failed: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._last: _Found | None = None
         self._rows_of: dict[int, Index] = {}
         self._rooms: dict[tuple[int, str], RoomTable] = {}
         self._limited = cycle.hooks.has("allowance")
-        self.losses = Losses(cycle, self.index) if cycle.hooks.weighs_losses() else None
+        self.losses = LossOrder(cycle, self.index) if cycle.hooks.weighs_losses() else None
+
+    def follow(self) -> None:
+        """Take in what other actions have decided, before the first question of an action."""
+        if self._action != self.cycle.action:
+            self._action = self.cycle.action
+            self.index.refresh()
+            self.pool.forget()
 
     # ---- jobs of the same shape
 
@@ -91,20 +99,20 @@ class Evictions:
 
     # ---- searching
 
-    def make_room(self, standing: Standing, task: Task, rule: Rule) -> bool:
+    def make_room(self, rank: ActorRank, task: Task, rule: Rule) -> bool:
         """Evict what must go and promise the place to ``task``; False, and nothing changed, when no node can be had."""
-        self.session.subject = standing.job
+        self.session.subject = rank.job
         if not self.session.nodes.size:
             return False
-        freeable = self.pool.of(standing.job, task, rule)
-        points = self._points(task, freeable, rule)
-        actor = standing.job
+        evictable = self.pool.of(rank.job, task, rule)
+        points = self._points(task, evictable, rule)
+        actor = rank.job
         key = (actor.shape or actor.key, actor.priority, task.pod_class.id, task.best_effort, rule)
         points[self._dead.of(key, actor.waiting_count, self.session.touched)] = NOWHERE
         compared = rule.compared
         if self.losses is not None:
             compared = compared or _COMPARED
-            points = self.losses.cheapest_first(points, self._lacking(task), freeable.mask)
+            points = self.losses.cheapest_first(points, self._lacking(task), evictable.mask)
         elif compared:
             points = _free_first(points, self._lacking(task))
         if self._used_up():
@@ -116,7 +124,7 @@ class Evictions:
                 break
             points[column] = NOWHERE
             mark = self.cycle.transaction.checkpoint()
-            victims = self._take(standing, task, column, rule, freeable)
+            victims = self._take(rank, task, column, rule, evictable)
             if victims is None:
                 self._dead.add(actor.waiting_count, column)
                 continue
@@ -124,39 +132,39 @@ class Evictions:
                 return True
             self.rollback(mark)
             tried.append((self._cost(victims), column))
-        return bool(tried) and self._take(standing, task, min(tried)[1], rule, freeable) is not None
+        return bool(tried) and self._take(rank, task, min(tried)[1], rule, evictable) is not None
 
     def _settled(self, tried: Sequence[tuple[Cost, int]], following: int) -> bool:
         """No node from ``following`` on can cost less than the best one that was tried."""
         return bool(tried) and self.losses is not None and min(tried)[0][0] <= self.losses.bound(following)
 
-    def _points(self, task: Task, freeable: Freeable, rule: Rule) -> FloatArray:
+    def _points(self, task: Task, evictable: EvictableAmounts, rule: Rule) -> FloatArray:
         """``[N]`` how good each node is, ``-inf`` where not even all that could go would make room; the caller's own.
 
         What was found for an equal task just before is brought up to date for the nodes that changed since.
         """
         table, touched = self._room(task), self.session.touched
         last = self._last
-        same = last is not None and last.task is task.pod_class and last.freeable is freeable and last.rule == rule
+        same = last is not None and last.task is task.pod_class and last.evictable is evictable and last.rule == rule
         if last is None or not same or last.scale is not table.points or not table.by_row:
             every = self.session.columns
-            last = self._last = _Found(task.pod_class, freeable, rule, table.points, 0, np.empty(len(every)))
-            last.points[:] = self._points_of(task, freeable, rule, every)
+            last = self._last = _Found(task.pod_class, evictable, rule, table.points, 0, np.empty(len(every)))
+            last.points[:] = self._points_of(task, evictable, rule, every)
         elif last.seen < len(touched):
             fresh = np.array(sorted(set(touched[last.seen :])), dtype=np.intp)
-            last.points[fresh] = self._points_of(task, freeable, rule, fresh)
+            last.points[fresh] = self._points_of(task, evictable, rule, fresh)
         last.seen = len(touched)
         return last.points.copy()
 
-    def _points_of(self, task: Task, freeable: Freeable, rule: Rule, columns: Index) -> FloatArray:
+    def _points_of(self, task: Task, evictable: EvictableAmounts, rule: Rule, columns: Index) -> FloatArray:
         pod_class, table = task.pod_class, self._room(task)
         rows, amounts = pod_class.rows.tolist(), pod_class.amounts[:, None]
         state = self.session.matrix[:, columns][self._books(pod_class)]
         free = state[0] - state[1] + state[2] - state[3]
-        taken = np.array([self.pool.row(freeable, row)[columns] for row in rows])
+        taken = np.array([self.pool.row(evictable, row)[columns] for row in rows])
         total = table.total[columns]
         possible = (free + taken >= amounts).all(axis=0) & (total > NOWHERE)
-        possible &= (self.pool.row(freeable, PODS)[columns] > 0) | (free >= amounts).all(axis=0)
+        possible &= (self.pool.row(evictable, PODS)[columns] > 0) | (free >= amounts).all(axis=0)
         if rule.scored:
             return np.where(possible, total, NOWHERE)
         missing = (np.maximum(amounts - free, 0) / amounts).max(axis=0)
@@ -186,9 +194,42 @@ class Evictions:
         table.follow()
         return table
 
+    # ---- limits of queues
+
+    def is_limited(self, actor: JobState, pod_class: PodClass, rule: Rule) -> bool:
+        """Whether its queue has no room for a task of the class, even once those that leave are gone."""
+        if queue_limits.room(actor.queue, pod_class) < 1:
+            return True
+        return rule.within_quota and self.cycle.hooks.headroom(actor.queue, pod_class, 1) < 1
+
+    def nodes_for(self, task: Task, rule: Rule, evictable: EvictableAmounts) -> list[int]:
+        """Nodes on which all that could go would make room, best first."""
+        points = self._points(task, evictable, rule)
+        order = np.argsort(-points, kind="stable")
+        return [int(column) for column in order[: int((points > NOWHERE).sum())]]
+
+    def make_node_fit(self, rank: ActorRank, task: Task, column: int, rule: Rule, evictable: EvictableAmounts) -> bool:
+        """Evict on the node until it has room for the task, whatever limits of queues say; they stay evicted."""
+        if self._fits_node(task, column):
+            return True
+        for victim in self._victims(rank.job, task, column, rule, evictable):
+            if self.evict_for_good(rank, victim, rule) and self._fits_node(task, column):
+                return True
+        return False
+
+    def place_after(self, rank: ActorRank, task: Task, column: int, rule: Rule, gone: list[Task]) -> bool:
+        """Evict those of ``gone`` that are needed, on any node, and promise the place; else nothing changes."""
+        mark = self.cycle.transaction.checkpoint()
+        gone = self._in_the_way(rank.job, task, column, rule, gone)
+        if not gone or not self._fits_without(rank.job, task, column, rule, gone):
+            return False
+        return self._promise(rank, task, column, rule, gone, mark)
+
     # ---- one node
 
-    def _take(self, standing: Standing, task: Task, column: int, rule: Rule, freeable: Freeable) -> list[Task] | None:
+    def _take(
+        self, rank: ActorRank, task: Task, column: int, rule: Rule, evictable: EvictableAmounts
+    ) -> list[Task] | None:
         """Evict on the node until the task fits, and promise it the place.
 
         Returns:
@@ -197,43 +238,46 @@ class Evictions:
         """
         transaction = self.cycle.transaction
         mark = transaction.checkpoint()
-        if not self._fits(standing.job, task, column, rule):
-            victims = self._victims(standing.job, task, column, rule, freeable)
-            if not victims or not self._evict_until(standing, task, column, rule, victims):
+        if not self._fits(rank.job, task, column, rule):
+            victims = self._victims(rank.job, task, column, rule, evictable)
+            if not victims or not self._evict_until(rank, task, column, rule, victims):
                 return None
         gone = [placement.tasks[0] for placement in transaction.log[mark:]]
-        transaction.place_on(standing.job, task, column, pipelined=True)
+        return gone if self._promise(rank, task, column, rule, gone, mark) else None
+
+    def _promise(self, rank: ActorRank, task: Task, column: int, rule: Rule, gone: Sequence[Task], mark: int) -> bool:
+        """Promise the place to the task; undo all since ``mark`` where those that went for it could take it back."""
+        self.cycle.transaction.place_on(rank.job, task, column, pipelined=True)
         if rule.among is Among.OTHER_QUEUES and not all(
-            standing.holds_against(self.cycle, task, victim, self._job_of(victim)) for victim in gone
+            rank.holds_against(self.cycle, task, victim, self.job_of(victim)) for victim in gone
         ):
             self.rollback(mark)
-            return None
-        return gone
+            return False
+        return True
 
-    def _job_of(self, victim: Task) -> JobState:
+    def job_of(self, victim: Task) -> JobState:
+        """The job of a task that could be evicted."""
         return self.index.jobs.states[int(self.index.job[self.index.at(victim)])]
 
     def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
         """The task could start on the node once what is being released there is gone."""
-        hooks = self.cycle.hooks
-        if queue_limits.room(actor.queue, task.pod_class) < 1:
-            return False
-        if rule.within_quota and hooks.headroom(actor.queue, task.pod_class, 1) < 1:
-            return False
+        return not self.is_limited(actor, task.pod_class, rule) and self._fits_node(task, column)
+
+    def _fits_node(self, task: Task, column: int) -> bool:
         if (self._missing(task, column) > 0).any():
             return False
         table = self.cycle.tables.of(task.pod_class, future=True)
         table.follow()
         return bool(table.total[column] > NOWHERE)
 
-    def _victims(self, actor: JobState, task: Task, column: int, rule: Rule, freeable: Freeable) -> list[Task]:
+    def _victims(self, actor: JobState, task: Task, column: int, rule: Rule, evictable: EvictableAmounts) -> list[Task]:
         """Tasks on the node that the plug-ins give up, first to go first; empty when they would not make room.
 
         Plug-ins that allow so many tasks of a job or queue are asked in the order in which tasks go.
         """
         own = rule.among is Among.JOB
         index, states = self.index, self.index.jobs.states
-        found = [at for at in index.on(column) if freeable.mask[at] and index.alive[at]]
+        found = [at for at in index.on(column) if evictable.mask[at] and index.alive[at]]
         pairs = [(index.tasks[at], states[int(index.job[at])]) for at in found]
         candidates = self.cycle.orders.victims(actor, [pair for pair in pairs if (pair[1] is actor) is own])
         if not candidates:
@@ -254,16 +298,16 @@ class Evictions:
             held += fitted(task.pod_class.vector, len(held))
         return held
 
-    def _evict_until(self, standing: Standing, task: Task, column: int, rule: Rule, victims: list[Task]) -> bool:
+    def _evict_until(self, rank: ActorRank, task: Task, column: int, rule: Rule, victims: list[Task]) -> bool:
         """Evict in order until the task fits, then spare those without whom it fits as well."""
         mark = self.cycle.transaction.checkpoint()
         missing = self._missing(task, column)
         gone: list[Task] = []
         for victim in victims:
-            if not self._evict_for_good(standing, victim, column, rule):
+            if not self.evict_for_good(rank, victim, rule):
                 continue
             gone.append(victim)
-            if self._fits(standing.job, task, column, rule):
+            if self._fits(rank.job, task, column, rule):
                 break
         else:
             self.rollback(mark)
@@ -272,11 +316,11 @@ class Evictions:
         if len(needed) == len(gone):
             return True
         self.rollback(mark)
-        if self._fits_without(standing.job, task, column, rule, needed):
+        if self._fits_without(rank.job, task, column, rule, needed):
             return True
         if len(gone) <= _SPARED:
-            gone = self._in_the_way(standing.job, task, column, rule, gone)
-        return self._fits_without(standing.job, task, column, rule, gone)
+            gone = self._in_the_way(rank.job, task, column, rule, gone)
+        return self._fits_without(rank.job, task, column, rule, gone)
 
     def _in_the_way(self, actor: JobState, task: Task, column: int, rule: Rule, gone: list[Task]) -> list[Task]:
         """Without those, last to go first, who neither hold what is needed nor break a rule of the task."""
@@ -292,20 +336,19 @@ class Evictions:
     def _fits_without(self, actor: JobState, task: Task, column: int, rule: Rule, gone: Sequence[Task]) -> bool:
         """Evict these, unless the task does not fit then either."""
         mark = self.cycle.transaction.checkpoint()
-        for victim in gone:
-            self.evict(victim, column, rule.purpose.value)
+        self.evict_all(gone, rule)
         if self._fits(actor, task, column, rule):
             return True
         self.rollback(mark)
         return False
 
-    def _evict_for_good(self, standing: Standing, victim: Task, column: int, rule: Rule) -> bool:
+    def evict_for_good(self, rank: ActorRank, victim: Task, rule: Rule) -> bool:
         """Evict a task unless its job would be served before the one that wants its place, or no more may go."""
         if not self.allowed(victim):
             return False
         mark = self.cycle.transaction.checkpoint()
-        self.evict(victim, column, rule.purpose.value)
-        if rule.among is Among.OTHER_QUEUES or standing.served_before(self.cycle, self._job_of(victim)):
+        self.evict_all([victim], rule)
+        if rule.among is Among.OTHER_QUEUES or rank.served_before(self.cycle, self.job_of(victim)):
             return True
         self.rollback(mark)
         return False
@@ -326,10 +369,10 @@ class Evictions:
 
     def allowed(self, victim: Task) -> bool:
         """One more task of its queue may be evicted in this session."""
-        return not self._limited or self.cycle.hooks.allowance(self._job_of(victim).queue) > 0
+        return not self._limited or self.cycle.hooks.allowance(self.job_of(victim).queue) > 0
 
     def _used_up(self) -> bool:
-        """Nobody at all may be evicted any more."""
+        """No more pods may be evicted at all."""
         return self._limited and all(self.cycle.hooks.allowance(queue) < 1 for queue in self.index.jobs.queues)
 
     def tasks_of(self, job: JobState) -> list[Task]:
@@ -342,24 +385,29 @@ class Evictions:
         """What kube-scheduler compares: highest priority, sum of priorities, number, and the start of the best victims.
 
         The node whose most important victims started last loses least; pods are taken to start when they are created.
-        What work is lost, where a plug-in knows, comes before all that. Nobody is evicted at the moment.
+        What work is lost, where a plug-in knows, comes before all that. The pods are not evicted yet.
         """
         highest = max(victim.priority for victim in victims)
         total = sum(victim.priority + 2**31 for victim in victims)
         started = min(victim.created for victim in victims if victim.priority == highest)
         if self.losses is None:
             return highest, total, len(victims), -started
-        rank = max(self._job_of(victim).priority for victim in victims)
+        rank = max(self.job_of(victim).priority for victim in victims)
         return self.losses.cost(rank, victims), highest, total, len(victims), -started
 
     # ---- the transaction
 
     def evict(self, victim: Task, column: int, reason: str) -> None:
         """Evict one task; undone by `rollback`."""
-        self.cycle.transaction.evict(self._job_of(victim), victim, column, reason)
+        self.cycle.transaction.evict(self.job_of(victim), victim, column, reason)
         self.pool.note(victim, column, alive=False)
         if self.losses is not None:
             self.losses.note(victim)
+
+    def evict_all(self, victims: Sequence[Task], rule: Rule) -> None:
+        """Evict tasks where they are; undone by `rollback`."""
+        for victim in victims:
+            self.evict(victim, int(self.index.column[self.index.at(victim)]), rule.purpose.value)
 
     def rollback(self, mark: int) -> list[Placement]:
         """Take everything back to a checkpoint of the transaction."""
@@ -374,7 +422,7 @@ class Evictions:
 
 
 def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
-    """``[N]`` points that put nodes where nobody has to go before others, and keep the order among each of the two."""
+    """``[N]`` points that put nodes where no pod has to go before others, and keep the order among each of the two."""
     possible = points > NOWHERE
     if not possible.any():
         return points
@@ -382,5 +430,7 @@ def _free_first(points: FloatArray, lacking: BoolArray) -> FloatArray:
 
 
 def evictions_of(cycle: Cycle) -> Evictions:
-    """The evictions of a cycle; the index of running pods is made when it is first asked for."""
-    return cycle.session.shared.of(Evictions, lambda: Evictions(cycle))
+    """The evictions of a cycle; the index of running pods is made when it is first asked for, and follows."""
+    found = cycle.session.shared.of(Evictions, lambda: Evictions(cycle))
+    found.follow()
+    return found

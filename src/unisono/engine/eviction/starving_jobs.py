@@ -8,9 +8,10 @@ from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Rule
+from unisono.engine.eviction.limit_relief import relieve
 from unisono.engine.eviction.search import Evictions
-from unisono.engine.eviction.victim_rank import Standing
-from unisono.engine.placement.waiting_tasks import place, sheet_of
+from unisono.engine.eviction.victim_rank import ActorRank
+from unisono.engine.placement.waiting_tasks import place, remaining_of
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.queue_limits import closed
 from unisono.engine.session.sub_groups import is_bounded
@@ -53,7 +54,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         return False  # room for one task after the other need not be in one domain: gangpreempt and gangreclaim do that
     if evictions.known_to_fail(job, tasks, rule):
         return False
-    standing, within_share = Standing.of(cycle, job), hooks.overused(job.queue) is None
+    rank, within_share = ActorRank.of(cycle, job), hooks.overused(job.queue) is None
     hopeless: set[tuple[int, str]] = set()
     for task in tasks:
         if not hooks.starving(job):
@@ -61,7 +62,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         alike = (task.pod_class.id, task.role)
         if alike in hopeless or not _may_take(cycle, job, task, rule) or not _prefilter(cycle, task):
             continue
-        if not evictions.make_room(standing, task, rule):
+        if not (evictions.make_room(rank, task, rule) or relieve(evictions, rank, task, rule)):
             hopeless.add(alike)
     taken = cycle.transaction.log[mark:]
     needed = any(placement.status is TaskStatus.RELEASING for placement in taken)
@@ -72,7 +73,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
         cycle.commit(mark, job)
         return True
     evictions.rollback(mark)
-    if enough and later and place(cycle, job, sheet_of(cycle, job)):
+    if enough and later and place(cycle, job, remaining_of(cycle, job)):
         return True
     evictions.note_failure(job, tasks, rule)
     return False

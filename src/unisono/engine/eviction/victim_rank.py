@@ -12,8 +12,8 @@ from unisono.engine.session.job_state import JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a job stood in the orders before it was promised anything: so it will stand in the next cycle.
+class ActorRank:
+    """Rank of a job that others may be evicted for, before it was promised anything: its rank in the next cycle.
 
     Attributes:
         job: who takes.
@@ -26,8 +26,8 @@ class Standing:
     job_key: Key
 
     @classmethod
-    def of(cls, cycle: Cycle, job: JobState) -> Standing:
-        """The standing of a job as it is now."""
+    def of(cls, cycle: Cycle, job: JobState) -> ActorRank:
+        """The rank of a job as it is now."""
         return cls(job, cycle.orders.queue_key(job.queue), cycle.orders.job_key(job))
 
     def served_before(self, cycle: Cycle, victim: JobState) -> bool:

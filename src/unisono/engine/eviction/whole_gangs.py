@@ -19,9 +19,9 @@ from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.eviction.search import Evictions, evictions_of
-from unisono.engine.eviction.victim_rank import Standing
+from unisono.engine.eviction.victim_rank import ActorRank
 from unisono.engine.placement.domain_search import search_of
-from unisono.engine.placement.sub_group_solver import GroupSheet, Solver
+from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
 from unisono.engine.session.bundles import Bundle, bundles_of, in_order
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import groups_of, is_bounded
@@ -128,7 +128,7 @@ class _Plan:
         self.domain = domain
         self.session = cycle.session
         self.evictions: Evictions = evictions_of(cycle)
-        self.standing = Standing.of(cycle, job)
+        self.rank = ActorRank.of(cycle, job)
         self.need = _sum_of(cycle, tasks)
 
     def carry_out(self) -> bool:
@@ -228,8 +228,8 @@ class _Plan:
             if not self.evictions.allowed(task):
                 return False
             self.evictions.evict(task, column, self.rule.purpose.value)
-        sheet = GroupSheet.of(self.cycle, self.job, self.tasks)
-        solver = Solver(self.cycle, self.job, sheet, promise=True)
+        remaining = RemainingByGroup.of(self.cycle, self.job, self.tasks)
+        solver = Solver(self.cycle, self.job, remaining, promise=True)
         places = solver.mark()
         worked = solver.solve_in(self.domain) and all(self._for_good(task, job) for task, _, job in victims)
         for group, place in places[1]:
@@ -239,8 +239,8 @@ class _Plan:
     def _for_good(self, victim: Task, job: JobState) -> bool:
         """The victim's job cannot take the place back in the next cycle."""
         if self.rule.purpose is Purpose.GANG_PREEMPT:
-            return self.standing.served_before(self.cycle, job)
-        return self.standing.holds_against(self.cycle, self.tasks[0], victim, job)
+            return self.rank.served_before(self.cycle, job)
+        return self.rank.holds_against(self.cycle, self.tasks[0], victim, job)
 
     def _spare(self, chosen: list[Bundle]) -> list[Bundle]:
         """Without bundles that turn out not to be needed, those that go last first."""

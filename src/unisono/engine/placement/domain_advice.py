@@ -26,6 +26,7 @@ class Advice:
             would help is tried out with everything else that might.
         holds, needed: tasks that the closest domain could hold, and that have to be placed.
         task: one of these tasks.
+        domain: name of the HyperNode that would hold them if ``nodes`` (columns) were empty; ``""``: none would.
 
     """
 
@@ -34,6 +35,8 @@ class Advice:
     holds: int
     needed: int
     task: Task
+    domain: str = ""
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class _Subject:
 def advise(solver: Solver, missing: int) -> Advice | None:
     """Asked right after the solver found nothing; None where the cluster as a whole could not hold the tasks either."""
     search, tasks = solver.search, [task for key in solver.groups for task in solver.given.tasks(key)]
-    if not tasks or int(search.rooms.held(tasks, [search.tree.root])[0]) < missing:
+    if not tasks or int(search.slots.held(tasks, [search.tree.root])[0]) < missing:
         return None
     for subject in _subjects(solver, tasks, missing):
         domain, holds = _closest(search, subject)
@@ -61,7 +64,7 @@ def advise(solver: Solver, missing: int) -> Advice | None:
         return None
     subject = bounded[0]
     holds = _closest(search, subject)[1]
-    text = "no domain of an allowed tier takes the sub-groups together" if solver.many else _nothing(subject)
+    text = "no domain of an allowed tier takes the sub-groups together" if solver.rules.many else _nothing(subject)
     return Advice(text, "", min(holds, subject.needed), subject.needed, tasks[0])
 
 
@@ -93,7 +96,7 @@ def _closest(search: Search, subject: _Subject) -> tuple[int, int]:
     domains = [at for at in tree.below(subject.inside) if tree.tiers[at] <= subject.limit]
     if not domains:
         return -1, 0
-    held = search.rooms.held(subject.tasks, domains)
+    held = search.slots.held(subject.tasks, domains)
     best = int(held.argmax())
     return domains[best], int(held[best])
 
@@ -112,17 +115,27 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
     if tree.problems:
         name, problem = min(tree.problems.items())
         text += f"; HyperNode {name} is left out: {problem}"
-    return Advice(text, _free_nodes(search, subject), holds, subject.needed, subject.tasks[0])
+    found = _free_nodes(search, subject)
+    if found is None:
+        return Advice(text, "", holds, subject.needed, subject.tasks[0])
+    number, at, chosen = found
+    table = search.session.nodes.table
+    names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
+    suggestion = f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"
+    return Advice(text, suggestion, holds, subject.needed, subject.tasks[0], tree.names[at], tuple(chosen))
 
 
-def _free_nodes(search: Search, subject: _Subject) -> str:
-    """The fewest nodes of one allowed domain that would have to be empty; for equal tasks only."""
+def _free_nodes(search: Search, subject: _Subject) -> tuple[int, int, list[int]] | None:
+    """The fewest nodes of one allowed domain that would have to be empty: how many, the domain, and their columns.
+
+    For equal tasks only.
+    """
     classes = {task.pod_class.id: task.pod_class for task in subject.tasks}
     if len(classes) != 1:
-        return ""
+        return None
     (pod_class,) = classes.values()
     tree = search.tree
-    now, empty = search.rooms.slots(pod_class), search.rooms.slots(pod_class, empty=True)
+    now, empty = search.slots.slots(pod_class), search.slots.slots(pod_class, empty=True)
     best: tuple[int, int, list[int]] | None = None
     for at in tree.below(subject.inside):
         columns = tree.columns[at]
@@ -134,9 +147,4 @@ def _free_nodes(search: Search, subject: _Subject) -> str:
         number = int(np.searchsorted(np.cumsum(gain[order]), short)) + 1
         if best is None or number < best[0]:
             best = number, at, columns[order[:number]].tolist()
-    if best is None:
-        return ""
-    number, at, chosen = best
-    table = search.session.nodes.table
-    names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
-    return f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"
+    return best

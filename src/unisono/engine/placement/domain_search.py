@@ -11,7 +11,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import FloatArray
 from unisono.engine.candidates.tables import Tables
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.placement.domain_slots import Rooms
+from unisono.engine.placement.domain_slots import DomainSlots
 from unisono.engine.placement.domain_taker import DomainTaker
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of, wants_topology
@@ -22,7 +22,7 @@ class Search:
 
     Attributes:
         tree: HyperNodes.
-        rooms: bounds of what domains hold.
+        slots: bounds of what domains hold.
         tables: candidates for tasks of jobs that ask for a topology; other jobs have their own, because plug-ins
             score their nodes differently.
 
@@ -34,7 +34,7 @@ class Search:
         self.session = cycle.session
         self.tree = cycle.session.snapshot.hyper_nodes
         static = cycle.tables.static
-        self.rooms = Rooms(cycle.session, cycle.hooks, static)
+        self.slots = DomainSlots(cycle.session, cycle.hooks, static)
         self.tables = Tables(cycle.session, cycle.hooks, static)
 
     def gradients(self, job: JobState, group: SubGroup | None, top: int, *, evict: bool = False) -> list[Sequence[int]]:

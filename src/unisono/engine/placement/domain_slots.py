@@ -12,16 +12,16 @@ from unisono.cluster.hypertree import HyperNodeTree
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.candidates.static_answers import StaticResults
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.session import Session
 
 Counts = npt.NDArray[np.int64]
 
 
-class Rooms:
-    """Bounds from resources and static filters alone: what they refuse cannot be placed, what they allow perhaps."""
+class DomainSlots:
+    """Upper bounds of how many tasks fit into domains, from resources and static filters alone."""
 
-    def __init__(self, session: Session, hooks: Hooks, static: StaticResults) -> None:
+    def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
         self.session = session
         self.hooks = hooks
         self.static = static

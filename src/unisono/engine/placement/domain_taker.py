@@ -7,7 +7,7 @@ import numpy as np
 from unisono.cluster.hypertree import Index
 from unisono.engine.answers import BoolArray, FloatArray, Normalise
 from unisono.engine.candidates.table import NOWHERE, CandidateTable, Demand
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.sub_groups import SubGroup
 
 
@@ -18,7 +18,7 @@ class DomainTaker:
     follow the places that the sub-group has, task by task.
     """
 
-    def __init__(self, table: CandidateTable, where: Index, group: SubGroup, hooks: Hooks) -> None:
+    def __init__(self, table: CandidateTable, where: Index, group: SubGroup, hooks: CombinedAnswers) -> None:
         self.table = table
         self.where = where
         self.group = group
@@ -38,8 +38,7 @@ class DomainTaker:
 
     def admits(self, column: int) -> bool:
         """Whether a node is a candidate now."""
-        self.table.follow()
-        return bool(self.table.total[column] > NOWHERE)
+        return self.table.admits(column)
 
     def take(self, wanted: int) -> list[int]:
         """Place up to ``wanted`` tasks one after the other; returns their columns.

@@ -24,8 +24,8 @@ _MOST = 4096
 """Jobs served with one request, so that what was placed in vain and is taken back stays small."""
 
 
-class Alike:
-    """Serves jobs by shape in one run of allocate."""
+class EquivalenceBatches:
+    """Serves jobs of one shape together in one run of allocate."""
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unisono.engine.placement.domain_advice import Advice, advise
-from unisono.engine.placement.sub_group_solver import GroupSheet, Solver
+from unisono.engine.placement.sub_group_solver import RemainingByGroup, Solver
 
 if TYPE_CHECKING:
     from unisono.engine.cycle.context import Cycle
@@ -21,11 +21,11 @@ def advice_of(cycle: Cycle) -> AdviceByJob:
     return cycle.session.shared.of(AdviceByJob, AdviceByJob)
 
 
-def place_grouped(cycle: Cycle, job: JobState, sheet: GroupSheet) -> bool:
+def place_grouped(cycle: Cycle, job: JobState, remaining: RemainingByGroup) -> bool:
     """Place tasks of the job until it is ready, within the domains that its topology allows; commit when it is.
 
-    What is left stays in ``sheet``. A job that would be ready with resources being released keeps its places for the
-    session; otherwise all is undone.
+    Tasks that are not placed stay in ``remaining``. A job that would be ready with resources being released keeps its
+    places for the session; otherwise all is undone.
 
     Returns:
         whether the job was committed, so that it may be served again.
@@ -33,13 +33,13 @@ def place_grouped(cycle: Cycle, job: JobState, sheet: GroupSheet) -> bool:
     """
     cycle.session.subject = job
     start = cycle.transaction.checkpoint()
-    solver = Solver(cycle, job, sheet)
+    solver = Solver(cycle, job, remaining)
     left = solver.solve()
     if left is None:
         _remember(cycle, job, solver)
-        sheet.sheets.clear()
+        remaining.by_group.clear()
         return False
-    sheet.sheets = left.sheets
+    remaining.by_group = left.by_group
     if not cycle.hooks.ready(job) or not solver.starts_whole(start):
         cycle.transaction.keep(start)
         return False

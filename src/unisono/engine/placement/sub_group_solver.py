@@ -8,11 +8,12 @@ from typing import Any
 
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
-from unisono.engine.answers import Refusal, Vote
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_search import Search, search_of
-from unisono.engine.placement.plain_jobs import Worksheet, refuse, worth_going_on
-from unisono.engine.session import queue_limits
+from unisono.engine.placement.group_in_domain import GroupInDomain
+from unisono.engine.placement.group_rules import GroupRules
+from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.task_loop import place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of
 
@@ -23,68 +24,67 @@ TRIALS = 32
 """Domains of one gradient that are tried at most for a job with several sub-groups, best first."""
 
 
-class GroupSheet:
-    """Pending tasks of one job, by sub-group."""
+class RemainingByGroup:
+    """Pending tasks of one job that are left to place, by sub-group."""
 
-    __slots__ = ("sheets",)
+    __slots__ = ("by_group",)
 
-    def __init__(self, sheets: dict[str, Worksheet]) -> None:
-        self.sheets = sheets
+    def __init__(self, by_group: dict[str, RemainingTasks]) -> None:
+        self.by_group = by_group
 
     def __bool__(self) -> bool:
-        return any(self.sheets.values())
+        return any(self.by_group.values())
 
-    def copy(self) -> GroupSheet:
-        """Another sheet with the same tasks left."""
-        return GroupSheet({key: sheet.copy() for key, sheet in self.sheets.items()})
+    def copy(self) -> RemainingByGroup:
+        """A copy that can be used up by itself."""
+        return RemainingByGroup({key: remaining.copy() for key, remaining in self.by_group.items()})
 
     def tasks(self, key: str) -> list[Task]:
         """What is left of one sub-group."""
-        return self.sheets[key].left()
+        return self.by_group[key].left()
 
     @classmethod
-    def of(cls, cycle: Cycle, job: JobState, tasks: Sequence[Task]) -> GroupSheet:
+    def of(cls, cycle: Cycle, job: JobState, tasks: Sequence[Task]) -> RemainingByGroup:
         """``tasks``, which are in task order, by sub-group."""
         owner = {task.key: group.key for group in groups_of(cycle.session, job) for task in group.tasks}
         own: dict[str, list[Task]] = {}
         for task in tasks:
             own.setdefault(owner[task.key], []).append(task)
-        return cls({key: Worksheet(members) for key, members in own.items()})
+        return cls({key: RemainingTasks(members) for key, members in own.items()})
 
 
 class Solver:
-    """Places one job; every trial starts from the sheet as it was given.
+    """Places one job; every trial starts from the same remaining tasks.
 
     Attributes:
         promise: places are only promised, on resources that are or will be free: room is being made by evictions.
         whole: only domains that hold all that is left are tried.
-        stuck: the first task that found no node in the last trial, and the domain.
+        stuck: the last task that found no node, and the domain.
 
     """
 
-    def __init__(self, cycle: Cycle, job: JobState, sheet: GroupSheet, *, promise: bool = False) -> None:
+    def __init__(self, cycle: Cycle, job: JobState, remaining: RemainingByGroup, *, promise: bool = False) -> None:
         self.cycle = cycle
         self.job = job
         self.search: Search = search_of(cycle)
         self.hooks = cycle.hooks
-        self.given = sheet
+        self.given = remaining
         self.all_groups = groups_of(cycle.session, job)
-        self.groups = {group.key: group for group in self.all_groups if group.key in sheet.sheets}
-        self.many = bool(job.record.sub_groups)
+        self.groups = {group.key: group for group in self.all_groups if group.key in remaining.by_group}
+        self.rules = GroupRules(cycle, job)
         self.promise = promise
         self.whole = False
-        self.settled = False
         self.stuck: tuple[Task, int] | None = None
 
     # ---- the whole job
 
-    def solve(self, *, top: int | None = None) -> GroupSheet | None:
+    def solve(self, *, top: int | None = None) -> RemainingByGroup | None:
         """Place the job in the best domain of the first gradient in which it can be placed.
 
         A job that may not leave its domain and wants more pods than it needs first looks for one that holds them all.
 
         Returns:
-            the sheet with what is left, the placements standing in the transaction; None, and nothing changed, when no
+            the tasks that are left, the placements standing in the transaction; None, and nothing changed, when no
             domain works.
 
         """
@@ -101,7 +101,7 @@ class Solver:
     def _may_grow(self) -> bool:
         """The job must stay in its domain, and has surplus pods that would be kept out of one that is too small."""
         wish = self.job.record.topology
-        if self.many or self.promise or wish is None or not wish.hard:
+        if self.rules.many or self.promise or wish is None or not wish.hard:
             return False
         tasks = [task for key in self.groups for task in self.given.tasks(key)]
         return len(tasks) > max(self.hooks.missing(self.job), 1) and not any(task.nominated_node for task in tasks)
@@ -113,7 +113,7 @@ class Solver:
     def _gradients(self, root: int) -> Iterator[Sequence[int]]:
         yield from self.search.gradients(self.job, None, root)
 
-    def _solve_gradient(self, gradient: Sequence[int]) -> GroupSheet | None:
+    def _solve_gradient(self, gradient: Sequence[int]) -> RemainingByGroup | None:
         domains = self._large_enough(gradient)
         if len(self.groups) == 1:
             group = next(iter(self.groups.values()))
@@ -137,76 +137,76 @@ class Solver:
         """Domains that may hold what the job still needs."""
         tasks = [task for key in self.groups for task in self.given.tasks(key)]
         least = self._least(tasks, self.hooks.missing(self.job))
-        held = self.search.rooms.held(tasks, domains).tolist()
+        held = self.search.slots.held(tasks, domains).tolist()
         return [at for at, number in zip(domains, held, strict=True) if number >= least]
 
     def _least(self, tasks: Sequence[Task], missing: int) -> int:
         """How many of the tasks a domain must hold to be tried."""
         return len(tasks) if self.whole else max(missing, 1)
 
-    def _try(self, domain: int) -> tuple[GroupSheet | None, float]:
+    def _try(self, domain: int) -> tuple[RemainingByGroup | None, float]:
         """Place sub-groups in one domain until the job is ready; None when it becomes neither ready nor pipelined.
 
         Where resources are being released, sub-groups that can start now come first: one that waits must not keep the
         others waiting.
         """
-        if self.many and self.cycle.session.releasing and not self.promise:
-            self.settled, mark = True, self.mark()
-            left, points = self._try_once(domain)
-            self.settled = False
+        if self.rules.many and self.cycle.session.releasing and not self.promise:
+            mark = self.mark()
+            left, points = self._try_once(domain, settled=True)
             if left is not None and self.hooks.ready(self.job):
                 return left, points
             self.undo(mark)
-        return self._try_once(domain)
+        return self._try_once(domain, settled=False)
 
-    def _try_once(self, domain: int) -> tuple[GroupSheet | None, float]:
-        sheet, points, start = self.given.copy(), 0.0, self.cycle.transaction.checkpoint()
-        needed = self.search.needed(self.job) if self.many else set()
+    def _try_once(self, domain: int, *, settled: bool) -> tuple[RemainingByGroup | None, float]:
+        """One trial; ``settled``: no sub-group waits for resources that are being released."""
+        remaining, points, start = self.given.copy(), 0.0, self.cycle.transaction.checkpoint()
+        needed = self.search.needed(self.job) if self.rules.many else set()
         heap: list[tuple[tuple[Any, ...], SubGroup]] = []
         for key, group in self.groups.items():
-            if sheet.sheets[key]:
+            if remaining.by_group[key]:
                 heapq.heappush(heap, (self.search.job_key(group, key in needed), group))
         while heap:
             group = heapq.heappop(heap)[1]
-            found = self._place_group(group, domain, sheet)
+            found = self._place_group(group, domain, remaining, settled=settled)
             if found is None:
                 continue
             points += found
-            if sheet.sheets[group.key]:
+            if remaining.by_group[group.key]:
                 heapq.heappush(heap, (self.search.job_key(group, group.key in needed), group))
             if self.hooks.ready(self.job):
                 break
         if self.cycle.transaction.checkpoint() == start:
             return None, 0.0
         if self.hooks.ready(self.job) or self.hooks.vote("pipelined", self.job) is None:
-            return sheet, points
+            return remaining, points
         return None, 0.0
 
     # ---- one sub-group
 
-    def _place_group(self, group: SubGroup, top: int, sheet: GroupSheet) -> float | None:
+    def _place_group(self, group: SubGroup, top: int, remaining: RemainingByGroup, *, settled: bool) -> float | None:
         """Place a sub-group in the best of its domains below ``top``; its points, or None when none works."""
-        own = sheet.sheets[group.key]
-        least = self._least(own.left(), self._missing(group))
+        own = remaining.by_group[group.key]
+        least = self._least(own.left(), self.rules.missing(group))
         nominated = self._nominated(group, top, own)
         gradients = self.search.gradients(self.job, group, top, evict=self.promise)
         for gradient in [[nominated], *gradients] if nominated is not None else gradients:
-            held = self.search.rooms.held(own.left(), gradient).tolist()
+            held = self.search.slots.held(own.left(), gradient).tolist()
             able = [at for at, number in zip(gradient, held, strict=True) if number >= least]
             promised: tuple[int, float] | None = None
             for domain, points in self.search.ranked(group, able) if len(able) != 1 else self._only(group, able[0]):
                 left = self._try_group(group, domain, own)
                 if left is None:
                     continue
-                if self._group_ready(group):
-                    sheet.sheets[group.key] = left[0]
+                if self.rules.ready(group):
+                    remaining.by_group[group.key] = left[0]
                     return points
                 self.undo(left[1])
-                promised = promised or (None if self.settled else (domain, points))
+                promised = promised or (None if settled else (domain, points))
             if promised is not None:
                 again = self._try_group(group, promised[0], own)
                 if again is not None:
-                    sheet.sheets[group.key] = again[0]
+                    remaining.by_group[group.key] = again[0]
                     return promised[1]
         return None
 
@@ -214,74 +214,23 @@ class Solver:
         """Points of a single candidate."""
         return [(domain, float(self.search.points(group, [domain])[0]))]
 
-    def _try_group(self, group: SubGroup, domain: int, sheet: Worksheet) -> tuple[Worksheet, Mark] | None:
+    def _try_group(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
         """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""
-        own, mark = sheet.copy(), self.mark()
-        self._place_tasks(group, domain, own)
+        own, mark = remaining.copy(), self.mark()
+        trial = GroupInDomain(self.rules, self.search, group, domain, promise=self.promise)
+        place_tasks(trial, own)
+        if trial.stuck is not None:
+            self.stuck = trial.stuck, domain
         placed = self.cycle.transaction.checkpoint() > mark[0]
-        if placed and (self._group_ready(group) or self._group_pipelined(group)):
+        if placed and (self.rules.ready(group) or self.rules.pipelined(group)):
             return own, mark
         self.undo(mark)
         return None
 
-    def _place_tasks(self, group: SubGroup, domain: int, sheet: Worksheet) -> None:
-        cycle, job, hooks = self.cycle, self.job, self.hooks
-        missing, failed = self._missing(group), set[str]()
-        cycle.report(job).failed_roles = failed
-        while sheet:
-            tasks = sheet.rest()
-            first = tasks[0]
-            if first.role and first.role in failed:
-                sheet.done(len(tasks))
-                continue
-            room = hooks.headroom(job.queue, first.pod_class, len(tasks))
-            if room == 0:
-                refuse(cycle, job, first)
-                sheet.done(len(tasks))
-                continue
-            few = room if missing > 0 else min(room, 1)  # surplus pods compete through the orders
-            allocated, tried = self._place_run(group, domain, tasks[:few], max(missing, 1))
-            if tried:
-                missing -= allocated
-                sheet.done(tried)
-                if missing <= 0 and self._group_ready(group):
-                    return
-                continue
-            self.stuck = (first, domain)
-            if first.role:
-                failed.add(first.role)
-            sheet.done(len(tasks))
-            if not self._worth_going_on(group):
-                return
-
-    def _place_run(self, group: SubGroup, domain: int, tasks: list[Task], wanted: int) -> tuple[int, int]:
-        """As for plain jobs, on the nodes of one domain: tasks allocated, and tasks dealt with."""
-        first, transaction = tasks[0], self.cycle.transaction
-        if self.hooks.has("prefilter") and (reason := self.hooks.prefilter(first)) is not None:
-            report = self.cycle.report(self.job)
-            report.task, report.fit = report.task or first, report.fit or self.cycle.fits.refused(reason)
-            return 0, 0
-        now = queue_limits.room(self.job.queue, first.pod_class, now=True)
-        futures = (False,) * (now > 0 and not self.promise) + (True,) * (self.promise or self.cycle.session.releasing)
-        if first.nominated_node:
-            column = self.cycle.session.nodes.table.index.get(first.nominated_node, -1)
-            if column >= 0 and column in self.search.tree.columns[domain]:
-                for future in futures:
-                    if self.search.taker(group, domain, first.pod_class, future=future).admits(column):
-                        transaction.place_on(self.job, first, column, pipelined=future)
-                        group.took(column)
-                        return int(not future), 1
-        for future in futures:
-            taker = self.search.taker(group, domain, first.pod_class, future=future)
-            columns = transaction.place(self.job, tasks if future else tasks[: min(wanted, now)], taker)
-            if columns:
-                return 0 if future else len(columns), len(columns)
-        return 0, 0
-
-    def _nominated(self, group: SubGroup, top: int, sheet: Worksheet) -> int | None:
+    def _nominated(self, group: SubGroup, top: int, remaining: RemainingTasks) -> int | None:
         """The domain that an earlier cycle made room in, when every waiting task has its node below ``top``."""
         tree, index = self.search.tree, self.cycle.session.nodes.table.index
-        columns = [index.get(task.nominated_node, -1) for task in sheet.left()]
+        columns = [index.get(task.nominated_node, -1) for task in remaining.left()]
         if not columns or min(columns) < 0:
             return None
         domain = tree.common(group.at, tree.common_of(columns))
@@ -293,46 +242,13 @@ class Solver:
 
     def starts_whole(self, since: int) -> bool:
         """Whether no sub-group would start in part: each that got a place after the checkpoint ``since`` is ready."""
-        if not self.many:
+        if not self.rules.many:
             return True
         log = self.cycle.transaction.log[since:]
         placed = {task.key for entry in log if entry.status is TaskStatus.ALLOCATED for task in entry.tasks}
         return all(
-            self._group_ready(group)
-            for group in self.groups.values()
-            if any(task.key in placed for task in group.tasks)
+            self.rules.ready(group) for group in self.groups.values() if any(task.key in placed for task in group.tasks)
         )
-
-    def _missing(self, group: SubGroup) -> int:
-        """Tasks that the group still needs, as far as that is known."""
-        if not self.many:
-            return self.hooks.missing(self.job)
-        return max(group.minimum - group.ready_count, 0) if self.hooks.has("group_ready") else 0
-
-    def _group_ready(self, group: SubGroup) -> bool:
-        if not self.many:
-            return self.hooks.ready(self.job)
-        return all(method(group) for _, method in self.hooks.flat["group_ready"])
-
-    def _group_pipelined(self, group: SubGroup) -> bool:
-        if not self.many:
-            return self.hooks.vote("pipelined", self.job) is None
-        for tier in self.hooks.by_tier["group_pipelined"]:
-            permitted = False
-            for _, method in tier:
-                answer = method(group)
-                if isinstance(answer, Refusal):
-                    return False
-                permitted = permitted or answer == Vote.PERMIT
-            if permitted:
-                return True
-        return True
-
-    def _worth_going_on(self, group: SubGroup) -> bool:
-        """After a task found no node: could the others still be enough?"""
-        if not self.many:
-            return worth_going_on(self.cycle, self.job)
-        return group.minimum < len(group.tasks) and self.job.min_member < self.job.size
 
     # ---- undoing
 

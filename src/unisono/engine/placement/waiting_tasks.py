@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.grouped_jobs import place_grouped
-from unisono.engine.placement.plain_jobs import Worksheet, place_job
-from unisono.engine.placement.sub_group_solver import GroupSheet
+from unisono.engine.placement.plain_jobs import place_job
+from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.sub_group_solver import RemainingByGroup
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import is_grouped
 
-Sheet = Worksheet | GroupSheet
+Remaining = RemainingTasks | RemainingByGroup
 
 
-def sheet_of(cycle: Cycle, job: JobState) -> Sheet:
+def remaining_of(cycle: Cycle, job: JobState) -> Remaining:
     """What is left to place of a job: its waiting tasks, by group where the network's topology counts.
 
     Tasks that request nothing come last. They are left to backfill where the gang does not need them to start and no
@@ -23,12 +24,12 @@ def sheet_of(cycle: Cycle, job: JobState) -> Sheet:
     if job.pending_best_effort and (grouped or not cycle.hooks.ready(job)):
         tasks += cycle.pending(job, best_effort=True)
     if grouped:
-        return GroupSheet.of(cycle, job, tasks)
-    return Worksheet(tasks)
+        return RemainingByGroup.of(cycle, job, tasks)
+    return RemainingTasks(tasks)
 
 
-def place(cycle: Cycle, job: JobState, sheet: Sheet) -> bool:
+def place(cycle: Cycle, job: JobState, remaining: Remaining) -> bool:
     """Place what can be placed, all that the gang needs or nothing; whether anything was committed."""
-    if isinstance(sheet, GroupSheet):
-        return place_grouped(cycle, job, sheet)
-    return place_job(cycle, job, sheet)
+    if isinstance(remaining, RemainingByGroup):
+        return place_grouped(cycle, job, remaining)
+    return place_job(cycle, job, remaining)

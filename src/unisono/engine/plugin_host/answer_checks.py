@@ -20,6 +20,7 @@ Check = Callable[[Any, Arguments, "Session"], Any]
 
 _DEEPEST_KEY = 8
 _UNBOUNDED = 2**62
+_BOOLS = np.dtype(np.bool_)
 
 
 class BadAnswer(Exception):
@@ -160,10 +161,13 @@ def vetoes(answer: Any, arguments: Arguments, session: Session) -> tuple[Veto, .
         found = tuple(answer)
     except TypeError:
         raise _expected("vetoes", answer) from None
+    shape = (size,)
     for veto in found:
         if not isinstance(veto, Veto):
             raise _expected("a Veto", veto)
-        _mask(veto.nodes, size)
+        nodes = veto.nodes
+        if type(nodes) is not np.ndarray or nodes.dtype is not _BOOLS or nodes.shape != shape:
+            _mask(nodes, size)
         reason(veto.reason, arguments, session)
     return found
 

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import Reason, Refusal, Vote
 from unisono.engine.plugin_host.eviction_answers import EvictionAnswers
+from unisono.engine.plugin_host.tiers import Asked
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState, QueueState
+from unisono.engine.session.sub_groups import SubGroup
 
 
-class Hooks(EvictionAnswers):
-    """Opened plug-ins by tier, and the combined answers."""
+class CombinedAnswers(EvictionAnswers):
+    """The plug-ins of one session: each hook answered by all that implement it, as one answer."""
+
+    @cached_property
+    def _heard_singly(self) -> Asked:
+        """Plug-ins that hear of each job that became Inqueue by itself."""
+        together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
+        return [asked for asked in self.flat["enqueued"] if asked[0] not in together]
+
+    @cached_property
+    def _uncounted(self) -> Asked:
+        """Plug-ins that answer ``allocatable`` and not ``headroom``."""
+        counted = {plugin for plugin, _ in self.flat["headroom"]}
+        return [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
 
     def vote(self, hook: str, job: JobState) -> Refusal | None:
         """A refusal at once; permitted after the first tier with a PERMIT, or when all abstain."""
         if self.guard.out and job.key in self.guard.out:
             return self.guard.out[job.key].refusal()
+        return self._vote(hook, job)
+
+    def group_vote(self, group: SubGroup) -> Refusal | None:
+        """As `vote`, whether a sub-group may wait for resources that are being released."""
+        return self._vote("group_pipelined", group)
+
+    def _vote(self, hook: str, subject: JobState | SubGroup) -> Refusal | None:
         for tier in self.by_tier[hook]:
             permitted = False
             for _, method in tier:
-                answer = method(job)
+                answer = method(subject)
                 if isinstance(answer, Refusal):
                     return answer
                 permitted = permitted or answer == Vote.PERMIT
@@ -43,7 +66,7 @@ class Hooks(EvictionAnswers):
 
     def enqueued(self, job: JobState) -> None:
         """Tell those who want to hear of each job that became Inqueue."""
-        for _, method in self.heard_singly:
+        for _, method in self._heard_singly:
             method(job)
 
     def enqueued_alike(self, job: JobState, number: int) -> None:
@@ -51,7 +74,7 @@ class Hooks(EvictionAnswers):
         self.each("enqueued_alike", job, number)
 
     def underused(self, queue: QueueState, pod_class: PodClass) -> int:
-        """How many more tasks the queue may claim before `overused` must be asked again; -1: nobody knows."""
+        """How many more tasks the queue may claim before `overused` must be asked again; -1: not known."""
         bounds = dict(self.flat["underused"])
         room = 2**62
         for plugin, _ in self.flat["overused"]:
@@ -61,13 +84,17 @@ class Hooks(EvictionAnswers):
         return room
 
     def ready(self, job: JobState) -> bool:
-        """All agree; true when nobody has an opinion."""
+        """All agree; true when no plug-in has an opinion."""
         if self.guard.out and job.key in self.guard.out:
             return False
         for _, method in self.flat["ready"]:  # noqa: SIM110, a generator would take twice as long
             if not method(job):
                 return False
         return True
+
+    def group_ready(self, group: SubGroup) -> bool:
+        """All agree that a sub-group can start; true when no plug-in has an opinion."""
+        return all(method(group) for _, method in self.flat["group_ready"])
 
     def missing(self, job: JobState) -> int:
         """Lower bound of tasks that must still be allocated before ``ready`` can hold; 0 when unknown."""
@@ -77,7 +104,7 @@ class Hooks(EvictionAnswers):
         return bound
 
     def starving(self, job: JobState) -> bool:
-        """All of the first tier with an opinion agree; false when nobody has one."""
+        """All of the first tier with an opinion agree; false when none has one."""
         for tier in self.by_tier["starving"]:
             return all(method(job) for _, method in tier)
         return False
@@ -87,16 +114,16 @@ class Hooks(EvictionAnswers):
         room = min(wanted, queue_limits.room(queue, pod_class))
         for _, method in self.flat["headroom"]:
             room = min(room, method(queue, pod_class))
-        for _, method in self.uncounted:
+        for _, method in self._uncounted:
             if method(queue, pod_class) is not None:
                 return 0
             room = min(room, 1)
         return max(room, 0)
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
-        """First refusal."""
-        refusal: Refusal | None = self.first("allocatable", queue, pod_class)
-        return refusal if refusal is not None else queue_limits.refusal(queue, pod_class)
+        """First refusal, a capability of the tree of queues before what plug-ins say."""
+        found: Refusal | None = queue_limits.refusal(queue, pod_class)
+        return found if found is not None else self.first("allocatable", queue, pod_class)
 
     def overused(self, queue: QueueState) -> Refusal | None:
         """First refusal."""

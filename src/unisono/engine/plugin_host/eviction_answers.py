@@ -85,11 +85,11 @@ class EvictionAnswers(PluginTiers):
         return left
 
     def weighs_losses(self) -> bool:
-        """Whether anybody knows what work is lost with a task."""
+        """Whether a plug-in knows what work is lost with a task."""
         return self.has("lost_work") and self.lost_work(()) is not None
 
     def lost_work(self, leaving: Sequence[Task]) -> float | None:
-        """What is lost when these tasks go; None when nobody has an opinion."""
+        """What is lost when these tasks go; None when no plug-in has an opinion."""
         total: float | None = None
         for _, method in self.flat["lost_work"]:
             answer = method(leaving)

@@ -15,7 +15,7 @@ import numpy as np
 
 from unisono.engine.answers import Scope
 from unisono.engine.failure import Failure
-from unisono.engine.plugin_host.failure_policies import OUT, POLICIES, About, Fails, Policy, told
+from unisono.engine.plugin_host.failure_policies import OUT, POLICIES, QUERIES, About, Fails, Policy, told
 from unisono.engine.plugin_host.stopwatch import Stopwatch, TooSlow, is_hosted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Guard:
         failures: what failed, each plug-in, hook and subject once.
         closed: failures for which something was refused, by what was refused.
         out: jobs that are not admitted or placed in this cycle because a plug-in failed to follow them.
-        stays: pods that are evicted for nobody in this cycle, because a plug-in failed when it was asked about them.
+        stays: pods that are not evicted in this cycle, because a plug-in failed when it was asked about them.
         instead: how often an answer was given in place of a plug-in's.
 
     """
@@ -94,7 +94,7 @@ class Guard:
 
     def _plain(self, plugin: Plugin, hook: str, policy: Policy, method: Method, known: dict[Key, Failure]) -> Method:
         """A hook of a built-in plug-in whose answers are of the right type, as the type checker knows."""
-        if policy.about in _ONE and hook not in _SEVERAL:
+        if hook in QUERIES or (policy.about in _ONE and hook not in _SEVERAL):
 
             def guarded_one(about: Any) -> Any:
                 if known and (failure := known.get(self._key(plugin, policy, (about,)))) is not None:
@@ -120,6 +120,8 @@ class Guard:
         self, plugin: Plugin, hook: str, policy: Policy, method: Method, known: dict[Key, Failure], *, timed: bool
     ) -> Method:
         check = policy.check
+        if not timed and policy.candidates < 0:
+            return self._checked_plainly(plugin, hook, policy, method, known)
 
         def once(*arguments: Any, **named: Any) -> Any:
             if not timed:
@@ -141,10 +143,27 @@ class Guard:
             try:
                 return once(*arguments, **named)
             except BaseException as error:
-                if policy.candidates >= 0 and not isinstance(error, TooSlow | KeyboardInterrupt):
+                let_users_interrupt(error)
+                if policy.candidates >= 0 and not isinstance(error, TooSlow):
                     self._try_each(plugin, hook, policy, once, known, arguments)
                     if known:
                         return self._sifted(plugin, hook, policy, once, known, arguments)
+                return self._failed(plugin, hook, policy, arguments, error, known)
+
+        return guarded
+
+    def _checked_plainly(
+        self, plugin: Plugin, hook: str, policy: Policy, method: Method, known: dict[Key, Failure]
+    ) -> Method:
+        """A hook whose answers are checked; it has no candidates, and its time is not limited."""
+        check = policy.check
+
+        def guarded(*arguments: Any, **named: Any) -> Any:
+            if known and (failure := known.get(self._key(plugin, policy, arguments))) is not None:
+                return self._instead(plugin, policy, failure, arguments)
+            try:
+                return check(method(*arguments, **named), arguments, self.session)  # type: ignore[arg-type]
+            except BaseException as error:
                 return self._failed(plugin, hook, policy, arguments, error, known)
 
         return guarded
@@ -209,11 +228,14 @@ class Guard:
 
     def kill(self, plugin: Plugin, hook: str, error: BaseException) -> None:
         """Ask the plug-in nothing in this cycle: it cannot be built or opened; what it would refuse is refused."""
+        if plugin not in self._dead:
+            self._dead[plugin] = told(error)
+            self.note_part(plugin, hook, error)
+
+    def note_part(self, plugin: Plugin, part: str, error: BaseException) -> None:
+        """Note that a part of the plug-in's life fails, such as ``open``."""
         let_users_interrupt(error)
-        if plugin in self._dead:
-            return
-        self._dead[plugin] = told(error)
-        self.failures.append(Failure(plugin.config.name, hook, "", self._dead[plugin], closed=not plugin.ignorable))
+        self.failures.append(Failure(plugin.config.name, part, "", told(error), closed=not plugin.ignorable))
 
     def dead(self, plugin: Plugin) -> bool:
         """Whether the plug-in is asked nothing in this cycle."""

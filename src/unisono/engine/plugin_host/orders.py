@@ -8,7 +8,7 @@ from operator import attrgetter
 from unisono.cluster.records import Task
 from unisono.engine.answers import Reach
 from unisono.engine.plugin_host.answer_checks import LAST
-from unisono.engine.plugin_host.combined_answers import Hooks
+from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.plugin_host.heap import Heap, Key
 from unisono.engine.session.job_state import JobState, QueueState
 
@@ -19,7 +19,7 @@ _NUMBERED = attrgetter("ordinal", "created", "uid", "key")
 class Orders:
     """The orders of one session."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: CombinedAnswers) -> None:
         self.hooks = hooks
         self._by_shape: dict[tuple[int, str], Key] = {}
 

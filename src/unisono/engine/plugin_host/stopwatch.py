@@ -84,7 +84,7 @@ class Stopwatch:
     """Seconds of one cycle by stage.
 
     Args:
-        monotonic: seconds that only grow; None: nothing is measured and nobody is too slow.
+        monotonic: seconds that only grow; None: nothing is measured, and no plug-in is too slow.
         limit: seconds that a plug-in that is not built in may take; beyond that its hooks fail.
             Built-in plug-ins have no limit: without ``predicates``, for one, no pod could be placed.
 

@@ -1,11 +1,11 @@
-"""Who is asked which hook, in which order."""
+"""Which plug-ins are asked each hook, and in which order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Refusal, Vote
@@ -20,6 +20,7 @@ from unisono.engine.plugin_host.stopwatch import Stopwatch, TooSlow, is_hosted
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
 
+T = TypeVar("T")
 Asked = list[tuple[Plugin, Callable[..., Any]]]
 _Role = tuple[type[Plugin], Flags]
 """What decides which hooks of a plug-in are asked."""
@@ -30,18 +31,31 @@ def _role(plugin: Plugin) -> _Role:
 
 
 @lru_cache(maxsize=64)
-def _asked(tiers: tuple[tuple[_Role, ...], ...]) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
-    """Hooks that are implemented and switched on: the hook, a tier that answers it, and who of the tier does.
+def _places(tiers: tuple[tuple[_Role, ...], ...]) -> Mapping[str, Sequence[tuple[int, int]]]:
+    """Where each hook that is implemented and switched on has its plug-ins: pairs of a tier and a place in it.
 
     The same for every session of a configuration, so it is found out once.
     """
-    found: dict[tuple[str, int], list[int]] = {}
+    found: dict[str, list[tuple[int, int]]] = {hook: [] for hook in HOOK_FLAGS}
     for at, tier in enumerate(tiers):
         for place, (plugin, flags) in enumerate(tier):
             for hook in plugin.implemented:
                 if not HOOK_FLAGS[hook] or getattr(flags, HOOK_FLAGS[hook]):
-                    found.setdefault((hook, at), []).append(place)
-    return tuple((hook, at, tuple(places)) for (hook, at), places in found.items())
+                    found[hook].append((at, place))
+    return found
+
+
+class _ByHook(dict[str, T]):
+    """What belongs to each hook, made when first asked for: an idle cycle asks few of them."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+
+    def __missing__(self, hook: str) -> T:
+        made = self[hook] = self._make(hook)
+        return made
 
 
 class Broken(Plugin):
@@ -68,9 +82,7 @@ class PluginTiers:
         failed: names of the plug-ins that are asked nothing in this cycle.
         incomplete: one of them exists, so that the next cycle may ask it again.
         stopwatch: measures the calls.
-        by_tier, flat: who implements a hook that is switched on, with the guarded method to call.
-        heard_singly: who wants to hear of each job that became Inqueue by itself.
-        uncounted: who answers ``allocatable`` and not ``headroom``.
+        by_tier, flat: plug-ins that implement a hook that is switched on, with the guarded method to call.
 
     """
 
@@ -105,29 +117,31 @@ class PluginTiers:
             return unbuilt
 
     def _resolve(self) -> None:
-        """Sort the hooks that are implemented and switched on."""
-        call = self.guard.call
-        self.by_tier: dict[str, list[Asked]] = {hook: [] for hook in HOOK_FLAGS}
-        self.flat: dict[str, Asked] = {hook: [] for hook in HOOK_FLAGS}
-        for hook, at, places in _asked(tuple(tuple(map(_role, tier)) for tier in self.tiers)):
-            asked = [(plugin, call(plugin, hook)) for plugin in map(self.tiers[at].__getitem__, places)]
-            self.by_tier[hook].append(asked)
-            self.flat[hook] += asked
-        together = {plugin for plugin, _ in self.flat["enqueued_alike"]}
-        self.heard_singly: Asked = [asked for asked in self.flat["enqueued"] if asked[0] not in together]
+        """Find the plug-ins that are asked each hook, and those that are asked nothing."""
+        self._where = _places(tuple(tuple(map(_role, tier)) for tier in self.tiers))
+        self.flat: Mapping[str, Asked] = _ByHook(self._in_order)
+        self.by_tier: Mapping[str, list[Asked]] = _ByHook(self._answering)
         self._shared: dict[tuple[str, ...], bool] = {}
         self.incomplete = any(self.guard.dead(plugin) for plugin in self.plugins())
         self.failed = {plugin.config.name for plugin in self.plugins() if self.guard.dead(plugin)}
         self.failed.update(self.missing_plugins)
-        counted = {plugin for plugin, _ in self.flat["headroom"]}
-        self.uncounted: Asked = [asked for asked in self.flat["allocatable"] if asked[0] not in counted]
+
+    def _in_order(self, hook: str) -> Asked:
+        tiers, call = self.tiers, self.guard.call
+        return [(plugin := tiers[at][place], call(plugin, hook)) for at, place in self._where[hook]]
+
+    def _answering(self, hook: str) -> list[Asked]:
+        found: dict[int, Asked] = {}
+        for (at, _), asked in zip(self._where[hook], self.flat[hook], strict=True):
+            found.setdefault(at, []).append(asked)
+        return list(found.values())
 
     def plugins(self) -> list[Plugin]:
         """All plug-ins."""
         return [plugin for tier in self.tiers for plugin in tier]
 
     def has(self, hook: str) -> bool:
-        """Whether anybody answers ``hook``."""
+        """Whether a plug-in answers ``hook``."""
         return bool(self.flat[hook])
 
     def hosted(self, hook: str) -> bool:
@@ -140,7 +154,7 @@ class PluginTiers:
         return [plugin for plugin in self.plugins() if plugin in asked]
 
     def by_shape(self, *hooks: str) -> bool:
-        """Whether everybody who answers one of ``hooks`` answers the same for jobs of the same shape."""
+        """Whether every plug-in that answers one of ``hooks`` answers the same for jobs of the same shape."""
         known = self._shared.get(hooks)
         if known is None:
             known = self._shared[hooks] = all(plugin.by_shape for hook in hooks for plugin, _ in self.flat[hook])
@@ -177,7 +191,7 @@ class PluginTiers:
             self._resolve()
 
     def close(self, session: Session) -> None:
-        """Close every plug-in."""
+        """Close every plug-in; what comes later in the cycle is still asked of one that fails in that."""
         self._lifecycle("close", session)
 
     def _lifecycle(self, hook: str, session: Session) -> bool:
@@ -194,18 +208,28 @@ class PluginTiers:
                 if taken > limit and is_hosted(plugin):
                     raise TooSlow(taken, limit)
             except BaseException as error:
-                self.guard.kill(plugin, hook, error)
                 failed = True
+                if hook == "open":
+                    self.guard.kill(plugin, hook, error)
+                else:
+                    self.guard.note_part(plugin, hook, error)
         return failed
 
     # ---- single questions
 
     def query(self, plugin: Plugin, what: str, pod_class: PodClass) -> Any:
         """What a plug-in says of itself and a class: ``concerns``, ``is_pure``, ``stamp``, ..."""
+        return self.question(plugin, what)(pod_class)
+
+    def question(self, plugin: Plugin, what: str) -> Callable[..., Any]:
+        """What `query` calls with a class."""
         method = self._queries.get((plugin, what))
         if method is None:
-            method = self._queries[plugin, what] = self.guard.call(plugin, what)
-        return method(pod_class)
+            kind, known = type(plugin), not self.guard.dead(plugin)
+            default = known and getattr(kind, what) is getattr(Plugin, what)  # which does not fail
+            method = getattr(plugin, what) if default else self.guard.call(plugin, what)
+            self._queries[plugin, what] = method
+        return method
 
     def silent(self, pod_class: PodClass, plugins: Sequence[Plugin]) -> set[Plugin]:
         """Those of ``plugins`` whose filter and score have nothing to say about a class in this session."""
@@ -214,7 +238,7 @@ class PluginTiers:
     # ---- combinations
 
     def each(self, hook: str, *arguments: Any) -> None:
-        """Notify everybody."""
+        """Notify every plug-in."""
         for _, method in self.flat[hook]:
             method(*arguments)
 

@@ -52,7 +52,7 @@ class OvercommitPlugin(Plugin):
         """
         promised = np.zeros(len(self.registry), dtype=np.int64)
         for queue in self.session.queues.values():
-            own = aligned(queue.record.inqueue, self.registry)
+            own = aligned(self.session.promised(queue), self.registry)
             room = self.session.queue_shares.room(queue)
             promised += own if room is None else np.minimum(own, room)
         return listed(promised, self.registry)
@@ -62,7 +62,7 @@ class OvercommitPlugin(Plugin):
         if job.min_resources is None:
             return Vote.PERMIT
         request = listed(job.min_resources, self.registry)
-        short = exceeded(self.promised, request, self.idle)
+        short = exceeded(self.session.evictable.without(self.promised), request, self.idle)
         if not short:
             return Vote.PERMIT
         names = ", ".join(f"overused {self.registry.names[row]}" for row in short)

@@ -75,7 +75,7 @@ class PdbPlugin(Plugin):
         return self._within(candidates) if self.budgets else None
 
     def retained(self, leaving: Sequence[Task]) -> BoolArray | None:
-        """What a plug-in moves away for nobody's sake spends from the same budgets."""
+        """What a plug-in moves away spends from the same budgets."""
         return ~self._within(leaving) if self.budgets else None
 
     def _within(self, candidates: Sequence[Task]) -> BoolArray:

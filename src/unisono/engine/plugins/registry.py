@@ -6,8 +6,10 @@ entry points of group ``unisono.plugins``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module, invalidate_caches
 from importlib.metadata import EntryPoint, entry_points
 
 from unisono.engine.config.arguments import Argument
@@ -17,6 +19,7 @@ from unisono.engine.plugins.binpack import BinpackPlugin
 from unisono.engine.plugins.capacity.plugin import CapacityPlugin
 from unisono.engine.plugins.cdp import CdpPlugin
 from unisono.engine.plugins.conformance import ConformancePlugin
+from unisono.engine.plugins.cost import CostPlugin
 from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf.plugin import DrfPlugin
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
@@ -24,6 +27,7 @@ from unisono.engine.plugins.extender.plugin import ExtenderPlugin
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
+from unisono.engine.plugins.gpu_placement.plugin import GpuPlacementPlugin
 from unisono.engine.plugins.network_topology_aware.plugin import NetworkTopologyAwarePlugin
 from unisono.engine.plugins.nodegroup.plugin import NodeGroupPlugin
 from unisono.engine.plugins.nodeorder import NodeOrderPlugin
@@ -37,6 +41,7 @@ from unisono.engine.plugins.rescheduling.plugin import ReschedulingPlugin
 from unisono.engine.plugins.reservation.plugin import ReservationPlugin
 from unisono.engine.plugins.resource_strategy_fit.plugin import ResourceStrategyFitPlugin
 from unisono.engine.plugins.resourcequota.plugin import ResourceQuotaPlugin
+from unisono.engine.plugins.service_order.plugin import ServiceOrderPlugin
 from unisono.engine.plugins.sla import SlaPlugin
 from unisono.engine.plugins.task_topology.plugin import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
@@ -62,7 +67,9 @@ BUILT_IN: dict[str, type[Plugin]] = {
         DeviceSharePlugin,
         FragmentationPlugin,
         GpuAwarePlugin,
+        GpuPlacementPlugin,
         NumaAwarePlugin,
+        ServiceOrderPlugin,
         SlaPlugin,
         ResourceQuotaPlugin,
         PdbPlugin,
@@ -76,6 +83,7 @@ BUILT_IN: dict[str, type[Plugin]] = {
         ReservationPlugin,
         EvictionGuardPlugin,
         ReschedulingPlugin,
+        CostPlugin,
     )
 }
 
@@ -96,6 +104,34 @@ def find(name: str) -> type[Plugin] | None:
     for entry in _installed(name):
         return _checked(name, entry.load)
     return None
+
+
+def is_code(name: str) -> bool:
+    """Whether a name means a class of a module, ``module:Class``, and no plug-in that is built in or installed."""
+    return ":" in name and name not in BUILT_IN
+
+
+@contextmanager
+def fresh_code(names: Iterable[str]) -> Iterator[None]:
+    """Import the packages of these plug-ins again within the block; if it fails, they stay as they were.
+
+    Args:
+        names: of plug-ins; those that are no ``module:Class`` are left alone.
+
+    """
+    packages = {name.partition(":")[0].partition(".")[0] for name in names if is_code(name)} - {"unisono", ""}
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in packages}
+    for name in before:
+        del sys.modules[name]
+    # A file may have been written within the second of its compiled form.
+    invalidate_caches()
+    try:
+        yield
+    except BaseException:
+        for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+            del sys.modules[name]
+        sys.modules.update(before)
+        raise
 
 
 def lookup_with(extra: Mapping[str, type[Plugin]]) -> Lookup:

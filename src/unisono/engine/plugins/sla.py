@@ -57,7 +57,7 @@ class SlaPlugin(Plugin):
         return self._late(job)
 
     def pipelined(self, job: JobState) -> Vote:
-        """Permit once the deadline has passed: nobody else gets the places that the job has found in this cycle.
+        """Permit once the deadline has passed: no other job gets the places that the job has found in this cycle.
 
         Never for places that others would be evicted from: without the whole gang they would go for nothing.
         """

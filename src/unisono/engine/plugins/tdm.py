@@ -1,4 +1,4 @@
-"""tdm: nodes that belong to somebody else by day and to batch jobs by night (time division multiplexing).
+"""tdm: nodes that belong to other users by day and to batch jobs by night (time division multiplexing).
 
 Nodes with label ``volcano.sh/revocable-zone`` take pods only within the window of their zone, and only pods that agree
 to be evicted when it ends.
@@ -203,7 +203,7 @@ def spare(job: Job, counts: list[int]) -> int:
             missing = whole - count(counts, COMPLETED_STATES) - running
             return max(scaled(_number(value), whole) - missing, 0)
     except ValueError:
-        return 0  # a budget that nobody can read was still meant as one
+        return 0  # a budget that cannot be read was still meant as one
     return 1
 
 

@@ -33,7 +33,7 @@ def listed(vector: Vector, registry: ResourceRegistry) -> Amounts:
 
 
 def by_row(amounts: Mapping[str, int] | None, registry: ResourceRegistry, default: int = 0) -> Amounts:
-    """Amounts by name as a list, ``default`` for what is not named; names that nobody else uses are left out."""
+    """Amounts by name as a list, ``default`` for what is not named; names without a row are left out."""
     result = [default] * len(registry)
     for name, amount in (amounts or {}).items():
         row = registry.find(name)

@@ -58,7 +58,7 @@ class Tally:
         self.codes = codes
         self.mask = mask
         self.sums: Counts = np.zeros(domains + 1, dtype=np.int64)
-        held = np.flatnonzero(counts)  # few nodes hold pods that somebody looks at
+        held = np.flatnonzero(counts)  # few nodes hold such pods
         if len(held):
             held = held[codes[held] >= 0]
             held = held if mask is None else held[mask[held]]
@@ -104,6 +104,9 @@ class Source:
             tally.move(column, number)
 
 
+_Followed = tuple[list[Source], list[dict[int, int]]]
+
+
 class Domains:
     """All sources of one session.
 
@@ -118,28 +121,29 @@ class Domains:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.neighbours = snapshot.neighbours
+        self.affinity_index = snapshot.affinity_index
         self._sources: dict[Name, Source] = {}
         self._moved: dict[Name, dict[int, int]] = {}
+        self._followed: dict[int, _Followed] = {}
         self.unsettled = False
 
     def selected(self, selector: int) -> Source:
         """Pods that a selector selects, terminating ones included."""
-        return self._source((Which.SELECTED, selector), self.neighbours.selected.get(selector, {}))
+        return self._source((Which.SELECTED, selector), self.affinity_index.selected.get(selector, {}))
 
     def living(self, selector: int) -> Source:
         """Pods that a selector selects and that are not terminating."""
         source = self._sources.get((Which.LIVING, selector))
         if source is not None:
             return source
-        leaving = self.neighbours.leaving.get(selector, {})
-        base = self.neighbours.selected.get(selector, {})
+        leaving = self.affinity_index.leaving.get(selector, {})
+        base = self.affinity_index.selected.get(selector, {})
         counts = {node: number - leaving.get(node, 0) for node, number in base.items()} if leaving else base
         return self._source((Which.LIVING, selector), counts)
 
     def holding(self, held: Held) -> Source:
         """Pods that hold a term."""
-        return self._source((Which.HOLDING, held), self.neighbours.holders.get(held, {}))
+        return self._source((Which.HOLDING, held), self.affinity_index.holders.get(held, {}))
 
     def pledged(self, selector: int) -> Source:
         """Pods that a selector selects and that were only promised a place."""
@@ -165,13 +169,28 @@ class Domains:
             for column, number in self._moved.pop(name, {}).items():
                 counts[column] += number
             found = self._sources[name] = Source(table, counts)
+            self._followed.clear()
         return found
 
     def move(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Follow pods of a class that were placed (``sign`` 1) or taken away (-1), one on each entry of ``columns``."""
+        followed = self._followed.get(pod_class.id)
+        if followed is None:
+            followed = self._followed[pod_class.id] = self._followed_by(pod_class)
+        sources, waiting = followed
+        for source in sources:
+            for column in columns:
+                source.move(column, sign)
+        for counts in waiting:
+            for column in columns:
+                counts[column] = counts.get(column, 0) + sign
+
+    def _followed_by(self, pod_class: PodClass) -> _Followed:
+        """The sources that count pods of a class, and the counts that wait for sources not asked for yet."""
         names: list[Name] = [(which, s) for s in pod_class.matched for which in (Which.SELECTED, Which.LIVING)]
         names += [(Which.HOLDING, held) for held in pod_class.terms.held]
-        self._follow(names, columns, sign)
+        sources = [self._sources[name] for name in names if name in self._sources]
+        return sources, [self._moved.setdefault(name, {}) for name in names if name not in self._sources]
 
     def pledge(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Those of `move` were only promised their places, or are promised them no longer."""

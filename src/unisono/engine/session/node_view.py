@@ -150,7 +150,7 @@ class NodeView:
         return self.table.label_column(key)[self.columns]
 
     def row(self, resource: str) -> int | None:
-        """Row of a resource in the arrays, None when nobody has it."""
+        """Row of a resource in the arrays, None when no node and no pod has it."""
         return self.table.registry.find(resource)
 
     def port_conflicts(self, pod_class: PodClass) -> BoolArray:

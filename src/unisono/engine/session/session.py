@@ -10,16 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono.cluster.nodes import NodeTable
-from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Matrix, ResourceRegistry, Vector
+from unisono.cluster.resources import Matrix, ResourceRegistry, Vector, fitted
+from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.engine.answers import BoolArray
 from unisono.engine.session.domains import Domains
+from unisono.engine.session.evictable import Evictable
 from unisono.engine.session.job_state import JobState, QueueState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.queue_limits import set_limits
 from unisono.engine.session.queue_shares import QueueShares
+from unisono.engine.session.unfilled_gangs import lapsed
 
 
 @dataclass(slots=True)
@@ -29,10 +31,10 @@ class _Buffer:
     matrix: Matrix | None = None
 
 
-def stack(table: NodeTable, memo: Parts) -> Matrix:
+def stack(table: NodeTable, memo: SharedObjects) -> Matrix:
     """The changing and fixed amounts of all nodes in one array, so that one placement is one addition to a column.
 
-    The memory of the last session is used again: to fill it costs a fraction of getting it anew. Where pods are being
+    The memory of the last session is used again: to fill it costs a fraction of allocating it. Where pods are being
     deleted, what they hold is there a second time and stays as it is: equal columns then mean equal nodes to all.
     """
     rows = len(table.allocatable)
@@ -71,6 +73,7 @@ class Session:
         touched: log of columns that a placement or its undoing has changed; tables of candidates follow it.
         shared: objects that several plug-ins or actions use together in this session, one of each class.
         queue_shares: what the plug-in that divides the cluster tells others about queues.
+        evictable: what evictions would free, while the gate ``enqueueable`` is asked whether they would let a job in.
         pipelining, releasing: whether anything is pipelined, or was releasing, so far.
 
     """
@@ -84,19 +87,21 @@ class Session:
         self.ports: dict[int, list[PodClass]] = {}
         self.domains = Domains(snapshot)
         self.touched: list[int] = []
-        self.shared = Parts()
+        self.shared = SharedObjects()
         self.queue_shares = QueueShares()
+        self.evictable = Evictable()
         self.pipelining = False
         self.releasing = snapshot.nodes.sums().releasing
         self.queues: dict[str, QueueState] = {
             name: QueueState(record) for name, record in snapshot.queues.items() if record.known
         }
         set_limits(self.queues, snapshot)
+        self._lapsed = lapsed(snapshot, now, self.rows)
         self.subject: JobState | None = None
         self._jobs: dict[str, JobState] = {}
 
     def end(self) -> None:
-        """Nobody uses the session any more: its largest array is left for the next one.
+        """Release the session; its largest array is left for the next one.
 
         What it holds per job goes at once, and not when the garbage collector finds the session.
         """
@@ -104,6 +109,12 @@ class Session:
             self.snapshot.memo.of(_Buffer, _Buffer).matrix = self.matrix
         self._jobs.clear()
         vars(self).pop("active", None)
+
+    def promised(self, queue: QueueState) -> Vector:
+        """``[R]`` what admitted jobs of the queue are still promised, without gangs whose pods do not come."""
+        promised = fitted(queue.record.inqueue, self.rows)
+        gone = self._lapsed.get(queue.name)
+        return promised if gone is None else np.maximum(promised - gone, 0)
 
     # ---- nodes
 
@@ -170,7 +181,7 @@ class Session:
     def sharable_total(self) -> Vector:
         """``[R]`` what queues can share: nodes that are ready and not cordoned, and what is in use on the others.
 
-        Volcano counts every node it has heard of, so a queue deserves resources that nobody can use. What still runs
+        Volcano counts every node it has heard of, so a queue deserves resources that cannot be used. What still runs
         on a cordoned node stays in the total, because it is in the queues' allocated sums as well.
         """
         return self.snapshot.nodes.sums().sharable
@@ -199,7 +210,7 @@ class Session:
         return [state for key in sorted(self.snapshot.active) if (state := self.job(key)) is not None]
 
     def opened(self) -> Mapping[str, JobState]:
-        """Jobs that somebody has asked for in this session."""
+        """Jobs that have been asked for in this session."""
         return self._jobs
 
     # ---- host ports

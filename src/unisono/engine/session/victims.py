@@ -91,6 +91,24 @@ class VictimIndex:
         """Position of a task; KeyError when it is none that could be evicted."""
         return self._at[task.key]
 
+    def refresh(self) -> None:
+        """Follow what the session has decided since the index was made, evictions included."""
+        self.jobs.spare[:] = [job.ready_count - job.min_member for job in self.jobs.states]
+        moved = np.array([bool(job.places) for job in self.jobs.states], dtype=np.bool_)
+        for at in np.flatnonzero(moved[self.job]).tolist() if len(moved) else ():
+            self.alive[at] = self.jobs.states[int(self.job[at])].status(self.tasks[at]) in PREEMPTABLE_STATES
+
+    def totals(self, mask: BoolArray) -> dict[str, list[int]]:
+        """What the tasks of ``mask`` hold, ``[R]`` by name of their queue."""
+        chosen = np.flatnonzero(mask)
+        queues = self.jobs.queue[self.job[chosen]]
+        found: dict[str, list[int]] = {}
+        for at in np.unique(queues).tolist():
+            numbers = np.bincount(self._class[chosen[queues == at]], minlength=len(self._vectors))
+            held = numbers[:, None].astype(object) * self._vectors
+            found[self.jobs.queues[at].name] = [int(amount) for amount in held.sum(axis=0)]
+        return found
+
     def sums(self, mask: BoolArray, row: int) -> Vector:
         """``[N]`` what the tasks of ``mask`` hold of one resource, by node."""
         chosen = np.flatnonzero(mask)

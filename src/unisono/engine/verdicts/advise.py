@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
-from unisono.engine.changes import AddNodes, Change, EvictPods
+from unisono.engine.changes import AddNodes, AddToleration, Change, EvictPods, Together, Uncordon
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.verdict import Cause, Verdict
-from unisono.engine.verdicts.candidates import Ladders
+from unisono.engine.verdicts.draft import Draft, Ladders
 from unisono.engine.verdicts.evictable import Evictable
 from unisono.engine.verdicts.rivals import turn
 from unisono.engine.verdicts.spared import spared
@@ -15,7 +17,10 @@ from unisono.engine.verdicts.trial import Trials
 
 MOST_JOBS = 20
 """Jobs for which changes are tried in one cycle."""
-_MOST_CHANGES = 2
+_AT_FIRST, _MOST_CHANGES = 2, 4
+"""Changes that are looked for before the next job has its turn, and in all."""
+_MOST_COMBINED = 5
+"""Ladders of which pairs and triples are tried."""
 _NECESSARY = frozenset(
     (
         *(Cause.QUEUE_MISSING, Cause.QUEUE_CLOSED, Cause.GATED, Cause.TOO_FEW_PODS),
@@ -23,66 +28,6 @@ _NECESSARY = frozenset(
     )
 )
 """Causes with one way out."""
-
-
-@dataclass(slots=True)
-class Draft:
-    """A verdict without advice.
-
-    Attributes:
-        verdict: everything else; a suggestion that is there already stays.
-        ladders: changes that might help, cheapest ladder first; of each the first step that works is taken.
-        first, last: advice in words only, said before and after.
-        fallback: advice in words only, said where no change is known to help.
-        evictions: whether others could make room.
-        nodes: empty nodes that the whole gang would fill, where nodes are what it lacks.
-
-    """
-
-    verdict: Verdict
-    ladders: Ladders = field(default_factory=list)
-    first: str = ""
-    last: str = ""
-    fallback: str = ""
-    evictions: bool = False
-    nodes: int = 0
-
-
-def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dict[str, Verdict]:
-    """Complete the verdicts; changes are tried for at most ``most`` jobs.
-
-    For jobs beyond the budget the first step of the first ladders is said in words, untried, without ``changes``.
-    """
-    if not drafts:
-        return {}
-    turns = _by_turn(cycle, drafts)
-    trials, evictable = Trials(cycle, turns), Evictable(cycle)
-    coarse: dict[str, tuple[Draft, list[_Step]]] = {}
-    ahead: dict[str, int] = {}
-    off = tuple(sorted(cycle.hooks.failed))
-    for key in turns[:most]:
-        draft = drafts[key]
-        if not trials.possible(key):
-            break
-        steps = _tried(trials, key, _behind(draft, ahead))
-        if steps is None:
-            continue
-        changes = tuple(step.change for step in steps)
-        texts = [change.text() for change in changes] or _first_step(draft) or [draft.fallback]
-        verdict = replace(draft.verdict, changes=changes, suggestion=_joined(draft, texts))
-        if any(step.failed is not None for step in steps):
-            coarse[key] = draft, steps
-        if draft.evictions and trials.possible(key):
-            job = cycle.session.job(key)
-            victims = evictable.victims(job) if job is not None else ()
-            if job is not None and victims and trials.starts(key, EvictPods(victims)):
-                verdict = replace(verdict, would_run_after=victims, spared=spared(cycle, job, victims))
-        drafts[key] = Draft(verdict)
-    for key, (draft, steps) in coarse.items():  # only now: a rough answer for everybody comes before exact ones
-        changes = tuple(_least(trials, key, step) for step in steps)
-        suggestion = _joined(draft, [change.text() for change in changes])
-        drafts[key] = Draft(replace(drafts[key].verdict, changes=changes, suggestion=suggestion))
-    return {key: _finished(draft, off) for key, draft in drafts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +38,69 @@ class _Step:
     failed: Change | None = None
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """What has been tried for one job; ``cut``: the budget ended before all of it was."""
+
+    key: str
+    draft: Draft
+    ladders: Iterator[list[Change]]
+    steps: list[_Step] = field(default_factory=list)
+    tried: bool = False
+    ended: bool = False
+    cut: bool = False
+
+    def advance(self, trials: Trials, most: int) -> None:
+        """Climb ladders until so many changes are known to work, or the budget ends."""
+        while len(self.steps) < most and not self.ended:
+            ladder = next(self.ladders, None)
+            if ladder is None:
+                self.ended = True
+                return
+            failed: Change | None = None
+            for change in ladder:
+                if not trials.possible(self.key):
+                    self.ended = self.cut = True
+                    return
+                self.tried = True
+                if trials.starts(self.key, change):
+                    self.steps.append(_Step(change, failed))
+                    break
+                failed = change
+
+
+def advise(cycle: Cycle, drafts: dict[str, Draft], most: int = MOST_JOBS) -> dict[str, Verdict]:
+    """Complete the verdicts; changes are tried for at most ``most`` jobs.
+
+    Every job has its turn before more is looked for: a second pass finds further ways, a third one fewer nodes, and the
+    last one combinations where no change is enough alone. For jobs beyond the budget the first step of the first
+    ladders is said in words, untried, without ``changes``.
+    """
+    if not drafts:
+        return {}
+    turns = _by_turn(cycle, drafts)
+    trials, evictable = Trials(cycle, turns), Evictable(cycle)
+    off = tuple(sorted(cycle.hooks.failed))
+    attempts = [
+        _Attempt(key, drafts[key], iter(ladders))
+        for key, ladders in zip(turns[:most], _behind_each_other(drafts, turns[:most]), strict=True)
+    ]
+    for attempt in attempts:
+        attempt.advance(trials, _AT_FIRST)
+        if attempt.draft.evictions:
+            _end_others(cycle, trials, evictable, attempt)
+    for attempt in attempts:
+        attempt.advance(trials, _MOST_CHANGES)
+    for attempt in attempts:  # only now: a rough answer for every job comes before exact ones
+        attempt.steps = [_Step(_least(trials, attempt.key, step)) for step in attempt.steps]
+    for attempt in attempts:
+        if not attempt.steps and not attempt.cut:
+            _combine(trials, attempt)
+    answered = {one.key: _answer(one) for one in attempts if one.steps or (one.tried and not one.cut)}
+    drafts |= {attempt.key: attempt.draft for attempt in attempts}
+    return {key: _finished(answered.get(key, draft), off) for key, draft in drafts.items()}
+
+
 def _by_turn(cycle: Cycle, drafts: dict[str, Draft]) -> list[str]:
     jobs = {job.key: job for job in cycle.jobs}
 
@@ -101,6 +109,11 @@ def _by_turn(cycle: Cycle, drafts: dict[str, Draft]) -> list[str]:
         return turn(job) if job is not None else (0, 0.0, key)
 
     return sorted(drafts, key=order)
+
+
+def _behind_each_other(drafts: dict[str, Draft], turns: list[str]) -> list[Ladders]:
+    ahead: dict[str, int] = {}
+    return [_behind(drafts[key], ahead) for key in turns]
 
 
 def _behind(draft: Draft, ahead: dict[str, int]) -> Ladders:
@@ -125,25 +138,19 @@ def _behind(draft: Draft, ahead: dict[str, int]) -> Ladders:
     return ladders
 
 
-def _tried(trials: Trials, key: str, ladders: Ladders) -> list[_Step] | None:
-    """The changes that work; None when the budget ended before it was known."""
-    found: list[_Step] = []
-    for ladder in ladders:
-        if len(found) == _MOST_CHANGES:
-            break
-        failed: Change | None = None
-        for change in ladder:
-            if not trials.possible(key):
-                return found or None
-            if trials.starts(key, change):
-                found.append(_Step(change, failed))
-                break
-            failed = change
-    return found
+def _end_others(cycle: Cycle, trials: Trials, evictable: Evictable, attempt: _Attempt) -> None:
+    """Which pods would have to go for the job to start."""
+    job = cycle.session.job(attempt.key)
+    if job is None or not trials.possible(attempt.key):
+        return
+    victims = evictable.victims(job)
+    if victims and trials.starts(attempt.key, EvictPods(victims)):
+        found = replace(attempt.draft.verdict, would_run_after=victims, spared=spared(cycle, job, victims))
+        attempt.draft = replace(attempt.draft, verdict=found)
 
 
 def _least(trials: Trials, key: str, step: _Step) -> Change:
-    """The fewest nodes between too few and enough, as far as the budget goes: every other job's answer comes first."""
+    """The fewest nodes between too few and enough, as far as the budget goes."""
     best, failed = step.change, step.failed
     if not isinstance(best, AddNodes) or not isinstance(failed, AddNodes):
         return best
@@ -157,21 +164,62 @@ def _least(trials: Trials, key: str, step: _Step) -> Change:
     return best
 
 
+def _combine(trials: Trials, attempt: _Attempt) -> None:
+    """The smallest combination of changes that starts the job where none is enough alone."""
+    ladders = [ladder for ladder in (*attempt.draft.ladders, *attempt.draft.besides) if ladder][:_MOST_COMBINED]
+    for number in (2, 3):
+        if attempt.steps:
+            return
+        for chosen in combinations(ladders, number):
+            kinds = {type(ladder[0]) for ladder in chosen}
+            if len(kinds) < number or {Uncordon, AddToleration} <= kinds:  # tainted nodes were cordoned on purpose
+                continue
+            least, most = tuple(one[0] for one in chosen), tuple(one[-1] for one in chosen)
+            for steps in (least, most) if least != most else (least,):
+                if not trials.possible(attempt.key):
+                    return
+                both = Together(steps)
+                if trials.starts(attempt.key, both):
+                    attempt.steps.append(_Step(both))
+                    break
+            if len(attempt.steps) == _AT_FIRST:
+                return
+
+
+def _answer(attempt: _Attempt) -> Draft:
+    draft = attempt.draft
+    changes = tuple(step.change for step in attempt.steps)
+    texts = [change.text() for change in changes]
+    untried: tuple[Change, ...] = ()
+    if not changes:
+        untried, texts = draft.untried, _first_step(draft) or _not_tried(draft)
+    verdict = replace(draft.verdict, changes=changes, untried=untried, suggestion=_joined(draft, texts))
+    return Draft(verdict)
+
+
 def _first_step(draft: Draft) -> list[str]:
     """Something else would still keep the job waiting, but this has to be done anyway."""
     steps = [ladder[0].text() for ladder in draft.ladders if ladder]
     return [f"{steps[0]} (not enough by itself)"] if steps and draft.verdict.cause in _NECESSARY else []
 
 
+def _not_tried(draft: Draft) -> list[str]:
+    texts = [change.text() for change in draft.untried] or [draft.fallback]
+    return [f"{text} (not tried)" for text in texts if text]
+
+
 def _joined(draft: Draft, texts: list[str]) -> str:
     if draft.verdict.suggestion:
         return draft.verdict.suggestion
-    return ", or ".join(text for text in (draft.first, *texts, draft.last) if text)
+    last = f"{draft.last} (not tried)" if draft.last and not draft.last.endswith(")") else draft.last
+    return ", or ".join(text for text in (draft.first, *texts, last) if text)
 
 
 def _finished(draft: Draft, off: tuple[str, ...]) -> Verdict:
+    """With advice in words where nothing was tried."""
     verdict = draft.verdict
-    if draft.ladders or draft.first or draft.last or draft.fallback:
-        texts = [ladder[0].text() for ladder in draft.ladders if ladder][:_MOST_CHANGES] or [draft.fallback]
-        verdict = replace(verdict, suggestion=_joined(draft, texts))
+    if draft.ladders or draft.untried or draft.first or draft.last or draft.fallback:
+        untried = tuple(ladder[0] for ladder in draft.ladders if ladder)[:_AT_FIRST] or draft.untried
+        texts = [f"{change.text()} (not tried)" for change in untried] or _not_tried(draft)
+        verdict = replace(verdict, untried=untried, suggestion=_joined(draft, texts))
     return replace(verdict, plugins_off=off) if off else verdict

@@ -6,7 +6,9 @@ Nothing here needs to be certain, because every step is tried before it is said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,21 +36,31 @@ from unisono.engine.changes import (
     RemoveGates,
     RequestAtMost,
     Uncordon,
+    UsePriority,
+    UseResource,
 )
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.common.taints import STATES
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts.demand import kinds_of
-from unisono.engine.verdicts.labels import enough, labelled
-from unisono.engine.verdicts.missing_resources import unoffered
+from unisono.engine.verdicts.draft import Ladders
+from unisono.engine.verdicts.labels import enough, labelled, meant_labels, unselected
+from unisono.engine.verdicts.missing_resources import alternatives, unoffered
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.rivals import Rivals, whole_need
 
-Ladders = list[list[Change]]
+if TYPE_CHECKING:
+    from unisono.engine.verdicts.waiting import Waiting
+
 _REPELLING = ("NoSchedule", "NoExecute")
 _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
+_PRIORITIES_TRIED = 2
+_KINDS_TRIED = 4
+_MOST_NODES = 2_000
+"""Nodes up to which kinds of nodes are told apart."""
 _FACTORS = (1, 2, 4, 8)
 """More than the job itself lacks, for jobs that come before it would take some."""
 
@@ -77,7 +89,8 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
     if refusal.cause is Cause.QUOTA:
         return [smaller, [RaiseQuota(refusal.owner, step) for step in rivals.steps(job, short)]]
     if refusal.cause is Cause.CLUSTER_OVERCOMMITTED:
-        return [[*smaller, *_gang_for_nodes(cycle, job, refusal)], _nodes_with(cycle, short)]
+        fewer = [*smaller, *_gang_for_nodes(cycle, job, refusal)]
+        return [fewer, _nodes_with(cycle, short), *higher_priorities(cycle, job)]
     return [smaller]
 
 
@@ -113,8 +126,22 @@ def _gang_for_nodes(cycle: Cycle, job: JobState, refusal: Refusal) -> list[Chang
     return [LowerMinAvailable(fits)] if 0 < fits < job.min_member else []
 
 
+@dataclass(slots=True)
+class _Known:
+    """What `_nodes_with` has answered in this session, by what is short."""
+
+    nodes: dict[tuple[tuple[str, int], ...], list[Change]] = field(default_factory=dict)
+
+
 def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
     """Enough nodes for what is short, like the one that has most of it."""
+    known, key = cycle.session.shared.of(_Known, _Known).nodes, tuple(short.items())
+    if key not in known:
+        known[key] = _like_the_richest(cycle, short)
+    return known[key]
+
+
+def _like_the_richest(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
     nodes, registry = cycle.session.nodes, cycle.session.registry
     if not nodes.size:
         return []
@@ -129,7 +156,49 @@ def _nodes_with(cycle: Cycle, short: Mapping[str, int]) -> list[Change]:
     return [AddNodes(nodes.table.names[best], number * factor) for factor in _FACTORS]
 
 
+def meant_resources(cycle: Cycle, names: Iterable[str]) -> Ladders:
+    """Near misses of resources that nodes have."""
+    ladders: Ladders = [[UseResource(name, one) for one in alternatives(cycle, name)] for name in names]
+    return [ladder for ladder in ladders if ladder]
+
+
+def higher_priorities(cycle: Cycle, job: JobState) -> Ladders:
+    """PriorityClasses above the job's own, the lowest first; the system's own are not for users."""
+    known = cycle.session.snapshot.priorities
+    higher = sorted((value, name) for name, value in known.items() if value > job.priority and _for_users(name))
+    return [[UsePriority(name) for _, name in higher[:_PRIORITIES_TRIED]]] if higher else []
+
+
+def _for_users(name: str) -> bool:
+    return not name.startswith("system-")
+
+
 # ---- nodes
+
+
+def for_kinds(waiting: Waiting) -> Ladders:
+    """What nodes lack for the job's pods, besides a limit that refuses them: cordoned nodes, nodes, labels, taints."""
+    cycle, job = waiting.cycle, waiting.job
+    ladders = uncordoned(cycle, job)
+    for task in waiting.samples:
+        empty = waiting.tools.capacity.empty(task.pod_class)
+        if not empty.per_node:
+            ladders.append(_smaller_pods(cycle, task, empty, waiting.missing))
+            ladders += [
+                [one]
+                for ladder in _unblocked(cycle, task, waiting.missing)
+                for one in ladder[:1]
+                if not isinstance(one, Uncordon)
+            ]
+        ladders.append(_more_nodes(empty, waiting.missing))
+    return [ladder for ladder in ladders if ladder]
+
+
+def room_for(cycle: Cycle, task: Task, missing: int) -> Ladders:
+    """Nodes for pods that filters refuse, besides what would let the filters pass."""
+    need = {name: amount * missing for name, amount in task.pod_class.requests.items()}
+    ladder = _nodes_with(cycle, need) if need else []
+    return [ladder] if ladder else []
 
 
 def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:
@@ -144,8 +213,9 @@ def asking_less(ladders: Ladders, at_most: Mapping[str, int]) -> Ladders:
 
 def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
     """Cordoned nodes without other taints that hold what the usable ones cannot."""
-    nodes, kinds = cycle.session.nodes, kinds_of(cycle.session, job)
-    if not kinds or not nodes.table.unschedulable.any():
+    nodes = cycle.session.nodes
+    kinds = kinds_of(cycle.session, job) if nodes.table.unschedulable.any() else []
+    if not kinds:
         return []
     idle = np.maximum(nodes.idle, 0)
     rooms = [(idle[kind.rows] // kind.amounts[:, None]).min(axis=0) for kind in kinds]
@@ -162,14 +232,18 @@ def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
 def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> Ladders:
     """Against nodes that are full, too small, or refuse the pod."""
     missing = max(job.min_member - placeable, 1)
+    if placeable and placeable >= job.min_member:
+        missing = max(job.counts[TaskStatus.PENDING], 1)
+    nodes = [*_more_nodes(empty, missing), *_other_nodes(cycle, task, empty, missing)]
     if cause is Cause.PORT_TAKEN:
-        return [_ports(cycle, task, missing), _smaller(job, placeable), _more_nodes(empty, missing)]
+        return [_ports(cycle, job, task, missing), _smaller(job, placeable), nodes]
     if cause in (Cause.NODES_FULL, Cause.TOO_LARGE):
         if empty.per_node == 0:
             return [_smaller_pods(cycle, task, empty, missing), *_unblocked(cycle, task, missing)]
-        return [_smaller(job, placeable), _more_nodes(empty, missing), *_relaxed(task.pod_class)]
+        higher = higher_priorities(cycle, job)
+        return [_smaller(job, placeable), nodes, *_unblocked(cycle, task, missing), *higher]
     if cause is Cause.FILTERS:
-        return [_smaller(job, placeable), *_unblocked(cycle, task, missing), _more_nodes(empty, missing)]
+        return [_smaller(job, placeable), *_unblocked(cycle, task, missing), nodes]
     return [_smaller(job, placeable)]
 
 
@@ -183,6 +257,21 @@ def _more_nodes(empty: EmptyFit, missing: int) -> list[Change]:
         return []
     number = -(-missing // empty.per_node)
     return [AddNodes(empty.best, number * factor) for factor in _FACTORS]
+
+
+def _other_nodes(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:
+    """Nodes of the other kinds that could hold the pod: a filter may refuse the kind that holds most."""
+    nodes = cycle.session.nodes
+    if not empty.per_node or nodes.size > _MOST_NODES:
+        return []
+    room = tasks_fitting(nodes.allocatable, task.pod_class)
+    found: dict[tuple[object, ...], int] = {}
+    for at in np.flatnonzero(room > 0).tolist():
+        facts = nodes.table.facts[at]
+        labels = tuple(sorted((key, value) for key, value in facts.labels.items() if key != keys.HOSTNAME))
+        found.setdefault((labels, nodes.allocatable[:, at].tobytes(), int(nodes.taint_codes[at])), at)
+    chosen = list(found.values())[:_KINDS_TRIED]
+    return [AddNodes(nodes.table.names[at], -(-missing // int(room[at]))) for at in chosen]
 
 
 def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:
@@ -206,7 +295,7 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
     return ladder
 
 
-def _ports(cycle: Cycle, task: Task, missing: int) -> list[Change]:
+def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change]:
     """End the holders of the port on as many nodes as are needed, those first that have fewest."""
     session = cycle.session
     held = port_holders(cycle)
@@ -215,6 +304,8 @@ def _ports(cycle: Cycle, task: Task, missing: int) -> list[Change]:
     for name in sorted(held.keys() & session.nodes.table.index.keys()):
         taken = {key: _shared(pod_class, wanted) for key, pod_class in held[name].items()}
         pods = tuple(sorted(key for key, port in taken.items() if port))
+        if any(key in job.record.tasks for key in pods):  # they would take the port again
+            continue
         if pods and _fits_without(cycle, task.pod_class, name, [held[name][key] for key in pods]):
             found.append((len(pods), name, pods, taken[pods[0]]))
     chosen = sorted(found)[:missing]
@@ -249,12 +340,14 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
         (taint.key or "", taint.value or "", taint.effect or "")
         for at in np.flatnonzero(room > 0).tolist()
         for taint in facts[at].taints
-        if taint.effect in _REPELLING
+        if taint.effect in _REPELLING and not (taint.key or "").startswith(STATES)
     )
     common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
     ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
-    ladders.append(labelled(pod_class, nodes, room, missing))
-    return ladders + _relaxed(pod_class)
+    others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)
+    ladders += [[one] for one in others]
+    ladders += [labels, *_relaxed(pod_class)]
+    return ladders if others or labels else ladders + unselected(pod_class, nodes)
 
 
 def _relaxed(pod_class: PodClass) -> Ladders:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
-from unisono.api.keys import NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
+from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
+from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import listed
+from unisono.engine.changes import Change, CreateClaim, UseClaim, UseDeviceClass, UseStorageClass, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES
 from unisono.engine.plugins.predicates.volume_match import is_bound, waits
@@ -19,10 +19,11 @@ _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
 
 
 class Lack(NamedTuple):
-    """What a claim lacks, and what would help; both in words."""
+    """What a claim lacks, and what would help: in words, and as a change where one is known."""
 
     what: str
     remedy: str
+    change: Change | None = None
 
 
 def claim_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -31,6 +32,17 @@ def claim_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) ->
         yield from _volume_lacks(cycle, pod_class, counts)
     if pod_class.devices:
         yield from _device_lacks(cycle, pod_class, counts)
+
+
+def absent_claims(cycle: Cycle, pod_class: PodClass) -> Iterator[Lack]:
+    """The claims that a class names and that do not exist."""
+    catalogue = cycle.session.snapshot.catalogue
+    for key in pod_class.volumes:
+        if key not in catalogue.volume_claims:
+            yield _absent("claim", key, catalogue.volume_claims)
+    for key in pod_class.devices:
+        if key not in catalogue.device_claims and not key.endswith("/"):
+            yield _absent("resource claim", key, catalogue.device_claims)
 
 
 def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -61,9 +73,11 @@ def _absent(kind: str, key: str, known: Iterable[str]) -> Lack:
     """A claim that does not exist, with a near miss in its namespace."""
     namespace, _, name = key.partition("/")
     near = nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
+    volume = kind == "claim"
     if near:
-        return Lack(f"{kind} {name} does not exist (did you mean {near}?)", f"name {kind} {near} in the pods")
-    return Lack(f"{kind} {name} does not exist", f"create {kind} {name}")
+        change = UseClaim("PersistentVolumeClaim" if volume else "ResourceClaim", name, near)
+        return Lack(f"{kind} {name} does not exist (did you mean {near}?)", change.text(), change)
+    return Lack(f"{kind} {name} does not exist", f"create {kind} {name}", CreateClaim(name) if volume else None)
 
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
@@ -84,21 +98,31 @@ def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
         return Lack(what, f"name a volume that exists in claim {name}")
     class_name = spec.storage_class_name or ""
     create = f"create a volume that fits claim {name}"
+    default = _default_class(catalogue.storage_classes)
     if not class_name:
         what = f"claim {name} is not bound: it names no storage class, and no volume without one fits"
-        return Lack(what, f"{create}, or name a storage class in it")
+        change = UseStorageClass(name, default) if default else None
+        return Lack(what, f"{create}, or name a storage class in it", change)
     found = catalogue.storage_classes.get(class_name)
     if found is None:
         known = sorted(catalogue.storage_classes)
         near = nearest(class_name, known)
         meant = f" (did you mean {near}?)" if near else f" (there is {listed(tuple(known))})" if known else ""
         remedy = f"name storage class {near} in claim {name}" if near else f"create storage class {class_name}"
-        return Lack(f"claim {name} names storage class {class_name}, which does not exist{meant}", remedy)
+        change = UseStorageClass(name, near or default) if near or default else None
+        return Lack(f"claim {name} names storage class {class_name}, which does not exist{meant}", remedy, change)
     if found.provisioner == NO_PROVISIONER:
         what = "the class provisions no volumes, and no existing volume fits"
         return Lack(f"{_wanted(claim)} is not bound: {what}", create)
     what = f"{found.provisioner} has provisioned no volume for it yet"
     return Lack(f"{_wanted(claim)} is not bound: {what}", f"see whether {found.provisioner} runs, or {create}")
+
+
+def _default_class(classes: Mapping[str, StorageClass]) -> str:
+    """The class that claims get which name none, or the only one that provisions volumes."""
+    able = [name for name, one in classes.items() if one.provisioner != NO_PROVISIONER]
+    default = [name for name in able if (classes[name].metadata.annotations or {}).get(DEFAULT_CLASS) == "true"]
+    return next(iter(default or (able if len(able) == 1 else ())), "")
 
 
 def _far(cycle: Cycle, claim: PersistentVolumeClaim, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -135,7 +159,7 @@ def _selector_text(selector: NodeSelector) -> str:
 def _users(cycle: Cycle, key: str) -> tuple[str, ...]:
     """Pods that mount a claim, by name; also those that this cycle places."""
     snapshot, found = cycle.session.snapshot, dict[str, None]()
-    for node, claims in snapshot.neighbours.volume_users.items():
+    for node, claims in snapshot.affinity_index.volume_users.items():
         if key in claims:
             found.update(
                 (f"pod {task.name}", None)
@@ -168,8 +192,8 @@ def _device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
                 near = nearest(wanted, sorted({*classes, *_drivers(cycle)}))
                 meant = f" (did you mean {near}?)" if near else ""
                 what = f"resource claim {name} names device class {wanted}, which does not exist{meant}"
-                remedy = f"name device class {near} in resource claim {name}" if near in classes else ""
-                yield Lack(what, remedy or f"create device class {wanted}")
+                change = UseDeviceClass(name, wanted, near) if near in classes else None
+                yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
 
 
 def _drivers(cycle: Cycle) -> set[str]:

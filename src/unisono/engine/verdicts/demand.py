@@ -1,4 +1,4 @@
-"""What the pods of one gang ask for, kind by kind: from its pods, else from its PodGroup."""
+"""What the pods of one gang ask for, kind by kind: from its pods, and from its PodGroup for those that do not exist."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from unisono.cluster.resources import Vector
 from unisono.engine.changes import counted
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.session import Session
+from unisono.engine.verdicts.unmade_parts import Unmade, unmade_pods
 
 _MOST_KINDS = 8
 
@@ -27,6 +28,8 @@ class Kind:
         requests: of one, by resource name in engine units.
         rows, amounts: the same for the engine's arrays, one ``pods`` included.
         port: they need a host port, so that a node holds one of them.
+        pod_class: where they may go; None where only amounts are known.
+        role: name of their task or replica type.
 
     """
 
@@ -36,13 +39,17 @@ class Kind:
     rows: Vector
     amounts: Vector
     port: bool = False
+    pod_class: PodClass | None = None
+    role: str = ""
 
 
 def kinds_of(session: Session, job: JobState) -> list[Kind]:
     """What waits, at most a few kinds; empty where it is not known or too mixed."""
+    unmade = [_of_unmade(one, session) for one in unmade_pods(session, job.record)]
     if job.size:
-        return _of_pods(job)
-    return _of_group(session, job)
+        made = _of_pods(job)
+        return [*made, *unmade] if made or not job.record.pending else []
+    return unmade or _of_group(session, job)
 
 
 def _of_pods(job: JobState) -> list[Kind]:
@@ -55,10 +62,17 @@ def _of_pods(job: JobState) -> list[Kind]:
         if known is None and len(found) == _MOST_KINDS:
             return []
         found[which] = (task.pod_class, known[1], known[2] + 1) if known else (task.pod_class, task.name, 1)
-    return [
-        Kind(_who(name, role, number), number, one.requests, one.rows, one.amounts, bool(one.host_ports))
-        for (_, role), (one, name, number) in found.items()
-    ]
+    return [_kind(_who(name, role, number), number, one, role) for (_, role), (one, name, number) in found.items()]
+
+
+def _of_unmade(unmade: Unmade, session: Session) -> Kind:
+    role, number, pod_class = unmade
+    alone = f"the pod of role {role}" if role else "its pod"
+    return _kind(alone if number == 1 else _who("", role, number), number, pod_class, role)
+
+
+def _kind(who: str, number: int, one: PodClass, role: str) -> Kind:
+    return Kind(who, number, one.requests, one.rows, one.amounts, bool(one.host_ports), one, role)
 
 
 def _who(name: str, role: str, number: int) -> str:
@@ -85,6 +99,7 @@ def _of_group(session: Session, job: JobState) -> list[Kind]:
             each,
             np.array([row for row, _ in ordered], dtype=np.intp),
             np.array([amount for _, amount in ordered], dtype=np.int64),
+            role=next(iter(roles), ""),
         )
     ]
 

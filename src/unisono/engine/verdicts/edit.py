@@ -15,10 +15,10 @@ import numpy as np
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
-from unisono.cluster.parts import Parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Queue, Task
 from unisono.cluster.resources import fitted
+from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 
@@ -30,6 +30,7 @@ class Edit:
     """Changes to one snapshot.
 
     Attributes:
+        woken: jobs that have pods to be placed again, known once the snapshot is made.
         moves: pods that came to nodes or left them: what `unisono.engine.session.domains.Domains` has to follow.
 
     """
@@ -37,6 +38,7 @@ class Edit:
     def __init__(self, snapshot: Snapshot, moves: Iterable[Move] = ()) -> None:
         self.origin = snapshot
         self.moves: list[Move] = list(moves)
+        self.woken: list[str] = []
         self._jobs: dict[str, Job] = {}
         self._before: dict[str, Job] = {}
         self._tasks: dict[str, Task | None] = {}
@@ -61,6 +63,10 @@ class Edit:
             record = self._jobs[key] = copy(before)
             record.tasks = dict(before.tasks)
         return record
+
+    def move(self, key: str, queue: str) -> None:
+        """Let a job name another queue."""
+        self.job(key).queue = queue
 
     def queue(self, name: str) -> Queue:
         """A queue's record, to be changed; new when there was none."""
@@ -139,9 +145,12 @@ class Edit:
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
             tree = tree.over(moved, len(nodes))
         tasks_on, holders = self._places()
-        memo = Parts() if self._facts or self._classes else origin.memo
+        memo = SharedObjects() if self._facts or self._classes else origin.memo
+        known = origin.active if isinstance(origin.active, frozenset | set) else set(origin.active)
+        self.woken = [key for key, record in self._jobs.items() if record.pending and key not in known]
         return replace(
             origin,
+            active=[*origin.active, *self.woken] if self.woken else origin.active,
             nodes=nodes,
             next_class=origin.next_class + len(self._classes),
             tasks=_laid_over(origin.tasks, self._tasks),
@@ -167,9 +176,14 @@ class Edit:
         for name in ("allocated", "request", "gated_request"):
             setattr(record, name, fitted(getattr(counted, name), width))
         record.shape = 0  # like no other job
-        queue = self.queue(record.queue)
         before = self._before[key]
-        queue.sums[:, :width] += (shares_of([record], width) - shares_of([before], width))[0]
+        if before.queue == record.queue:
+            self.queue(record.queue).sums[:, :width] += (shares_of([record], width) - shares_of([before], width))[0]
+            return
+        old, new = self.queue(before.queue), self.queue(record.queue)
+        old.sums[:, :width] -= shares_of([before], width)[0]
+        new.sums[:, :width] += shares_of([record], width)[0]
+        old.jobs, new.jobs = old.jobs - {key}, new.jobs | {key}
 
     def _places(self) -> tuple[Mapping[str, Mapping[str, Task]], Mapping[str, Mapping[str, PodClass]]]:
         """Pods, and holders of host ports, by node."""

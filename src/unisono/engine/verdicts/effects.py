@@ -7,8 +7,10 @@ from copy import copy
 from dataclasses import replace
 from functools import singledispatch
 
-from unisono.api.core import Toleration
-from unisono.api.keys import HOSTNAME
+import msgspec
+
+from unisono.api.core import Affinity, NodeSelectorRequirement, Toleration
+from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -16,6 +18,7 @@ from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine import changes
 from unisono.engine.verdicts.edit import Edit
+from unisono.engine.verdicts.job_holders import is_created_again
 from unisono.errors import EngineError
 
 FIRST, LAST = "!added-", "~added-"
@@ -98,6 +101,20 @@ def _raise_weight(change: changes.RaiseWeight, edit: Edit, job: str) -> None:
 @apply.register
 def _open(change: changes.OpenQueue, edit: Edit, job: str) -> None:
     edit.queue(change.queue).state = "Open"
+    for name, record in edit.origin.queues.items():
+        if record.annotations.get(CLOSED_BY_PARENT) == "true" and _is_below(edit, name, change.queue):
+            edit.queue(name).state = "Open"
+
+
+def _is_below(edit: Edit, name: str, ancestor: str) -> bool:
+    for _ in edit.origin.queues:
+        record = edit.origin.queues.get(name)
+        if record is None:
+            return False
+        if record.parent == ancestor:
+            return True
+        name = record.parent
+    return False
 
 
 @apply.register
@@ -203,16 +220,22 @@ def _tolerate(change: changes.AddToleration, edit: Edit, job: str) -> None:
 
 @apply.register
 def _relax(change: changes.RelaxRule, edit: Edit, job: str) -> None:
-    for old in _waiting(edit, job):
+    """In the template of all its pods: those that run repel the others with a rule of their own."""
+    for old in [task for task in edit.job(job).tasks.values() if task.status not in COMPLETED_STATES]:
         terms = old.pod_class.terms
-        if change.rule == "podAffinity":
+        changed: dict[str, object] = {}
+        if change.rule == "nodeSelector":
+            changed["node_selector"] = {}
+        elif change.rule == "nodeAffinity":
+            changed["affinity"] = None
+        elif change.rule == "podAffinity":
             terms = terms._replace(near=(), near_all=-1)
         elif change.rule == "podAntiAffinity":
             terms = terms._replace(away=())
         else:
             terms = terms._replace(spread=tuple(spread._replace(hard=False) for spread in terms.spread))
         task = edit.task(old.key)
-        task.pod_class = edit.pod_class(old.pod_class, f"relaxes {change.rule}", terms=terms)
+        task.pod_class = edit.pod_class(old.pod_class, f"relaxes {change.rule}", terms=terms, **changed)
         edit.put(task)
 
 
@@ -231,9 +254,110 @@ def _create(change: changes.CreatePods, edit: Edit, job: str) -> None:
 # ---- other pods
 
 
-@apply.register(changes.WaitFor)
-@apply.register(changes.EvictPods)
-@apply.register(changes.ReleasePort)
-def _end(change: changes.WaitFor | changes.EvictPods | changes.ReleasePort, edit: Edit, job: str) -> None:
+@apply.register
+def _wait(change: changes.WaitFor, edit: Edit, job: str) -> None:
     for key in change.pods:
         edit.drop(key)
+
+
+@apply.register(changes.EvictPods)
+@apply.register(changes.ReleasePort)
+def _end(change: changes.EvictPods | changes.ReleasePort, edit: Edit, job: str) -> None:
+    """The pods are deleted, and controllers create theirs again at once."""
+    for key in change.pods:
+        task = edit.task(key)
+        edit.drop(key)
+        if is_created_again(task):
+            task.name, task.uid = f"{task.name}-again", f"{task.uid}-again"
+            task.key = f"{task.namespace}/{task.name}"
+            task.status, task.node, task.nominated_node = TaskStatus.PENDING, "", ""
+            edit.put(task)
+
+
+# ---- what was meant
+
+
+@apply.register
+def _use_queue(change: changes.UseQueue, edit: Edit, job: str) -> None:
+    edit.move(job, change.queue)
+
+
+@apply.register
+def _use_priority(change: changes.UsePriority, edit: Edit, job: str) -> None:
+    edit.job(job).priority_class = change.priority_class
+
+
+@apply.register
+def _use_resource(change: changes.UseResource, edit: Edit, job: str) -> None:
+    record = edit.job(job)
+    if record.min_amounts is not None:
+        record.min_amounts = renamed(record.min_amounts, change.name, change.instead)
+        record.min_resources = edit.origin.registry.vector(record.min_amounts)
+    for old in _waiting(edit, job):
+        task = edit.task(old.key)
+        requests = renamed(old.pod_class.requests, change.name, change.instead)
+        task.pod_class = smaller(edit, old.pod_class, requests)
+        edit.put(task)
+
+
+def renamed(amounts: Mapping[str, int], name: str, instead: str) -> dict[str, int]:
+    """The amounts with one resource counted as another one."""
+    found = {key: amount for key, amount in amounts.items() if key != name}
+    if name in amounts:
+        found[instead] = found.get(instead, 0) + amounts[name]
+    return found
+
+
+@apply.register
+def _use_label(change: changes.UseLabel, edit: Edit, job: str) -> None:
+    for old in _waiting(edit, job):
+        task, one = edit.task(old.key), old.pod_class
+        selector = dict(one.node_selector)
+        if selector.get(change.key) == change.value:
+            del selector[change.key]
+            selector[change.instead_key] = change.instead_value
+        affinity = relabelled(one.affinity, change)
+        task.pod_class = edit.pod_class(one, f"selects {change}", node_selector=selector, affinity=affinity)
+        edit.put(task)
+
+
+def relabelled(affinity: Affinity | None, change: changes.UseLabel) -> Affinity | None:
+    """The affinity with another label in the node terms that it requires."""
+    near = affinity.node_affinity if affinity is not None else None
+    required = near.required_during_scheduling_ignored_during_execution if near is not None else None
+    if affinity is None or near is None or required is None:
+        return affinity
+    terms = [
+        msgspec.structs.replace(
+            term, match_expressions=[_requirement(one, change) for one in term.match_expressions or ()] or None
+        )
+        for term in required.node_selector_terms or ()
+    ]
+    required = msgspec.structs.replace(required, node_selector_terms=terms)
+    near = msgspec.structs.replace(near, required_during_scheduling_ignored_during_execution=required)
+    return msgspec.structs.replace(affinity, node_affinity=near)
+
+
+def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> NodeSelectorRequirement:
+    if one.key != change.key or (one.values and change.value not in one.values):
+        return one
+    values = [change.instead_value if value == change.value else value for value in one.values or ()]
+    return msgspec.structs.replace(one, key=change.instead_key, values=values or None)
+
+
+@apply.register
+def _use_claim(change: changes.UseClaim, edit: Edit, job: str) -> None:
+    namespace = job.partition("/")[0]
+    old_key, new_key = f"{namespace}/{change.name}", f"{namespace}/{change.instead}"
+    part = "devices" if change.of == "ResourceClaim" else "volumes"
+    for old in _waiting(edit, job):
+        task = edit.task(old.key)
+        claims = tuple(new_key if key == old_key else key for key in getattr(old.pod_class, part))
+        task.pod_class = edit.pod_class(old.pod_class, f"claims {change}", **{part: claims})
+        edit.put(task)
+
+
+@apply.register
+def _together(change: changes.Together, edit: Edit, job: str) -> None:
+    for one in change.changes:
+        apply(one, edit, job)

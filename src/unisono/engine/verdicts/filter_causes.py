@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import numpy as np
 
+from unisono.api.core import Taint
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
@@ -15,7 +17,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR
-from unisono.engine.plugins.common.taints import per_node, repels, tolerated
+from unisono.engine.plugins.common.taints import STATES, per_node, repels, tolerated
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
 from unisono.engine.verdicts.claim_causes import claim_lacks
@@ -65,12 +67,31 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
     return f" {text[0].upper()}{text[1:]}." if text else ""
 
 
+@dataclass(slots=True)
+class _Nowhere:
+    """What `allowed_nowhere` has answered in this session, by the class."""
+
+    by_class: dict[int, FitErrors | None] = field(default_factory=dict)
+
+
 def allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
     """Why labels and taints alone keep the class off every node, also off those that are cordoned or not ready."""
+    known = cycle.session.shared.of(_Nowhere, _Nowhere).by_class
+    if pod_class.id not in known:
+        known[pod_class.id] = _allowed_nowhere(cycle, pod_class)
+    return known[pod_class.id]
+
+
+def _allowed_nowhere(cycle: Cycle, pod_class: PodClass) -> FitErrors | None:
     nodes = cycle.session.nodes
     outside = ~match_pod(pod_class, nodes)
-    outside |= per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) != 0
+    outside |= per_node(nodes, lambda taints: repels(_of_users(taints), pod_class.tolerations)) != 0
     return cycle.fits.whatever_is_free(pod_class) if nodes.size and outside.all() else None
+
+
+def _of_users(taints: Iterable[Taint]) -> list[Taint]:
+    """Without those that tell a node's state, which passes."""
+    return [taint for taint in taints if not (taint.key or "").startswith(STATES)]
 
 
 def taint_text(key: str, value: str, effect: str) -> str:
@@ -124,7 +145,7 @@ def _are(count: int, noun: str) -> str:
 def _company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namespace: str) -> Iterator[str]:
     """Topology keys that no node has, selectors that select no pod, and pods that stand too near."""
     session, terms = cycle.session, pod_class.terms
-    selectors = session.snapshot.neighbours.selectors.all
+    selectors = session.snapshot.affinity_index.selectors.all
     known = session.snapshot.nodes.label_keys()
     for term in terms.near if NOT_NEAR.text in counts else ():
         if term.key not in known:

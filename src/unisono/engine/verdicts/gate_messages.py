@@ -9,7 +9,8 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.job_holders import holders_text, place_in_line
+from unisono.engine.verdicts.job_holders import holders_text
+from unisono.engine.verdicts.lines import place_in_line
 
 _MOST_HOLDERS = 3
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from unisono.api import keys
+from unisono.api.selecting import selects
 from unisono.api.verdict import job_name
 from unisono.cluster.records import Job, Task
 from unisono.cluster.status import HOLDS
-from unisono.engine.changes import amounts_text, counted
+from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.rivals import turn
 
 _MOST_NAMED = 3
 _MOST_PODS = 20_000
@@ -27,18 +27,27 @@ _OWNERS = (
 )
 
 
+_Held = tuple[str, tuple[Holder, ...], list[JobState]]
+
+
 @dataclass(slots=True)
 class _Known:
-    """What was added up already: holders by resource row and queue, and pods outside of jobs by row."""
+    """What was found already: holders by resource row and queue, pods outside of jobs by row, and the sentences."""
 
     jobs: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
     others: dict[int, list[tuple[int, Holder]]] = field(default_factory=dict)
+    texts: dict[tuple[str, str, str], _Held] = field(default_factory=dict)
 
 
 def owner_of(task: Task) -> Holder:
     """``Deployment ns/web`` for a pod of a controller that its labels tell, else ``Pod ns/name``; without amounts."""
     kind, name = _owner(task)
     return Holder(kind, f"{task.namespace}/{name}")
+
+
+def is_created_again(task: Task) -> bool:
+    """Whether a controller replaces the pod when it is deleted, as far as its labels tell."""
+    return keys.JOB_NAME in task.labels or _owner(task)[0] != "Pod"
 
 
 def _owner(task: Task) -> tuple[str, str]:
@@ -136,10 +145,17 @@ def others_holding(cycle: Cycle, name: str) -> list[tuple[int, Holder]]:
     return known[row]
 
 
-def holders_text(
-    cycle: Cycle, job: JobState, name: str, queue: str = ""
-) -> tuple[str, tuple[Holder, ...], list[JobState]]:
+def holders_text(cycle: Cycle, job: JobState, name: str, queue: str = "") -> _Held:
     """``ns/hog holds cpu 16``: the sentence, the holders and their jobs."""
+    texts = cycle.session.shared.of(_Known, _Known).texts
+    but = "" if not job.allocated.any() else job.key  # a job that holds nothing is left out of nothing
+    key = name, queue, but
+    if key not in texts:
+        texts[key] = _holders_text(cycle, job, name, queue)
+    return texts[key]
+
+
+def _holders_text(cycle: Cycle, job: JobState, name: str, queue: str) -> _Held:
     found = jobs_holding(cycle, name, job, queue)
     rows = [(amount, holder_of(other.record)) for amount, other in found]
     if not queue:
@@ -167,7 +183,9 @@ def _kept(actions: frozenset[str], cycle: Cycle, job: JobState, other: JobState,
             return f"no preemption: the holder has a higher priority ({other.priority}, not {job.priority})"
         if not actions & {"preempt", "gangpreempt"}:
             return "no preemption: the action preempt is not configured"
-        return ""
+        if "gangpreempt" not in actions and other.ready_count <= other.min_member:
+            return f"no preemption: {named(holder_of(other.record))} has no pods beyond its minimum, {other.min_member}"
+        return _budget_text(cycle, other)
     queue = other.queue
     if not queue.record.reclaimable:
         return f"no reclaim: queue {queue.name} is not reclaimable"
@@ -180,29 +198,14 @@ def _kept(actions: frozenset[str], cycle: Cycle, job: JobState, other: JobState,
     return ""
 
 
-@dataclass(slots=True)
-class _Lines:
-    """Waiting jobs by queue in the order of their turn, and each one's position."""
-
-    by_queue: dict[str, list[JobState]] = field(default_factory=dict)
-    position: dict[str, int] = field(default_factory=dict)
-
-
-def place_in_line(cycle: Cycle, job: JobState) -> str:
-    """``2 jobs of queue default are before it: ns/a and ns/b``; empty for the first one."""
-    lines = cycle.session.shared.of(_Lines, _Lines)
-    if not lines.by_queue:
-        waiting = (other for other in cycle.jobs if other.is_starving and other.key in cycle.reports)
-        for other in sorted(waiting, key=turn):
-            line = lines.by_queue.setdefault(other.queue.name, [])
-            lines.position[other.key] = len(line)
-            line.append(other)
-    at = lines.position.get(job.key, 0)
-    if not at:
+def _budget_text(cycle: Cycle, other: JobState) -> str:
+    """The PodDisruptionBudget that keeps the pods of a job, where plug-in pdb asks."""
+    if not any(plugin.name == "pdb" for plugin in cycle.hooks.plugins()):
         return ""
-    line = lines.by_queue[job.queue.name]
-    names = [named(holder_of(other.record)) for other in line[: min(at, _MOST_NAMED - 1)]]
-    more = f" and {at - len(names)} more" if at > len(names) else ""
-    return f"{counted(at, 'job')} of queue {job.queue.name} {'is' if at == 1 else 'are'} before it: " + (
-        f"{', '.join(names)}{more}" if more else " and ".join(names)
-    )
+    task = next(iter(other.record.tasks.values()), None)
+    if task is None:
+        return ""
+    for budget in cycle.session.snapshot.budgets.get(other.namespace, {}).values():
+        if not budget.allowed and selects(budget.selector, task.labels):
+            return f"no preemption: PodDisruptionBudget {budget.key} allows no disruption of its pods"
+    return ""

@@ -11,13 +11,15 @@ from unisono.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from unisono.api.keys import ARCH, HOSTNAME, OS, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import AddLabels, Change
+from unisono.engine.changes import AddLabels, Change, RelaxRule, UseLabel
 from unisono.engine.plugins.common.node_selectors import match_pod, match_term, parse_integer, required_of
 from unisono.engine.plugins.common.taints import per_node, repels
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.verdicts.selector_causes import is_typo, selector_cause
+from unisono.engine.verdicts.selector_causes import is_typo, label_values, meant_label, selector_cause
 
 _TERMS_TRIED = 3
+_MOST_ASKED = 16
+_VALUES_TRIED = 3
 _OF_THE_MACHINE = frozenset(
     (
         *(HOSTNAME, ARCH, OS),
@@ -54,6 +56,42 @@ def labelled(pod_class: PodClass, nodes: NodeView, room: npt.NDArray[np.int64], 
         if chosen:
             steps.append(AddLabels(tuple(nodes.table.names[at] for at in chosen), labels))
     return steps
+
+
+def meant_labels(pod_class: PodClass, nodes: NodeView) -> list[UseLabel]:
+    """Labels that nodes have, in place of what the node selector and the node affinity ask for.
+
+    Near misses first; else the other values of the same label, where they are few.
+    """
+    if match_pod(pod_class, nodes).any():
+        return []
+    found: list[UseLabel] = []
+    for key, value in dict.fromkeys(_asked_labels(pod_class)[:_MOST_ASKED]):
+        near = meant_label(nodes, key, value)
+        if near is not None:
+            found.append(UseLabel(key, value, *near))
+            continue
+        known = label_values(nodes, key)
+        if value and value not in known and key not in (HOSTNAME, ARCH, OS):
+            found += [UseLabel(key, value, key, other) for other in known[:_VALUES_TRIED]]
+    return found
+
+
+def unselected(pod_class: PodClass, nodes: NodeView) -> list[list[Change]]:
+    """Without what selects nodes, where no node matches it and it is not about what a machine can run."""
+    if match_pod(pod_class, nodes).any():
+        return []
+    rules = {"nodeSelector": bool(pod_class.node_selector), "nodeAffinity": required_of(pod_class) is not None}
+    asked = {key for key, _ in _asked_labels(pod_class)}
+    return [[RelaxRule(rule)] for rule, given in rules.items() if given] if not asked & {ARCH, OS, HOSTNAME} else []
+
+
+def _asked_labels(pod_class: PodClass) -> list[tuple[str, str]]:
+    asked = list(pod_class.node_selector.items())
+    required = required_of(pod_class)
+    for term in (required.node_selector_terms or ()) if required is not None else ():
+        asked += [(one.key, value) for one in term.match_expressions or () for value in one.values or ("",)]
+    return asked
 
 
 def nowhere(pod_class: PodClass, nodes: NodeView) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from unisono.api.near_names import did_you_mean, nearest
+from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
+
+_MOST_ALTERNATIVES = 3
 
 
 def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
@@ -21,21 +24,31 @@ def unoffered(cycle: Cycle, names: Iterable[str]) -> tuple[str, ...]:
 def unoffered_text(cycle: Cycle, names: Iterable[str]) -> str:
     """``no node offers nvidia.com/gpus (did you mean nvidia.com/gpu?)``."""
     offered = _offered(cycle)
-    return f"no node offers {' or '.join(f'{name}{did_you_mean(name, offered)}' for name in names)}"
+    told = []
+    for name in names:
+        others = [] if meant(cycle, name) else alternatives(cycle, name)
+        hint = f" (nodes have {listed(tuple(others))})" if others else did_you_mean(name, offered)
+        told.append(f"{name}{hint}")
+    return f"no node offers {' or '.join(told)}"
+
+
+def meant(cycle: Cycle, name: str) -> str:
+    """The resource that some node has and that ``name`` is a near miss of; ``""`` where there is none."""
+    return nearest(name, _offered(cycle))
+
+
+def alternatives(cycle: Cycle, name: str) -> list[str]:
+    """Resources of nodes in place of ``name``: the near miss, else those of the same family (slices of GPUs)."""
+    near = meant(cycle, name)
+    stem = name.partition("-")[0] + "-"
+    family = [one for one in _offered(cycle) if "/" in name and one.startswith(stem)]
+    return [near] if near else family[:_MOST_ALTERNATIVES]
 
 
 def remedy(cycle: Cycle, names: Iterable[str]) -> str:
-    """What to do, in words: the resource that was meant, or nodes that have it."""
-    offered, parts, without = _offered(cycle), [], []
-    for name in names:
-        near = nearest(name, offered)
-        if near:
-            parts.append(f"request {near} in place of {name}")
-        else:
-            without.append(name)
-    if without:
-        parts.append(f"add a node that has {' and '.join(without)}")
-    return " and ".join(parts)
+    """What to do, in words, about those that are no near miss: nodes that have them."""
+    without = [name for name in names if not alternatives(cycle, name)]
+    return f"add a node that has {' and '.join(without)}" if without else ""
 
 
 def _offered(cycle: Cycle) -> list[str]:

@@ -29,7 +29,8 @@ def _too_large(cycle: Cycle, kind: Kind, mask: BoolArray) -> tuple[str, dict[str
     fits = sizes >= kind.amounts[:, None]
     if not sizes.shape[1] or fits.all(axis=0).any():
         return None
-    names = [registry.names[row] for row in kind.rows.tolist()]
+    one = kind.pod_class
+    names = [registry.names[row] for row in kind.rows.tolist()] if one is None else one.resource_names(registry)
     largest = dict(zip(names, sizes.max(axis=1).tolist(), strict=True))
     over = [name for name in sorted(names, key=by_importance) if kind.requests.get(name, 1) > largest[name]]
     if any(not largest[name] for name in over):  # it exists nowhere, which is another cause

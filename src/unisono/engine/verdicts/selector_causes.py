@@ -36,23 +36,35 @@ def _around(value: str, values: list[str]) -> list[str]:
     return values[max(at - _MOST_NEAR // 2, 0) : at + _MOST_NEAR // 2]
 
 
+def meant_label(nodes: NodeView, key: str, value: str) -> tuple[str, str] | None:
+    """The label of some node that ``key=value``, which no node has, is a near miss of."""
+    values = label_values(nodes, key)
+    if value in values:
+        return None
+    if values:
+        near = nearest(value, _around(value, values))
+        return (key, near) if near else None
+    near = nearest(key, nodes.table.label_keys())
+    if not near:
+        return None
+    known = label_values(nodes, near)
+    return near, value if value in known else nearest(value, _around(value, known)) or value
+
+
 def missing_label(nodes: NodeView, key: str, value: str) -> str:
     """What to say of ``key=value`` where no node has it; ``""`` where one does."""
     values = label_values(nodes, key)
     if value in values:
         return ""
-    if values:
+    found = meant_label(nodes, key, value)
+    if found is not None:
+        told = f" (did you mean {found[1]}?)" if values else f" (did you mean {found[0]}={found[1]}?)"
+    elif values:
         shown = listed(tuple(values[:_MOST_VALUES])) + (" and others" if len(values) > _MOST_VALUES else "")
-        meant = did_you_mean(value, _around(value, values)) or f" (nodes have {shown})"
-        return f"no node has the label {key}={value}{meant}"
-    near = nearest(key, nodes.table.label_keys())
-    known = label_values(nodes, near) if near else []
-    meant = (
-        f" (did you mean {near}={value if value in known else nearest(value, _around(value, known)) or value}?)"
-        if near
-        else ""
-    )
-    return f"no node has the label {key}={value}{meant}"
+        told = f" (nodes have {shown})"
+    else:
+        told = ""
+    return f"no node has the label {key}={value}{told}"
 
 
 def is_typo(nodes: NodeView, key: str, value: str) -> bool:
@@ -108,6 +120,10 @@ def _requirement(requirement: NodeSelectorRequirement, nodes: NodeView) -> str:
             return f"no node has {key} in ({', '.join(wanted[:_MOST_VALUES])}){near}"
         case "Exists" | "Gt" | "Lt" if not known:
             return f"no node has the label {key}{did_you_mean(key, nodes.table.label_keys())}"
+        case "NotIn" if known and set(known) <= set(wanted):
+            return f"the node affinity excludes {key}={listed(tuple(known[:_MOST_VALUES]))}, and every node has that"
+        case "DoesNotExist" if known:
+            return f"the node affinity excludes the label {key}, and every node has it"
         case "Gt" | "Lt":
             return f"{key} must be {'above' if requirement.operator == 'Gt' else 'below'} {' '.join(wanted)}"
     return ""

@@ -7,19 +7,20 @@ that are too small; resources in use, by the names of those who hold them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unisono.api.resources import readable
 from unisono.cluster.resources import Matrix
 from unisono.engine.answers import BoolArray
-from unisono.engine.changes import amounts_text, by_importance, listed
+from unisono.engine.changes import amounts_text, by_importance, counted, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
 from unisono.engine.verdicts.demand import Kind, kinds_of
-from unisono.engine.verdicts.job_holders import holders_text, not_evicted, place_in_line
+from unisono.engine.verdicts.job_holders import holders_text, not_evicted
+from unisono.engine.verdicts.lines import place_in_line
 from unisono.engine.verdicts.pod_too_large import too_large
 
 _MOST_COUNTED = 256
@@ -61,6 +62,7 @@ class Shortages:
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
         self._counts: dict[tuple[object, ...], int] = {}
+        self._lacks: dict[tuple[object, ...], tuple[Lack, str]] = {}
 
     def lack(self, job: JobState, need: Mapping[str, int], have: Mapping[str, int], allowed: BoolArray | None) -> Lack:
         """What keeps a gang waiting that asks for ``need`` in all.
@@ -72,25 +74,49 @@ class Shortages:
             allowed: nodes that its pods may use; None: not asked, because its pods may not exist yet.
 
         """
+        kinds = kinds_of(self.cycle.session, job)
+        asks = tuple((kind.who, kind.count, kind.port, kind.rows.tobytes(), *kind.requests.items()) for kind in kinds)
+        mask = None if allowed is None else allowed.tobytes()
+        gang = not job.size, job.min_member, job.ready_count
+        key = (*gang, asks, tuple(need.items()), tuple(have.items()), mask, len(self.cycle.session.touched))
+        if key not in self._lacks:
+            if len(self._lacks) >= _MOST_COUNTED:
+                self._lacks.clear()
+            self._lacks[key] = self._lack(job, kinds, need, have, allowed)
+        lack, held = self._lacks[key]
+        if not held:
+            return lack
+        text, holders, jobs = holders_text(self.cycle, job, held)
+        more = (text, not_evicted(self.cycle, job, jobs, held), place_in_line(self.cycle, job))
+        return replace(lack, message="; ".join(filter(None, (lack.message, *more))), holders=holders)
+
+    def _lack(
+        self,
+        job: JobState,
+        kinds: list[Kind],
+        need: Mapping[str, int],
+        have: Mapping[str, int],
+        allowed: BoolArray | None,
+    ) -> tuple[Lack, str]:
+        """What is the same for all gangs alike, and the resource whose holders keep the gang waiting, if any do."""
         nodes, registry = self.cycle.session.nodes, self.cycle.session.registry
         names = sorted((name for name in need if registry.find(name) is not None), key=by_importance)
         if not nodes.size or not names:
             text = "the cluster has no nodes" if not nodes.size else "no node offers it"
-            return Lack(f"{text}; {amounts_text(need)} is asked for", dict.fromkeys(need, 0))
+            return Lack(f"{text}; {amounts_text(need)} is asked for", dict.fromkeys(need, 0)), ""
         rows = [registry.requested(name) for name in names]
         usable = nodes.table.ready & ~nodes.table.unschedulable if allowed is None else allowed
         free = _sums(names, np.maximum(nodes.idle[rows], 0) * usable)
         there = _sums(names, nodes.allocatable[rows] * usable)
-        kinds = kinds_of(self.cycle.session, job)
         need = _whole(job, kinds, need)
-        lost = self._lost_devices(kinds, names)
+        lost = self.lost_devices(kinds, names)
         if not lost:
             large = too_large(self.cycle, kinds, np.ones(nodes.size, np.bool_) if allowed is None else allowed)
             if large is not None:
-                return Lack(large[0], _of(free, names), too_large=True, pod_too_large=True, at_most=large[1])
+                return Lack(large[0], _of(free, names), too_large=True, pod_too_large=True, at_most=large[1]), ""
         one = "" if kinds or lost else _one_too_large(self.cycle, job, need, names)
         if one:
-            return Lack(one, _of(free, names), too_large=True, pod_too_large=True)
+            return Lack(one, _of(free, names), too_large=True, pod_too_large=True), ""
         parts = [*lost, *out_of_sight(self.cycle, rows)]
         lacking = [name for name in names if free[name] < need[name]]
         most = _sums(names, (np.maximum(nodes.idle[rows], 0) * usable).max(axis=1, keepdims=True))
@@ -102,10 +128,11 @@ class Shortages:
         if 0 <= empty < wanted - job.ready_count and usable.any():
             fits = _fits(empty + job.ready_count, wanted)
             parts.append(f"{fits}: {asked} is asked for, and they have {amounts_text(_of(there, short))}")
-            return Lack("; ".join(parts), _of(free, short), too_large=True)
+            parts += self._roles(kinds, nodes.allocatable[:, usable], short)
+            return Lack("; ".join(parts), _of(free, short), too_large=True), ""
         if any(need[name] > there[name] for name in short):
             parts.append(f"{asked} is asked for, and all usable nodes together have {amounts_text(_of(there, short))}")
-            return Lack("; ".join(parts), _of(free, short), too_large=True)
+            return Lack("; ".join(parts), _of(free, short), too_large=True), ""
         parts.append(f"{asked} is asked for, and {_free(free, there, short)}{_holes(kinds, most, free, short)}")
         now = self._fitting(job, kinds, nodes.idle, usable, "now")
         if wanted > 1 and 0 < now + job.ready_count < wanted and now >= 0:
@@ -113,12 +140,20 @@ class Shortages:
         if not lacking and not holes and any(have.get(name, 0) for name in short):
             promised = amounts_text({name: have.get(name, 0) for name in short})
             parts.append(f"{promised} is promised to jobs that were admitted before it")
-        text, holders, jobs = holders_text(self.cycle, job, short[0])
-        parts += filter(None, (text, not_evicted(self.cycle, job, jobs, short[0])))
-        line = place_in_line(self.cycle, job)
-        return Lack("; ".join([*parts, line] if line else parts), _of(free, short), holders)
+        return Lack("; ".join(parts), _of(free, short)), short[0]
 
-    def _lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
+    def fitting_roles(self, kinds: list[Kind]) -> str:
+        """``each of 4 pods of role worker would fit``: roles that some node could hold, beside one that none could."""
+        nodes = self.cycle.session.nodes
+        fitting = [one for one in kinds if (nodes.allocatable[one.rows] >= one.amounts[:, None]).all(axis=0).any()]
+        if not fitting or len(fitting) == len(kinds):
+            return ""
+        names = [one.role or one.who for one in fitting]
+        return (
+            f"the {counted(sum(one.count for one in fitting), 'pod')} of {' and '.join(dict.fromkeys(names))} would fit"
+        )
+
+    def lost_devices(self, kinds: list[Kind], names: Iterable[str]) -> list[str]:
         """Nodes on which a pod would fit if all their devices were healthy."""
         known = self.cycle.session.shared.of(_Lost, _Lost)
         table = self.cycle.session.nodes.table
@@ -154,13 +189,27 @@ class Shortages:
             if len(self._counts) >= _MOST_COUNTED:
                 return -1
             orders = (kinds, kinds[::-1]) if len(kinds) > 1 else (kinds,)
-            self._counts[key] = max(_placed(order, amounts[:, usable]) for order in orders)
+            self._counts[key] = max(sum(_placed(order, amounts[:, usable])) for order in orders)
         return min(self._counts[key], max(job.min_member, 1))
 
+    def _roles(self, kinds: list[Kind], amounts: Matrix, names: Iterable[str]) -> list[str]:
+        """``2 of 3 pods of role worker (cpu 8 each)``: the roles of which some pods fit and others do not."""
+        if len(kinds) < 2:
+            return []
+        orders = ((_placed(order, amounts), order) for order in (kinds, kinds[::-1]))
+        placed, order = max(orders, key=lambda one: sum(one[0]))
+        told = []
+        for number, kind in zip(placed, order, strict=True):
+            each = {name: kind.requests[name] for name in names if name in kind.requests}
+            if number < kind.count and each:
+                pods = f"{counted(kind.count, 'pod')} of role {kind.role}" if kind.role else kind.who
+                told.append(f"{number} of {pods} fit ({amounts_text(each)} each)")
+        return told
 
-def _placed(kinds: list[Kind], amounts: Matrix) -> int:
-    """How many pods of all kinds find room one after the other, on the fullest nodes first."""
-    free, placed = np.maximum(amounts, 0), 0
+
+def _placed(kinds: list[Kind], amounts: Matrix) -> list[int]:
+    """How many pods of each kind find room one after the other, on the fullest nodes first."""
+    free, placed = np.maximum(amounts, 0), []
     for kind in kinds:
         room = (free[kind.rows] // kind.amounts[:, None]).min(axis=0)
         if kind.port:
@@ -170,7 +219,7 @@ def _placed(kinds: list[Kind], amounts: Matrix) -> int:
         taken = np.zeros_like(room)
         taken[order] = np.clip(kind.count - before, 0, np.minimum(room[order], kind.count))
         free[kind.rows] -= kind.amounts[:, None] * taken
-        placed += int(taken.sum())
+        placed.append(int(taken.sum()))
     return placed
 
 

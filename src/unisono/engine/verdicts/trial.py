@@ -12,22 +12,27 @@ from functools import cached_property, partial
 from itertools import accumulate
 
 from unisono.cluster.snapshot import Snapshot
-from unisono.cluster.status import TaskStatus
+from unisono.cluster.status import READY_STATES, TaskStatus, count
 from unisono.engine.actions import run_action
-from unisono.engine.changes import AddNodes, Change, CreatePods
+from unisono.engine.changes import AddNodes, Change, CreatePods, UsePriority
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.stopwatch import Stopwatch
 from unisono.engine.verdicts.edit import Edit, Move
 from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, apply
+from unisono.engine.verdicts.unmade_parts import unmade_pods
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods
 
-COST_LIMIT = 24_000
+COST_LIMIT = 48_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
 ADDED_COST = 3
 """Of each node or pod that a change adds."""
+_MOST_AHEAD = 8
+"""Jobs without pods before the one in question that are given theirs."""
+_CYCLES = 3
+"""Cycles that a higher priority has: in the first one others are evicted."""
 CARRY_COST = 40
 """Of each pod that this cycle binds or evicts: the copy has it carried out. After a great many of them nothing is tried
 in this cycle, and the jobs that still wait have their turn in the next one."""
@@ -63,6 +68,7 @@ class Trials:
         self._costs = {key: whole if self._whole else base + own for key, own in zip(turns, costs, strict=True)}
         self._turn = {key: at for at, key in enumerate(turns)}
         self._turns = turns
+        self._cycles = 1
 
     def possible(self, job: str) -> bool:
         """Whether there is budget for one more trial for a job."""
@@ -76,6 +82,7 @@ class Trials:
             self.left -= ADDED_COST * change.count
         if isinstance(change, AddNodes):  # whatever they are called
             return all(self._try(job, partial(add_nodes, change, prefix=name)) for name in (LAST, FIRST))
+        self._cycles = _CYCLES if isinstance(change, UsePriority) else 1
         return self._try(job, partial(apply, change, job=job))
 
     def _try(self, job: str, make: Callable[[Edit], None]) -> bool:
@@ -97,23 +104,36 @@ class Trials:
         Asked by itself: admission does not count against a quota what pods have taken of it already.
         """
         record = self._next[0].jobs.get(job)
-        if record is None or record.tasks:
+        if record is None or (record.tasks and record.phase != "Pending"):
             return True
         edit = Edit(*self._next)
-        make(edit)
-        unmade = add_unmade_pods(edit, job, min(MOST_ADDED, max(self.left, 0) // ADDED_COST))
+        most = min(MOST_ADDED, max(self.left, 0) // ADDED_COST)
+        unmade = add_unmade_pods(edit, job, unmade_pods(self.cycle.session, record), most)
         if not unmade:
             return True
+        unmade += self._pods_ahead(edit, job, most - unmade)
+        make(edit)
         self.left -= self._costs[job] + ADDED_COST * unmade
         return self._starts(edit, job)
 
-    def _starts(self, edit: Edit, key: str) -> bool:
+    def _pods_ahead(self, edit: Edit, job: str, most: int) -> int:
+        """Give the jobs that come before it their pods as well: they are admitted first, and take room first."""
+        added = 0
+        for key in self._turns[: self._turn[job]][-_MOST_AHEAD:]:
+            record = edit.origin.jobs.get(key)
+            if record is not None and not record.tasks:
+                added += add_unmade_pods(edit, key, unmade_pods(self.cycle.session, record), most - added)
+        return added
+
+    def _starts(self, edit: Edit, key: str, cycles: int = 0) -> bool:
+        """Whether it starts in the next cycle, or, where that evicts others for it, in one of those after it."""
+        cycles = cycles or self._cycles
         cycle, session = self.cycle, self.cycle.session
         off = cycle.hooks.failed
         snapshot = edit.snapshot()
         failed = cycle.decisions.failed_jobs  # they wait in the next cycle, too
         if failed or not self._whole:
-            turns = snapshot.active if self._whole else self._turns[: self._turn[key] + 1]
+            turns = snapshot.active if self._whole else [*self._turns[: self._turn[key] + 1], *edit.woken]
             snapshot = replace(snapshot, active=[other for other in turns if other not in failed])
         trial = Cycle(
             snapshot,
@@ -136,14 +156,30 @@ class Trials:
         if job is not None and not job.size:
             started = job.phase != "Pending"
         else:
-            started = any(placement.job.key == key for placement in trial.bound)
+            bound = any(placement.job.key == key for placement in trial.bound)
+            started = bound and (not self._beyond(key) or job is None or not job.counts[TaskStatus.PENDING])
+        following = None if started or cycles <= 1 or not trial.evicted else _without_victims(trial)
         trial.end()
-        return started
+        return started if following is None else self._starts(following, key, cycles - 1)
+
+    def _beyond(self, key: str) -> bool:
+        """Whether the gang has its minimum already, and only the rest of its pods waits."""
+        record = self._next[0].jobs.get(key)
+        return record is not None and count(record.counts, READY_STATES) >= max(record.min_member, 1)
 
     @cached_property
     def _next(self) -> tuple[Snapshot, list[Move]]:
         """The cluster as the next cycle sees it."""
         return after(self.cycle)
+
+
+def _without_victims(trial: Cycle) -> Edit:
+    """The cluster once a trial's decisions are carried out, and the pods that it evicts have ended."""
+    edit = Edit(*after(trial))
+    for placement, _ in trial.evicted:
+        for task in placement.tasks:
+            edit.drop(task.key)
+    return edit
 
 
 def after(cycle: Cycle) -> tuple[Snapshot, list[Move]]:

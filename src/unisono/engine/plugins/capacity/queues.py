@@ -1,7 +1,7 @@
 """capacity: each queue has a share in plain amounts, may borrow what is free, and gives it back on demand.
 
-``deserved`` is what a queue can always take back, ``guarantee`` what nobody else may use, ``capability`` what it never
-exceeds. With ``enableHierarchy`` queues form a tree: see `queue_tree`.
+``deserved`` is what a queue can always take back, ``guarantee`` what no other queue may use, ``capability`` what it
+never exceeds. With ``enableHierarchy`` queues form a tree: see `queue_tree`.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ class QueueCapacity(Plugin):
         for branch in self.branches[job.queue.name].chain():
             parts = zip(branch.held, branch.promised, branch.elastic, strict=True)
             taken = [held + promised - elastic for held, promised, elastic in parts]
+            if self.session.evictable:
+                taken = self.session.evictable.without(taken, [one.name for one in branch.family()])
             short = exceeded(taken, request, branch.admission)
             if short:
                 return self._not_admitted(request, taken, branch, short)

@@ -2,7 +2,7 @@
 
 Every queue is a branch. In flat mode each stands alone; in hierarchical mode branches hang below ``root``, an inner one
 holds what its descendants hold, and a limit of an ancestor holds for all of them. A queue whose place in the tree makes
-no sense carries a fault, and so do those below it; everybody else goes on.
+no sense carries a fault, and so do those below it; all others go on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Branch:
         parent: None at the root, in flat mode, and where the parent is missing.
         fault: why nothing of this branch can be scheduled, or ``""``.
         guarantee: reserved for it; at the root the sum over its children.
-        deserved: its share, from which nobody reclaims.
+        deserved: its share, which is not reclaimed.
         admission: what it may hold together with what it has promised, beside the guarantees of its siblings.
         ceiling: what it may hold: as ``admission``, and never more than the usable cluster.
         held: claimed by it and its descendants, kept up to date during the session.
@@ -75,6 +75,10 @@ class Branch:
         while branch is not None:
             yield branch
             branch = branch.parent
+
+    def family(self) -> Iterator[Branch]:
+        """The branch and all below it."""
+        return _top_down(self)
 
     @property
     def created(self) -> float:
@@ -122,7 +126,7 @@ class Branches(dict[str, Branch]):
             if record.deserved is None:
                 branch.deserved = list(weighted.get(name, branch.deserved))
             branch.held = listed(queue.claimed, registry)
-            branch.promised = listed(record.inqueue, registry)
+            branch.promised = listed(session.promised(queue), registry)
             branch.elastic = listed(record.elastic, registry)
         total = listed(session.sharable_total, registry)
         if hierarchical:

@@ -1,7 +1,7 @@
 """Inter-pod affinity and anti-affinity over topology domains (semantics of kube-scheduler 1.36).
 
-Three things refuse a node: the pod's own required affinity finds nobody in the node's domains, its own anti-affinity
-finds somebody, or a pod that stands there has an anti-affinity to it. Preferences count in both directions too.
+Three things refuse a node: the pod's own required affinity finds no pod in the node's domains, its own anti-affinity
+finds one, or a pod that stands there has an anti-affinity to it. Preferences count in both directions too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNWANTED = Reason("node(s) didn't satisfy existing pods anti-affinity rules")
 
 def felt_by(pod_class: PodClass, domains: Domains) -> list[Held]:
     """Terms of others that look at pods of the class."""
-    held_by = domains.neighbours.held_by
+    held_by = domains.affinity_index.held_by
     return sorted(held for selector in pod_class.matched for held in held_by.get(selector, ()))
 
 
@@ -74,7 +74,7 @@ class InterPodFilter:
 
     @classmethod
     def of(cls, pod_class: PodClass, domains: Domains, table: NodeTable) -> InterPodFilter | None:
-        """None where nobody requires anything."""
+        """None where no pod requires anything."""
         found = cls(pod_class, domains, table)
         return found if found.sources else None
 
@@ -138,7 +138,7 @@ class InterPodScore:
 
     @classmethod
     def of(cls, pod_class: PodClass, domains: Domains) -> InterPodScore | None:
-        """None where nobody prefers anything."""
+        """None where no pod prefers anything."""
         found = cls(pod_class, domains)
         return found if found._parts else None
 

@@ -13,6 +13,8 @@ from unisono.engine.session.node_view import NodeView
 
 UNSCHEDULABLE = Taint(key=NODE_UNSCHEDULABLE, effect="NoSchedule")
 NOT_READY = Taint(key=NODE_NOT_READY, effect="NoSchedule")
+STATES = "node.kubernetes.io/"
+"""Prefix of taints that tell a node's state, such as ``not-ready``: they come and go by themselves."""
 _REPELLING = ("NoSchedule", "NoExecute")
 
 

@@ -16,6 +16,7 @@ from unisono.cluster.nodes import Codes
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.terms import Spread
 from unisono.engine.answers import BoolArray, FloatArray, Reason, Veto
+from unisono.engine.contract.accelerated import Index
 from unisono.engine.plugins.common.node_selectors import match_pod
 from unisono.engine.plugins.common.taints import per_node, repels
 from unisono.engine.session.domains import Counts, Source, Tally
@@ -45,20 +46,30 @@ def _eligible(spread: Spread, pod_class: PodClass, session: Session, keyed: Bool
 
 @dataclass(slots=True)
 class _Hard:
-    """One DoNotSchedule constraint; ``present`` are the domains that count, ``own`` is 1 where the pod adds to them."""
+    """One DoNotSchedule constraint.
+
+    Attributes:
+        tally, pledged: pods per domain, and those of them that were only promised a place.
+        present, number: the domains that count, and how many these are.
+        lacking: nodes without the label.
+        own: 1 where the pod itself counts.
+
+    """
 
     spread: Spread
     tally: Tally
     pledged: Tally
-    present: BoolArray
+    present: Index
+    number: int
+    lacking: BoolArray
     own: int
 
     def skew(self, *, now: bool = False) -> Counts:
         """``[N]`` how far each node's domain would be ahead of the emptiest; ``now`` before promised pods are there."""
         sums = self.tally.sums if self.spread.counts else np.zeros_like(self.tally.sums)
-        number = int(self.present.sum())
+        number = self.number
         there = sums - self.pledged.sums if now and self.spread.counts else sums
-        least = int(there[:-1][self.present].min()) if number >= self.spread.min_domains and number else 0
+        least = int(there[self.present].min()) if number >= self.spread.min_domains and number else 0
         return np.asarray(sums[self.tally.codes] + (self.own - least))
 
 
@@ -81,10 +92,13 @@ class SpreadFilter:
             self.sources += [source, pledged]
             mask = _eligible(spread, pod_class, session, keyed)
             tally = source.tally(spread.key, mask)
-            present = np.zeros(len(tally.sums) - 1, dtype=np.bool_)
-            present[tally.codes[mask]] = True
+            counts = np.zeros(len(tally.sums) - 1, dtype=np.bool_)
+            counts[tally.codes[mask]] = True
+            present = np.flatnonzero(counts)
             own = int(spread.selector in pod_class.matched)
-            self._parts.append(_Hard(spread, tally, pledged.tally(spread.key, mask), present, own))
+            lacking = tally.codes < 0
+            promised = pledged.tally(spread.key, mask)
+            self._parts.append(_Hard(spread, tally, promised, present, len(present), lacking, own))
         self.self_affecting = any(part.own and part.spread.counts for part in self._parts)
 
     @classmethod
@@ -98,9 +112,8 @@ class SpreadFilter:
         size = len(self._parts[0].tally.codes)
         unlabelled, uneven = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
         for part in self._parts:
-            lacks = part.tally.codes < 0
-            unlabelled |= lacks & ~uneven
-            uneven |= (part.skew() > part.spread.max_skew) & ~lacks & ~unlabelled
+            unlabelled |= part.lacking & ~uneven
+            uneven |= (part.skew() > part.spread.max_skew) & ~part.lacking & ~unlabelled
         vetoes = [Veto(unlabelled, UNLABELLED), Veto(uneven, UNEVEN)]
         if self._domains.unsettled:
             early = np.zeros(size, dtype=np.bool_)

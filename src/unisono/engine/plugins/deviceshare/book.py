@@ -68,6 +68,7 @@ class FamilyBook:
         self._touched = session.touched
         self._moves = 0
         self._last: tuple[object, Plan] | None = None
+        self._last_fit: tuple[object, BoolArray] | None = None
         self._load(session)
 
     def parts(self, pod_class: PodClass) -> tuple[Part, ...]:
@@ -91,7 +92,7 @@ class FamilyBook:
                     unknown.append((row, task))
                 else:
                     self._take_up(task, row, held)
-        # pods that somebody bound without naming cards: where they most likely are
+        # pods that were bound without naming cards: where they most likely are
         for row, task in sorted(unknown, key=lambda pair: pair[1].key):
             rules = self.exclusive.of_pod(task)
             plan = self._plan(task.pod_class, np.array([row], dtype=np.intp), rules, future=False, placed=True)
@@ -153,8 +154,37 @@ class FamilyBook:
             self._last = (key, self._plan(pod_class, rows, rules, future=future, placed=False))
         return self._last[1]
 
+    def fit(self, pod_class: PodClass, rows: Index, *, future: bool) -> BoolArray | None:
+        """``[M, C]`` cards that may be one of those that a pod takes; None where that depends on its other parts.
+
+        As `plan` says it, for less: no card is chosen.
+        """
+        parts = self.parts(pod_class)
+        if len(parts) != 1 or self.table.partitioned:
+            return None
+        rules = self.exclusive.of_class(self._session.subject, pod_class)
+        key = (pod_class.id, rules, future, len(self._touched), self._moves, rows.tobytes())
+        if self._last_fit is None or self._last_fit[0] != key:
+            found = self.table.fit(rows, parts[0], self._mask(pod_class, rows, rules), future=future)
+            self._last_fit = (key, found)
+        return self._last_fit[1]
+
+    def takes(self, pod_class: PodClass, rows: Index, *, future: bool) -> BoolArray:
+        """``[M]`` whether the demand fits."""
+        fit = self.fit(pod_class, rows, future=future)
+        if fit is None:
+            return self.plan(pod_class, rows, future=future).ok
+        return np.asarray(np.count_nonzero(fit, axis=1) >= self.parts(pod_class)[0].count)
+
     def _plan(self, pod_class: PodClass, rows: Index, rules: Numbers, *, future: bool, placed: bool) -> Plan:
         parts = self.parts(pod_class)
+        mask = self._mask(pod_class, rows, rules)
+        single = self.preference is not None and len(parts) == 1 and parts[0].count == 1
+        preferred = self.preference(self, pod_class, rows, placed) if single and self.preference else None
+        return self.table.plan(rows, parts, self.order, mask, preferred, future=future)
+
+    def _mask(self, pod_class: PodClass, rows: Index, rules: Numbers) -> BoolArray | None:
+        """``[M, C]`` cards that other pods and the pod's annotations leave open; None: all."""
         allowed = self.allowed(pod_class)
         mask = None if allowed is None else allowed[rows]
         group = _apart_from(pod_class)
@@ -167,9 +197,7 @@ class FamilyBook:
             for row, card in closed:
                 if row in where:
                     mask[where[row], card] = False
-        single = self.preference is not None and len(parts) == 1 and parts[0].count == 1
-        preferred = self.preference(self, pod_class, rows, placed) if single and self.preference else None
-        return self.table.plan(rows, parts, self.order, mask, preferred, future=future)
+        return mask
 
     # ---- moves
 

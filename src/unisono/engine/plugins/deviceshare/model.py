@@ -48,7 +48,7 @@ class Part:
         memory: of each card; 0 with ``percent`` set.
         percent: of each card's memory, rounded down; 0 when ``memory`` counts.
         cores: percent of each card.
-        whole: only cards that nobody uses, and nobody else may use them then.
+        whole: only cards without pods, and no other pod may use them then.
 
     """
 

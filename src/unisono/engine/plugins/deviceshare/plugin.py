@@ -151,12 +151,12 @@ class DeviceSharePlugin(Plugin):
             suits[present] = book.could(pod_class)[rows[present]]
             vetoes.append(Veto(present & ~suits, _UNSUITABLE))
             full = np.zeros(nodes.size, dtype=np.bool_)
-            full[suits] = ~self._plan(book, pod_class, nodes, suits).ok
+            full[suits] = ~book.takes(pod_class, book.row_of[nodes.columns[suits]], future=nodes.future)
             vetoes.append(Veto(full, book.family.short))
         return vetoes
 
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
-        """Per taken card, binpack: percent of its memory in use afterwards; spread: 100 where nobody uses it yet."""
+        """Per taken card, binpack: percent of its memory in use afterwards; spread: 100 where no pod uses it yet."""
         if not self.weight or not self.policy:
             return None
         points = np.zeros(nodes.size, dtype=np.float64)

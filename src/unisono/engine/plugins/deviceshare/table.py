@@ -23,13 +23,18 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(slots=True)
 class Load:
-    """What some pods hold: ``amounts`` is ``[4, n, C]``; ``slots`` counts instances of partitioned cards."""
+    """What some pods hold: ``amounts`` is ``[4, n, C]``; ``slots`` counts instances of partitioned cards.
+
+    ``moved``: something has ever been added.
+    """
 
     amounts: Ints
+    moved: bool = False
     slots: Counter[tuple[int, int, Slot]] = field(default_factory=Counter)
 
     def add(self, row: int, holds: Holds, sign: int) -> None:
         """Add a pod's shares of the cards of a row, or take them away."""
+        self.moved = True
         for hold in (hold for part in holds for hold in part):
             self.amounts[:, row, hold.card] += (sign * hold.memory, sign * hold.cores, sign, sign * hold.whole)
             if hold.slot is not None:
@@ -46,7 +51,7 @@ class Plan:
         needs: per part ``[M, count]`` memory taken of each.
         before, after: ``[4, M, C]`` loads of the cards without and with the demand.
         packed: ``[M]`` percent of memory in use, summed over the taken cards, with the demand on them.
-        alone: ``[M]`` how many of the taken cards nobody used before.
+        alone: ``[M]`` how many of the taken cards no pod used before.
         slots: by position among the ``M``: per part the instances taken, where cards are partitioned.
 
     """
@@ -121,6 +126,8 @@ class CardTable:
         beyond what is being released is taken too.
         """
         used = self.used.amounts[:, rows]
+        if not self.pipelined.moved and not self.releasing.moved:
+            return used
         promised = self.pipelined.amounts[:, rows] - self.releasing.amounts[:, rows]
         return used + promised if future else used + np.maximum(promised, 0)
 
@@ -133,6 +140,13 @@ class CardTable:
         return found
 
     # ---- choice
+
+    def fit(self, rows: Index, part: Part, allowed: BoolArray | None = None, *, future: bool) -> BoolArray:
+        """``[M, C]`` cards that a part may take, of cards that are not partitioned; arguments as for `plan`."""
+        memory = self.memory[rows]
+        need = memory * part.percent // 100 if part.percent else np.full_like(memory, part.memory)
+        permitted = self.usable[rows] if allowed is None else self.usable[rows] & allowed
+        return permitted & fits(part, need, memory, self.slots[rows], self.loads(rows, future=future))
 
     def plan(
         self,
@@ -212,7 +226,7 @@ class CardTable:
             plan.slots[at] = found
 
     def could(self, rows: Index, parts: Sequence[Part], order: Order, allowed: BoolArray | None = None) -> BoolArray:
-        """``[M]`` whether the demand would fit if nobody used a card."""
+        """``[M]`` whether the demand would fit if all cards were free."""
         return self.fresh().plan(rows, parts, order, allowed, future=True).ok
 
 

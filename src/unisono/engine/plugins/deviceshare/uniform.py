@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from unisono.api.annotations import CARDS
 from unisono.api.core import ResourceRequirements
+from unisono.api.keys import GPU_COUNT, GPU_MILLI
 from unisono.cluster.nodes import NodeFacts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -191,7 +192,7 @@ class GpuMilli(_Uniform):
     name = "gpu-milli"
     order = Order.BEST_FIT
     short = Reason("node(s) had too few GPUs with a large enough free part", cause=Cause.NODES_FULL)
-    MILLI, COUNT = "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count"
+    MILLI, COUNT = GPU_MILLI, GPU_COUNT
     key = "alibabacloud.com/gpu-index"
     separator = "-"
     _names = frozenset((MILLI,))

@@ -44,7 +44,7 @@ class VirtualGpus:
     def cards(self, facts: NodeFacts) -> NodeCards | None:
         """Cards of annotation ``node-vgpu-register``; a record of fewer than six fields makes the node unknown.
 
-        The last record's mode is the node's; a model that nobody can cut makes it one of shared memory.
+        The last record's mode is the node's; a model that cannot be cut makes it one of shared memory.
         """
         text = facts.annotations.get(REGISTER, "")
         if not text or not all(whole(facts, name) for name in (NUMBER, MEMORY, CORES)):

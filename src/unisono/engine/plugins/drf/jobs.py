@@ -10,7 +10,6 @@ import numpy as np
 from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector
 from unisono.engine.answers import BoolArray, FloatArray, Key, Purpose
-from unisono.engine.config.arguments import Argument
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.session.amounts import aligned, dominant_share, listed
 
@@ -31,7 +30,6 @@ class JobDrf(Plugin):
 
     name = "drf"
     by_shape = True
-    known_arguments: tuple[Argument, ...] = ()
 
     def open(self, session: Session) -> None:
         """Measure the cluster once."""

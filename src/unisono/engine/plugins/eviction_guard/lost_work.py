@@ -81,7 +81,7 @@ class LostWork:
 
 
 def _checkpoint(task: Task, job: JobState | None) -> float:
-    """When the work was last saved, 0.0 when nobody says so readably."""
+    """When the work was last saved, 0.0 when that is not stated readably."""
     text = task.annotations.get(CHECKPOINT_TIME)
     if text is None and job is not None:
         text = job.record.annotations.get(CHECKPOINT_TIME)

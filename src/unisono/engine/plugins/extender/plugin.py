@@ -57,7 +57,7 @@ _PURPOSES = {Purpose.PREEMPT: "preemptable", Purpose.RECLAIM: "reclaimable"}
 
 
 class ExtenderPlugin(Plugin):
-    """Filters, scores, gates and victims by somebody else's judgement; each hook only where its verb is set."""
+    """Filters, scores, gates and victims as another service judges; each hook only where its verb is set."""
 
     name = "extender"
     scope = Scope.JOB

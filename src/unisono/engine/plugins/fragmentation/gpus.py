@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,12 +17,28 @@ from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
 from unisono.engine.plugins.deviceshare.table import CORES, COUNT, MEMORY, WHOLE
 from unisono.engine.plugins.deviceshare.uniform import AliyunGpuMemory, GpuMilli, QGpu
 from unisono.engine.plugins.deviceshare.vgpu import VirtualGpus
-from unisono.engine.plugins.fragmentation.formula import Index, Ints, Workload, fragments, fragments_by_card, points
-from unisono.engine.plugins.fragmentation.workload import part_needs, workload
+from unisono.engine.plugins.fragmentation.formula import (
+    Floats,
+    Index,
+    Ints,
+    Workload,
+    first_of_equals,
+    fragments,
+    gain,
+    gain_by_card,
+    points,
+)
+from unisono.engine.plugins.fragmentation.scarcity import prices
+from unisono.engine.plugins.fragmentation.usual import Items, present
+from unisono.engine.plugins.fragmentation.workload import COVERAGE, Measure, Target, part_needs, target
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
-COVERAGE = 0.95
+PUBLISHED = Measure()
+"""As in the paper."""
+
+Usual = Callable[[Session, str, list[FamilyBook]], Items]
+"""``(session, name of whole GPUs, books of shared ones)`` -> which pods are usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +76,19 @@ class Gpus:
     """
 
     def __init__(
-        self, session: Session, devices: DeviceBook, resource: str = NVIDIA_GPU, coverage: float = COVERAGE
+        self,
+        session: Session,
+        devices: DeviceBook,
+        resource: str = NVIDIA_GPU,
+        measure: Measure = PUBLISHED,
+        scarcity: float = 0.0,
+        usual: Usual = present,
     ) -> None:
         self.session = session
         self.resource = resource
-        self.coverage = coverage
+        self.measure = measure
+        self.scarcity = scarcity
+        self._usual = usual
         self.books = [book for book in devices.every() if book.columns]
         self.row = session.registry.find(resource)
         shared = np.zeros(session.nodes.size, dtype=np.bool_)
@@ -76,17 +101,49 @@ class Gpus:
         self.width = max([largest, *(book.table.memory.shape[1] for book in self.books)], default=0)
 
     @cached_property
-    def work(self) -> Workload:
+    def target(self) -> Target:
         """The target workload as the cycle began."""
-        return workload(self.session, self.resource, self.books, self.whole, self.coverage)
+        items = self._usual(self.session, self.resource, self.books)
+        return target(self.session, items, self.books, self.whole, self.measure)
+
+    @property
+    def work(self) -> Workload:
+        """The target workload for the formulas."""
+        return self.target.work
+
+    @cached_property
+    def price(self) -> Floats:
+        """``[N]`` cards that a card of each node is dearer, because pods need its kind; see `prices`."""
+        if not self.scarcity:
+            return np.zeros(self.session.nodes.size)
+        return self.scarcity * prices(self.target, self.cards)
+
+    @cached_property
+    def cards(self) -> Ints:
+        """``[N]`` cards of each node."""
+        cards = np.zeros(self.session.nodes.size, dtype=np.int64)
+        if self.row is not None:
+            cards += np.where(self.whole, self.session.nodes.allocatable[self.row] // 1000, 0)
+        for book in self.books:
+            cards[book.columns] += book.table.usable.sum(axis=1)
+        return cards
 
     @cached_property
     def uniform(self) -> bool:
-        """Whether nodes with the same amounts are the same: no shared cards, nobody who asks for certain nodes."""
+        """Whether nodes with the same amounts are the same: no shared cards, and no pods that ask for certain nodes."""
         if self.books:
             return False
         need = self.work.need[:, self.whole]
         return bool((need == need[:, :1]).all()) if need.size else True
+
+    def asked(self, pod_class: PodClass) -> tuple[int, int]:
+        """Cards that a pod of the class asks for, and thousandths of each, on the node where it needs most."""
+        whole = -(-pod_class.requests.get(self.resource, 0) // 1000)
+        book = self._book(pod_class)
+        if book is None:
+            return whole, 1000
+        need = part_needs(book.parts(pod_class), book.table.memory.max(axis=1))
+        return sum(part.count for part in book.parts(pod_class)), int(need.max())
 
     # ---- what is idle
 
@@ -119,17 +176,55 @@ class Gpus:
     def points(self, pod_class: PodClass, view: NodeView) -> Ints:
         """``[M]`` 0..100: above 50 where a pod of the class leaves less fragmented, 50 on nodes without GPUs."""
         cpu = view.allocatable[CPU] - view.used[CPU]
+        after = cpu - pod_class.requests.get("cpu", 0)
+        book = self._book(pod_class)
+        if book is not None and (found := self._of_one_card(book, pod_class, view, cpu, after)) is not None:
+            return found
         free = self.free(view)
         before = fragments(self.work, view.columns, cpu, free)
-        book = self._book(pod_class)
-        cpu_after = cpu - pod_class.requests.get("cpu", 0)
         whole = -(-pod_class.requests.get(self.resource, 0) // 1000)
         if book is None:
             idle = self.free(view, taken=whole) if whole else free
-            after = fragments(self.work, view.columns, cpu_after, idle)
+            less = gain(before, fragments(self.work, view.columns, after, idle), self.work.total)
+            taken = np.full(view.size, 1000 * whole, dtype=np.int64)
         else:
-            after = self._after_sharing(book, pod_class, view, cpu_after, free)
-        return points(before, after, self.work.total)
+            less = gain(before, self._after_sharing(book, pod_class, view, after, free), self.work.total)
+            each = np.zeros(view.size, dtype=np.int64)
+            rows = book.row_of[view.columns]
+            held = rows >= 0
+            each[held] = part_needs(book.parts(pod_class), book.table.memory[rows[held]].max(axis=1))
+            taken = sum(part.count for part in book.parts(pod_class)) * each
+        return self._points(less, view.columns, taken)
+
+    def _points(self, less: Floats, columns: Index, taken: Ints) -> Ints:
+        """``[M]`` or ``[M, C]`` points, less the price of ``taken`` (``[M]``)."""
+        if self.scarcity:
+            price = self.price[columns] * taken / 1000.0
+            less = less - (price if less.ndim == 1 else price[:, None])
+        return points(less)
+
+    def _of_one_card(
+        self, book: FamilyBook, pod_class: PodClass, view: NodeView, cpu: Ints, after: Ints
+    ) -> Ints | None:
+        """``[M]`` points where a pod takes a part of one card: those of the best one; None: it takes something else."""
+        rows = book.row_of[view.columns]
+        held = np.flatnonzero(rows >= 0)
+        fit = book.fit(pod_class, rows[held], future=view.future)
+        if fit is None or book.parts(pod_class)[0].count != 1:
+            return None
+        found = np.full(view.size, int(points(np.zeros(1))[0]), dtype=np.int64)
+        some = np.flatnonzero(fit.any(axis=1))
+        if not len(some):
+            return found
+        held, fit = held[some], fit[some]
+        rows, columns = rows[held], view.columns[held]
+        free = self._idle(book, rows, book.table.loads(rows, future=view.future))
+        taken = part_needs(book.parts(pod_class), book.table.memory[rows].max(axis=1))
+        which = first_of_equals(free, fit)
+        less = gain_by_card(self.work, columns, (cpu[held], after[held]), free, taken, which)
+        each = self._points(less, columns, taken)
+        found[held] = np.where(which, each, -1).max(axis=1)
+        return found
 
     def _book(self, pod_class: PodClass) -> FamilyBook | None:
         return next((book for book in self.books if book.parts(pod_class)), None)
@@ -153,9 +248,10 @@ class Gpus:
         before_cpu, after_cpu = (cpu + request, cpu) if placed else (cpu, cpu - request)
         free = self.free(view)[:, : book.table.memory.shape[1]]
         taken = part_needs(book.parts(pod_class), book.table.memory[rows].max(axis=1))
-        before = fragments(self.work, columns, before_cpu, free)
-        after = fragments_by_card(self.work, columns, after_cpu, free, taken)
-        return points(before[:, None], after, self.work.total)
+        which = free >= taken[:, None]
+        less = gain_by_card(self.work, columns, (before_cpu, after_cpu), free, taken, which)
+        each = self._points(less, columns, taken)
+        return np.asarray(np.where(which, each, -1))
 
     # ---- report
 
@@ -190,4 +286,4 @@ def measure(snapshot: Snapshot, *, resource: str = NVIDIA_GPU, coverage: float =
     devices = DeviceBook(session)
     for family in (VirtualGpus(), AliyunGpuMemory(), QGpu(), GpuMilli()):
         devices.use(family)
-    return Gpus(session, devices, resource, coverage).report()
+    return Gpus(session, devices, resource, Measure(coverage)).report()

@@ -1,4 +1,4 @@
-"""The target workload: what the pods of the cluster, waiting and running, usually ask for."""
+"""The target workload: what usual pods ask for, on the nodes of a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from unisono.api.core import NodeSelector
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.status import COMPLETED_STATES
 from unisono.engine.answers import BoolArray
 from unisono.engine.plugins.common.node_selectors import match_labels, match_selector
 from unisono.engine.plugins.deviceshare.book import FamilyBook
@@ -19,6 +18,10 @@ from unisono.engine.plugins.deviceshare.model import Part
 from unisono.engine.plugins.fragmentation.formula import NEVER, Ints, Workload
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
+
+COVERAGE = 0.95
+_SCALE = 1000
+"""Weights are whole numbers; with an exponent they are in thousandths."""
 
 _Selector = tuple[list[tuple[str, str]], NodeSelector | None] | None
 
@@ -63,17 +66,8 @@ def item_of(pod_class: PodClass, resource: str, books: Sequence[FamilyBook]) -> 
     )
 
 
-def frequent(session: Session, resource: str, books: Sequence[FamilyBook], coverage: float) -> list[tuple[Item, int]]:
-    """Items and their number of pods, most frequent first, until they cover a share of all unfinished pods.
-
-    One pod class that stands for an item decides which nodes may run it.
-    """
-    numbers: Counter[PodClass] = Counter(
-        task.pod_class for task in session.snapshot.tasks.values() if task.status not in COMPLETED_STATES
-    )
-    items: Counter[Item] = Counter()
-    for pod_class, number in numbers.items():
-        items[item_of(pod_class, resource, books)] += number
+def frequent(items: Counter[Item], coverage: float) -> list[tuple[Item, int]]:
+    """Items and their number of pods, most frequent first, until they cover a share of all."""
     ordered = sorted(items.items(), key=lambda pair: (-pair[1], repr(pair[0])))
     kept: list[tuple[Item, int]] = []
     missing = coverage * sum(items.values())
@@ -85,32 +79,80 @@ def frequent(session: Session, resource: str, books: Sequence[FamilyBook], cover
     return kept
 
 
-def workload(
-    session: Session, resource: str, books: Sequence[FamilyBook], whole: BoolArray, coverage: float
-) -> Workload:
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How fragmentation is measured.
+
+    Attributes:
+        coverage: the most frequent items that make up this share of the pods count.
+        balance: see `Workload`, but not in thousandths.
+        size_exponent: pods count by their GPUs to the power of this; 0: each counts as one.
+
+    """
+
+    coverage: float = COVERAGE
+    balance: float = 0.0
+    size_exponent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target workload on the session's nodes.
+
+    Attributes:
+        work: for the formulas.
+        demand: ``[G]`` GPUs, in thousandths, that the pods of a group ask for together.
+        allowed: ``[G, N]`` nodes that their selectors allow.
+
+    """
+
+    work: Workload
+    demand: Ints
+    allowed: BoolArray
+
+
+def target(
+    session: Session, items: Counter[Item], books: Sequence[FamilyBook], whole: BoolArray, measure: Measure
+) -> Target:
     """The target workload on the session's nodes; ``whole[i]``: node ``i`` gives its GPUs as whole ones."""
-    items = frequent(session, resource, books, coverage)
+    kept = frequent(items, measure.coverage)
     groups: dict[Item, list[tuple[int, int]]] = {}
-    for item, number in items:
+    for item, number in kept:
         if item.count:
             groups.setdefault(replace(item, cpu=0), []).append((item.cpu, number))
     need = np.full((len(groups), session.nodes.size), NEVER, dtype=np.int64)
+    allowed = np.zeros(need.shape, dtype=np.bool_)
     selected: dict[bytes, BoolArray] = {}
     for row, item in enumerate(groups):
         may = selected.get(item.selector)
         if may is None:
             may = selected[item.selector] = _selected(item.selector, session.nodes)
+        allowed[row] = may
         need[row] = np.where(may, _needs(item, books, whole), NEVER)
     members = list(groups.values())
     sizes = [0, *(len(group) for group in members)]
-    return Workload(
-        total=sum(number for _, number in items),
-        weight=np.array([number for group in members for _, number in group], dtype=np.int64),
+    count = np.array([item.count for item in groups], dtype=np.int64)
+    least = need.min(axis=1, initial=NEVER) if need.size else np.zeros(len(groups), dtype=np.int64)
+    ask = np.where(least < NEVER, least * count, 0)
+    pods = np.array([number for group in members for _, number in group], dtype=np.int64)
+    group_of = np.repeat(np.arange(len(groups)), sizes[1:])
+    weight, scale = pods, 1
+    if measure.size_exponent:
+        scale = _SCALE
+        cards = np.maximum(ask[group_of], 1) / 1000.0
+        weight = np.rint(scale * pods * cards**measure.size_exponent).astype(np.int64)
+    others = sum(number for item, number in kept if not item.count)
+    work = Workload(
+        total=scale * others + int(weight.sum()),
+        weight=weight,
         cpu=np.array([cpu for group in members for cpu, _ in group], dtype=np.int64),
         starts=np.cumsum(sizes[:-1], dtype=np.intp),
-        count=np.array([item.count for item in groups], dtype=np.int64),
+        count=count,
         need=need,
+        balance=round(1000 * measure.balance),
     )
+    together = np.bincount(group_of, weights=pods, minlength=len(groups)).astype(np.int64)
+    return Target(work, together * ask, allowed)
 
 
 def _selected(selector: bytes, nodes: NodeView) -> BoolArray:

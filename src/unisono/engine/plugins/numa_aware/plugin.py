@@ -97,7 +97,7 @@ class NumaAwarePlugin(Plugin):
         return REFUSED if self._counts(pod_class, node) and self._assigned(pod_class, column) is None else None
 
     def _counts(self, pod_class: PodClass, node: NumaNode | None) -> bool:
-        """Whether the node would align the pod: because the pod asks for it, or because it does so to everybody."""
+        """Whether the node would align the pod: because the pod asks for it, or because it does so to all pods."""
         if node is None or node.topology is None or node.cpu_policy != STATIC:
             return False
         return _policy(pod_class) != NONE or node.policy != NONE

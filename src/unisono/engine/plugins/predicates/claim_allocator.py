@@ -246,8 +246,8 @@ def allocate(
     Args:
         plans: the claims.
         units: all devices of the node, in order.
-        free: those that nobody has, in the same order.
-        incomplete: some pool of the node is not complete, so nobody knows what "all" are.
+        free: those that no claim has, in the same order.
+        incomplete: some pool of the node is not complete, so it is not known what "all" are.
 
     Raises:
         ClaimError: a selector has no answer for a device.

@@ -119,7 +119,7 @@ class Inventory:
         return Unit(name, facts_of(one.spec.driver, device, key), kind, taints, scope)
 
     def free(self, column: int) -> list[Unit]:
-        """Devices of a node that nobody has."""
+        """Devices of a node that no claim has."""
         return [unit for unit in self.by_node[column] if unit.name not in self.taken]
 
 

@@ -7,6 +7,7 @@ ports. Whether the requested resources are free is the engine's own check.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from unisono.cluster.podclass import PodClass
@@ -82,6 +83,7 @@ class PredicatesPlugin(Plugin):
         """Nothing is computed before it is asked for."""
         self.session = session
         self._checks: dict[int, list[DomainCheck]] = {}
+        self._sources: dict[int, list[Versioned]] = {}
         self._volumes: VolumeLedger | None = None
         self._devices: ClaimLedger | None = None
 
@@ -183,8 +185,11 @@ class PredicatesPlugin(Plugin):
 
     def stamp(self, pod_class: PodClass) -> int | None:
         """How often what the class depends on has changed."""
-        checks = self._checks_of(pod_class)
-        return sum(source.version for check in checks for source in check.sources) if checks else None
+        sources = self._sources.get(pod_class.id)
+        if sources is None:
+            sources = [source for check in self._checks_of(pod_class) for source in check.sources]
+            self._sources[pod_class.id] = sources
+        return sum(map(_version, sources)) if sources else None
 
     def self_affecting(self, pod_class: PodClass) -> bool:
         """Whether one pod of the class matters to the next one."""
@@ -223,6 +228,9 @@ class DomainCheck(Protocol):
     def vetoes(self) -> list[Veto]:
         """Over all nodes of the session."""
         ...
+
+
+_version = attrgetter("version")
 
 
 def _selects(pod_class: PodClass) -> bool:

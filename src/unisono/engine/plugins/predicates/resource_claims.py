@@ -136,7 +136,7 @@ class ClaimLedger:
                     self.grants[key].users += 1
 
     def removed(self, pod_class: PodClass, columns: Sequence[int]) -> None:
-        """Pods went: claims that nobody else uses give their devices back."""
+        """Pods went: claims that no other pod uses give their devices back."""
         self.changes.version += 1
         for _ in columns:
             for key in pod_class.devices:

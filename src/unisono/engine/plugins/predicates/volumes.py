@@ -72,7 +72,7 @@ class VolumeLedger:
     Args:
         session: the session.
         limits, zones, binding: which of the three filters are on.
-        timeout: seconds that a bind may take, for whoever carries it out.
+        timeout: seconds that the binder may take.
 
     """
 
@@ -137,7 +137,7 @@ class VolumeLedger:
         """Whether a pod of the cluster, also a terminating one, or of this session uses a claim."""
         if self._users is None:
             self._users = Counter()
-            for claims in self.session.snapshot.neighbours.volume_users.values():
+            for claims in self.session.snapshot.affinity_index.volume_users.values():
                 self._users.update(claims)
         return self._users[key] > 0 or self._placed[key] > 0
 
@@ -156,7 +156,7 @@ class VolumeLedger:
             self._attach(pod_class, column, 1)
 
     def removed(self, pod_class: PodClass, columns: Sequence[int]) -> None:
-        """Pods went: claims that nobody else uses give back what was chosen."""
+        """Pods went: claims that no other pod uses give back what was chosen."""
         self.changes.version += 1
         for column in columns:
             self._attach(pod_class, column, -1)
@@ -221,7 +221,7 @@ class VolumeLedger:
                     none = np.full(len(table), np.iinfo(np.int64).max, dtype=np.int64)
                     book = found[driver.name] = Attached(none, np.zeros(len(table), dtype=np.int64))
                 book.limits[column] = driver.allocatable.count
-        for node, claims in self.session.snapshot.neighbours.volume_users.items() if found else ():
+        for node, claims in self.session.snapshot.affinity_index.volume_users.items() if found else ():
             column = table.index.get(node)
             for key, number in claims.items() if column is not None else ():
                 volume = self.csi_of(key)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from unisono.cluster.resources import PODS
 from unisono.cluster.status import TaskStatus
+from unisono.engine.plugins.proportion.families import limits_in_families
 from unisono.engine.plugins.proportion.waterfill import Share, fill
 from unisono.engine.session.amounts import UNLIMITED, Amounts, by_row, exceeded, listed
 
@@ -25,6 +26,7 @@ class Division:
     Attributes:
         real_capability: what is left of the cluster beside the guarantees of others, at most the queue's capability.
         deserved: its share by water filling: at most what it asks for and its real capability, at least its guarantee.
+            Queues below one with a capability deserve no more than that together.
 
     """
 
@@ -49,7 +51,8 @@ def divide(session: Session) -> Division:
         if _is_unborn(job):
             _add_unborn(job, requests[job.queue.name], [total, capability[job.queue.name]])
     _add_returning(session, requests)
-    return Division(capability, _water_fill(total, queues, requests, capability, guarantees))
+    reach = limits_in_families(session, requests, capability, guarantees)
+    return Division(capability, _water_fill(total, queues, requests, reach, guarantees))
 
 
 def _water_fill(

@@ -43,7 +43,7 @@ class ProportionPlugin(Plugin):
         queues = [queue for queue in session.queues.values() if queue.job_count]
         shares = divide(session)
         self.real_capability, self.deserved = shares.real_capability, shares.deserved
-        self.inqueue = {queue.name: listed(queue.record.inqueue, self.registry) for queue in queues}
+        self.inqueue = {queue.name: listed(session.promised(queue), self.registry) for queue in queues}
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
         told = session.queue_shares
@@ -83,6 +83,7 @@ class ProportionPlugin(Plugin):
             listed(queue.claimed, self.registry), self.inqueue[queue.name], self.elastic[queue.name], strict=True
         )
         taken = [held + promised - elastic for held, promised, elastic in parts]
+        taken = self.session.evictable.without(taken, [queue.name])
         limit = self.real_capability[queue.name]
         short = exceeded(taken, request, limit)
         if not short:

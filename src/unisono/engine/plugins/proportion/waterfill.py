@@ -34,13 +34,13 @@ def fill(total: int, shares: Sequence[Share]) -> list[int]:
     """Deserved amount of one resource per queue.
 
     Every queue first gets its weighted part of ``total``, cut at request and limit and lifted to its guarantee; what is
-    left goes by weight to the queues that still want more, until nothing is left or nobody wants any. Guarantees are
+    left goes by weight to the queues that still want more, until nothing is left or no queue wants any. Guarantees are
     granted even where they exceed ``total`` together. Results are whole numbers, rounded down, in the order of
     ``shares``.
     """
     ceilings = [_ceiling(share) for share in shares]
     if sum(ceilings) <= total and all(share.weight > 0 for share in shares):
-        return ceilings  # enough for everybody
+        return ceilings  # enough for all queues
     if any(share.guarantee for share in shares):
         held = _first_round(total, shares, ceilings)
     else:

@@ -121,7 +121,7 @@ class _Moves:
         self._budget: dict[str, int] = {}
 
     def move(self, task: Task, column: int) -> None:
-        """Take a pod off its node if somebody can have it, its job can miss it, and the node is relieved by it."""
+        """Take a pod off its node if another node can take it, its job can miss it, and the node is relieved by it."""
         job, asked = self.session.job(task.job), fitted(task.pod_class.vector, self.session.rows)
         over = self.percent[:, column] > np.array(self.strategy.target)
         request = asked[_ROWS].astype(np.float64)

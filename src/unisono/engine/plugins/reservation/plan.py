@@ -62,7 +62,7 @@ def plan_for(
     """The earliest start for ``tasks``, and the nodes for it; None when even empty nodes would not hold them.
 
     Pods end when ``estimates`` say so. Where that is not enough, those nodes are kept on which most of the
-    tasks find room already: as nobody else gets what is freed there, their room only grows.
+    tasks find room already: as no other job gets what is freed there, their room only grows.
     """
     needs = _by_class(tasks)
     nodes = session.nodes

@@ -25,9 +25,9 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.reservation.plan import Plan, plan_for
+from unisono.engine.plugins.reservation.queue_room import QueueRoom, room_in_queue
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.node_view import NodeView
-from unisono.engine.session.task_runs import runs
 from unisono.engine.verdict import Cause
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class ReservationPlugin(Plugin):
         if self.starved:
             self.scope = Scope.JOB  # type: ignore[misc]  # wide only where it matters: it costs the sharing of answers
 
+        self._rooms: dict[str, QueueRoom] = {}
+
     # ---- admission
 
     def enqueueable(self, job: JobState) -> Vote:
@@ -90,11 +92,13 @@ class ReservationPlugin(Plugin):
         for job, tasks in self.starved[:_MOST_TRIED]:
             if len(plans) == self.gangs:
                 break
-            if any(plan.job.queue is job.queue for plan in plans) or not _queue_lets(self.session, job, tasks):
+            room = room_in_queue(self.session, job, tasks)
+            if room is None or any(plan.job.queue is job.queue for plan in plans):
                 continue
             plan = plan_for(self.session, job, tasks, plans, self.estimates)
             if plan is not None:
                 plans.append(plan)
+                self._rooms[job.key] = room
         return plans
 
     def concerns(self, pod_class: PodClass) -> bool:
@@ -114,6 +118,11 @@ class ReservationPlugin(Plugin):
                 break  # those behind it in line may not keep anything from it
             ahead = job.priority > plan.job.priority or job.broken
             if ahead or plan.job.is_ready or self._ends_in_time(job, pod_class, plan):
+                continue
+            if self._rooms[plan.job.key].kept_from(job, pod_class):
+                name = plan.job.queue.name
+                text = f"node(s) would take room of queue {name} that is kept for PodGroup {plan.job.key}"
+                vetoes.append(Veto(np.ones(len(nodes.columns), dtype=np.bool_), Reason(text, cause=Cause.RESERVED)))
                 continue
             refused = ~plan.leaves(pod_class, nodes.columns, nodes.used + nodes.pipelined)
             vetoes.append(Veto(refused, Reason(f"node(s) were kept for PodGroup {plan.job.key}", cause=Cause.RESERVED)))
@@ -169,15 +178,3 @@ def _of_role(job: JobState, tasks: list[Task], role: str, need: int) -> list[Tas
     pending = counts[TaskStatus.PENDING]
     held = sum(counts) - pending
     return [task for task in tasks if task.role == role][: max(need - held, 0)]
-
-
-def _queue_lets(session: Session, job: JobState, tasks: list[Task]) -> bool:
-    """Whether the queue may hold so much more: where the queue is the limit, keeping nodes would help nobody."""
-    room = session.queue_shares.room(job.queue)
-    if room is None:
-        return True
-    need = np.zeros(session.rows, dtype=np.int64)
-    for run in runs(tasks):
-        need += fitted(run[0].pod_class.vector, session.rows) * len(run)
-    need[PODS] = 0
-    return bool((fitted(room, session.rows)[need > 0] >= need[need > 0]).all())

@@ -1,4 +1,4 @@
-"""How long pods run, as far as somebody says so or earlier runs show."""
+"""How long pods run, as far as it is stated or earlier runs show."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunEstimates:
         return seconds if 0.0 < seconds < inf else 0.0
 
     def seconds(self, task: Task) -> float:
-        """Seconds that the pod will have run when it ends; 0.0 when nobody knows.
+        """Seconds that the pod will have run when it ends; 0.0 when that is not known.
 
         An earlier run counts even where more is stated, because what is stated is mostly a limit far above it.
         """
@@ -43,7 +43,7 @@ class RunEstimates:
         return min(stated, shown) if stated and shown else stated or shown
 
     def end(self, task: Task) -> float:
-        """When a running pod is expected to end, seconds since the epoch; 0.0 when nobody knows.
+        """When a running pod is expected to end, seconds since the epoch; 0.0 when that is not known.
 
         One that is beyond what is stated is expected to end at once; one that is beyond what earlier runs show, a step
         later than it has been so far.

@@ -1,4 +1,4 @@
-"""What a pod will use before anybody has measured it."""
+"""What a pod will use before its load has been measured."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class UsagePlugin(Plugin):
         )
 
     def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
-        """100 times the weight on a node without load, whatever the pod asks for; 0 where nobody has measured."""
+        """100 times the weight on a node without load, whatever the pod asks for; 0 where it has not been measured."""
         if not self.weight or not self.cpu + self.memory:
             return None
         free = 1.0 - self._composite(self._used(nodes.columns))
@@ -165,7 +165,7 @@ class UsagePlugin(Plugin):
         self._taken.setdefault((column, pod_class.id), []).append(amounts)
 
     def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
-        """The pods will use something although nobody has measured it yet."""
+        """The pods will use something although it has not been measured yet."""
         for column in nodes:
             if self.known[column]:
                 self._cast(column, pod_class)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Parts:
+class SharedObjects:
     """At most one object of each class, made when it is first asked for.
 
     What several plug-ins or actions use together, such as the book of who holds which device, lives here, so that it

@@ -1,0 +1,21 @@
+"""Which fields of a Queue a configuration enforces."""
+
+from __future__ import annotations
+
+from unisono.engine.config.model import SchedulerConfig
+
+_BY_PLUGIN = {
+    "proportion": ("weight", "guarantee", "priority"),
+    "capacity": ("deserved", "guarantee", "priority"),
+    "nodegroup": ("affinity",),
+}
+
+
+def enforced_queue_fields(config: SchedulerConfig) -> tuple[str, ...]:
+    """Names as in `unisono.api.queue_enforcement`, in order; ``capability`` always holds and is not named."""
+    found: set[str] = set()
+    for plugin in config.plugins:
+        found.update(_BY_PLUGIN.get(plugin.name, ()))
+        if plugin.name == "capacity" and plugin.flags.hierarchy:
+            found.add("parent")
+    return tuple(sorted(found))

@@ -1,0 +1,164 @@
+"""The loop that places the waiting tasks of one group: a plain job, or a sub-group in one of its domains."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
+
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import FitErrors
+from unisono.engine.cycle.transaction import Taker
+from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.session import queue_limits
+from unisono.engine.session.job_state import JobState
+
+
+class TaskGroup(ABC):
+    """Tasks that are placed together, and where they may go.
+
+    Attributes:
+        cycle: the session's cycle.
+        job: whose tasks they are.
+
+    """
+
+    def __init__(self, cycle: Cycle, job: JobState) -> None:
+        self.cycle = cycle
+        self.job = job
+
+    # ---- when it is enough
+
+    @abstractmethod
+    def missing(self) -> int:
+        """How many tasks the group still needs, as far as that is known."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether the group can start."""
+
+    @abstractmethod
+    def worth_going_on(self) -> bool:
+        """After a task found no node: could the group still start with its other tasks?"""
+
+    # ---- where tasks go
+
+    @abstractmethod
+    def taker(self, pod_class: PodClass, *, future: bool) -> Taker:
+        """The best nodes for tasks of a class; ``future``: resources that are being released count as free."""
+
+    @abstractmethod
+    def futures(self, now: int, *, nominated: bool) -> Sequence[bool]:
+        """The values of ``future`` to try, in order.
+
+        Args:
+            now: how many tasks the queue's limits let start now.
+            nominated: for a task on the node that an earlier cycle chose.
+
+        """
+
+    def nominated(self, task: Task) -> int:
+        """Column of the node that an earlier cycle chose for the task; -1 where there is none."""
+        return self.cycle.session.nodes.table.index.get(task.nominated_node, -1)
+
+    @abstractmethod
+    def took(self, column: int) -> None:
+        """A task was placed on its nominated node."""
+
+    # ---- failures
+
+    @property
+    @abstractmethod
+    def failed_roles(self) -> Set[str]:
+        """Roles of which a task found no node."""
+
+    def refused(self, task: Task, errors: FitErrors) -> None:
+        """A filter refuses the task on every node."""
+        note_failure(self.cycle, self.job, task, errors)
+
+    @abstractmethod
+    def found_no_node(self, task: Task, now: int) -> None:
+        """No node takes the task; ``now``: how many tasks the queue's limits let start now."""
+
+
+def place_tasks(group: TaskGroup, remaining: RemainingTasks) -> None:
+    """Place tasks until the group is ready or nothing more can be placed; tried tasks are taken off ``remaining``."""
+    hooks, job = group.cycle.hooks, group.job
+    missing = group.missing()
+    while remaining:
+        tasks = remaining.rest()
+        first = tasks[0]
+        if first.role and first.role in group.failed_roles:
+            remaining.done(len(tasks))
+            continue
+        room = hooks.headroom(job.queue, first.pod_class, len(tasks))
+        if room == 0:
+            _note_quota(group, first)
+            remaining.done(len(tasks))
+            continue
+        few = room if missing > 0 else min(room, 1)  # surplus tasks compete through the orders
+        allocated, tried = _place_run(group, tasks[:few], max(missing, 1))
+        if tried:
+            missing -= allocated
+            remaining.done(tried)
+            if missing <= 0 and group.ready():
+                return
+            continue
+        remaining.done(len(tasks))
+        if not group.worth_going_on():
+            return
+
+
+def _place_run(group: TaskGroup, tasks: list[Task], wanted: int) -> tuple[int, int]:
+    """Place up to ``wanted`` equal tasks on free resources, or, where none is free, all on resources being released.
+
+    Returns:
+        tasks that hold free resources, and tasks dealt with; (0, 0) when no node takes the first.
+
+    """
+    first, cycle, job = tasks[0], group.cycle, group.job
+    reason = cycle.hooks.prefilter(first) if cycle.hooks.has("prefilter") else None
+    if reason is not None:
+        group.refused(first, cycle.fits.refused(reason))
+        return 0, 0
+    now = queue_limits.room(job.queue, first.pod_class, now=True)
+    if first.nominated_node and (future := _place_nominated(group, first, now)) is not None:
+        return int(not future), 1
+    for future in group.futures(now, nominated=False):
+        some = tasks if future else tasks[: min(wanted, now)]
+        columns = cycle.transaction.place(job, some, group.taker(first.pod_class, future=future))
+        if columns:
+            return 0 if future else len(columns), len(columns)
+    group.found_no_node(first, now)
+    return 0, 0
+
+
+def _place_nominated(group: TaskGroup, task: Task, now: int) -> bool | None:
+    """Place a task on the node that an earlier cycle chose: whether on resources being released; None: not at all."""
+    column = group.nominated(task)
+    if column < 0:
+        return None
+    for future in group.futures(now, nominated=True):
+        if group.taker(task.pod_class, future=future).admits(column):
+            group.cycle.transaction.place_on(group.job, task, column, pipelined=future)
+            group.took(column)
+            return future
+    return None
+
+
+def _note_quota(group: TaskGroup, task: Task) -> None:
+    """Note that a quota lets the job have no more tasks of this kind."""
+    report = group.cycle.report(group.job)
+    if report.quota is None:
+        report.quota = group.cycle.hooks.allocatable(group.job.queue, task.pod_class)
+        report.refused = task
+
+
+def note_failure(cycle: Cycle, job: JobState, task: Task, errors: FitErrors) -> None:
+    """Note that no node takes a task."""
+    report = cycle.report(job)
+    if task.role:
+        report.failed_roles.add(task.role)
+    if report.fit is None:
+        report.task, report.fit = task, errors

@@ -1,0 +1,151 @@
+"""gpu-placement: one of the rules that papers compare their own with, as the only score.
+
+Best fit, dot product, clustering, packing and random; `unisono.engine.plugins.gpu_placement.formulas` has the formulas.
+Of shared cards random takes any, and the others take the fullest that has enough room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from unisono.api.keys import NVIDIA_GPU
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.resources import CPU
+from unisono.cluster.status import ON_NODE_STATES
+from unisono.engine.answers import BoolArray, FloatArray
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.deviceshare.book import DeviceBook, FamilyBook
+from unisono.engine.plugins.deviceshare.table import Index
+from unisono.engine.plugins.fragmentation.gpus import Gpus
+from unisono.engine.plugins.gpu_placement import formulas
+from unisono.engine.plugins.gpu_placement.formulas import Ints
+from unisono.engine.session.job_state import JobState
+from unisono.engine.session.node_view import NodeView
+from unisono.engine.session.session import Session
+from unisono.errors import ConfigError
+
+_RULE = Argument("gpu-placement.rule", "text", "best-fit", "best-fit, dot-product, clustering, packing or random")
+_WEIGHT = Argument("gpu-placement.weight", "int", 1, "multiplies the score; 0 switches the plug-in off")
+_RESOURCE = Argument("gpu-placement.resource", "text", NVIDIA_GPU, "name of whole GPUs")
+
+_RULES = ("best-fit", "dot-product", "clustering", "packing", "random")
+_BATCH = frozenset(("best-fit", "random"))
+_GPU_ONLY = frozenset(("clustering", "packing"))
+_SHARED = 0
+
+
+class GpuPlacementPlugin(Plugin):
+    """Scores nodes by one rule."""
+
+    name = "gpu-placement"
+    pure = False
+    known_arguments = (_RULE, _WEIGHT, _RESOURCE)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.rule = str(argument_value(_RULE, self.arguments))
+        if self.rule not in _RULES:
+            raise ConfigError(f"{_RULE.key} must be one of {', '.join(_RULES)}, not {self.rule}")
+        self.weight = int(argument_value(_WEIGHT, self.arguments))
+
+    def open(self, session: Session) -> None:
+        """Look at nothing yet: without pending pods there is nothing to do."""
+        self.session = session
+        self.devices = DeviceBook.of(session)
+        self._draw = np.random.default_rng((session.seed, int(session.now)))
+        if self.weight and self.rule == "random":
+            self.devices.prefer(self._any_card)
+
+    def _any_card(self, book: FamilyBook, pod_class: PodClass, rows: Index, placed: bool) -> Ints:
+        return self._draw.permuted(np.tile(np.arange(book.table.memory.shape[1]), (len(rows), 1)), axis=1)
+
+    @cached_property
+    def gpus(self) -> Gpus:
+        """The cluster's GPUs; which cards are shared is known when every plug-in is open."""
+        return Gpus(self.session, self.devices, str(argument_value(_RESOURCE, self.arguments)))
+
+    @cached_property
+    def largest(self) -> tuple[int, int]:
+        """Most CPU and most GPUs (in thousandths) of any node."""
+        return int(self.session.nodes.allocatable[CPU].max(initial=1)), max(1000 * self.gpus.width, 1000)
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Every pod, but those without GPU where a rule has nothing to say about them."""
+        return bool(self.weight) and (self.rule not in _GPU_ONLY or self._asked(pod_class)[0] > 0)
+
+    def _asked(self, pod_class: PodClass) -> tuple[int, int]:
+        """Cards, and thousandths of each."""
+        return self.gpus.asked(pod_class)
+
+    # ---- scores
+
+    def score(self, pod_class: PodClass, nodes: NodeView) -> FloatArray | None:
+        """Rules that look at one node."""
+        if not self.weight or self.rule in _BATCH:
+            return None
+        count, milli = self._asked(pod_class)
+        if not count and self.rule in _GPU_ONLY:
+            return None
+        free = self.gpus.free(nodes)
+        gpu = free.sum(axis=1)
+        if self.rule == "dot-product":
+            cpu = nodes.allocatable[CPU] - nodes.used[CPU]
+            asked = pod_class.requests.get("cpu", 0), count * milli
+            return self.weight * formulas.dot_product(cpu, gpu, asked, self.largest)
+        if self.rule == "clustering":
+            kinds = self.kinds[:, nodes.columns]
+            same = kinds[self._kind(pod_class)]
+            others = (kinds > 0).sum(axis=0) - (same > 0)
+            return self.weight * formulas.clustering(gpu, same, others, self.largest[1])
+        there = np.arange(free.shape[1]) < self.gpus.cards[nodes.columns][:, None]
+        return self.weight * formulas.packing(np.where(there, free, -1), milli, count)
+
+    def stamp(self, pod_class: PodClass) -> int | None:
+        """Scores over candidates are asked for after every placement anyway."""
+        return 0 if self.weight and self.rule in _BATCH else None
+
+    def batch_score(self, pod_class: PodClass, nodes: NodeView, candidates: BoolArray) -> FloatArray | None:
+        """Rules that look at all candidates."""
+        if self.rule == "random":
+            return self.weight * self._draw.random(nodes.size)
+        count, milli = self._asked(pod_class)
+        cpu = nodes.allocatable[CPU] - nodes.used[CPU]
+        asked = pod_class.requests.get("cpu", 0), count * milli
+        gpu = self.gpus.free(nodes).sum(axis=1)
+        return self.weight * formulas.best_fit(cpu, gpu, asked, self.largest, candidates)
+
+    # ---- which kinds of pods are where
+
+    @cached_property
+    def kinds(self) -> Ints:
+        """``[K, N]`` pods on each node by kind: with a part of a card, with one card, with two, ..."""
+        found = np.zeros((self.gpus.width + 2, self.session.nodes.size), dtype=np.int64)
+        index, tasks_on = self.session.snapshot.nodes.index, self.session.snapshot.tasks_on
+        for name, column in index.items():
+            for task in tasks_on.get(name, {}).values():
+                if task.status in ON_NODE_STATES and (kind := self._kind(task.pod_class)) >= 0:
+                    found[kind, column] += 1
+        return found
+
+    def _kind(self, pod_class: PodClass) -> int:
+        count, milli = self._asked(pod_class)
+        if not count:
+            return -1
+        return _SHARED if milli < 1000 else min(count, self.gpus.width + 1)
+
+    def placed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """Count pods where they go."""
+        self._count(pod_class, nodes, 1)
+
+    def removed(self, job: JobState, pod_class: PodClass, nodes: Sequence[int]) -> None:
+        """Count them no more."""
+        self._count(pod_class, nodes, -1)
+
+    def _count(self, pod_class: PodClass, nodes: Sequence[int], sign: int) -> None:
+        if self.rule == "clustering" and (kind := self._kind(pod_class)) >= 0:
+            np.add.at(self.kinds[kind], list(nodes), sign)

@@ -1,0 +1,19 @@
+"""Pods that the gang needs have scheduling gates."""
+
+from __future__ import annotations
+
+from unisono.engine.changes import counted
+from unisono.engine.verdict import Cause
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.waiting import Waiting
+
+
+def gated(waiting: Waiting) -> Draft | None:
+    """Without the gated pods there is nothing to place, or not the whole gang."""
+    job, number = waiting.job, sum(task.gated for task in waiting.job.record.pending.values())
+    if not number or (number < waiting.pending and job.valid_count - number >= job.min_member):
+        return None
+    text = f"{counted(number, 'pod')} {'has' if number == 1 else 'have'} scheduling gates"
+    verdict = waiting.verdict(Cause.GATED, text)
+    return Draft(verdict, candidates.for_gates(job), besides=candidates.for_kinds(waiting))

@@ -1,0 +1,30 @@
+"""The cluster could hold the gang, but no domain that its topology allows."""
+
+from __future__ import annotations
+
+from unisono.engine.placement.grouped_jobs import advice_of
+from unisono.engine.verdict import Cause
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.domain_holders import domain_text
+from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.waiting import Waiting
+
+
+def topology(waiting: Waiting) -> Draft | None:
+    """Which domain comes closest, and who uses it."""
+    job, cycle = waiting.job, waiting.cycle
+    advice = advice_of(cycle).get(job.key)
+    if advice is None:
+        return None
+    placeable = job.ready_count + min(advice.holds, advice.needed)
+    text, holders = domain_text(cycle, job, advice)
+    verdict = waiting.verdict(
+        Cause.TOPOLOGY,
+        "; ".join(filter(None, (advice.message, text))),
+        need={"pods": advice.needed},
+        have={"pods": advice.holds},
+        tasks_placeable=placeable,
+        holders=holders,
+        task=advice.task.key,
+    )
+    return Draft(verdict, candidates.for_topology(cycle, job, placeable), last=advice.suggestion)

@@ -1,0 +1,135 @@
+"""No node takes a pod: filters refuse it, nodes are too small, or in use."""
+
+from __future__ import annotations
+
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.cluster.sums import total
+from unisono.engine.candidates.empty_cluster import EmptyFit
+from unisono.engine.changes import UseClaim
+from unisono.engine.cycle.reports import FitErrors, JobReport
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Cause
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.claim_causes import claim_lacks
+from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.labels import nowhere as selected_nowhere
+from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.waiting import Waiting
+
+
+def no_place(waiting: Waiting) -> Draft | None:
+    """The first task that found no node."""
+    report = waiting.report
+    return without_node(waiting, report) if report.fit is not None and report.task is not None else None
+
+
+def without_node(waiting: Waiting, report: JobReport) -> Draft:
+    """Why ``report.task`` found no node, which ``report.fit`` says node by node."""
+    fit, task, job, cycle = report.fit, report.task, waiting.job, waiting.cycle
+    assert fit is not None and task is not None
+    placeable = job.ready_count + report.schedulable()
+    lacking = [name for name in task.pod_class.requests if name in fit.lacking] or list(fit.lacking)
+    missing = lacking_tasks(job, placeable)
+    need = {name: task.pod_class.requests[name] * missing for name in lacking if name in task.pod_class.requests}
+    empty = waiting.tools.capacity.empty(task.pod_class)
+    cause = fit.cause
+    if cause is Cause.NODES_FULL and (empty.per_node == 0 or empty.total < wanted(job, task)):
+        cause = Cause.TOO_LARGE if empty.allowed else Cause.FILTERS
+    if cause is Cause.FILTERS and sum(fit.lacking.values()) >= empty.allowed > 0:
+        cause = Cause.NODES_FULL  # those that nothing else refuses have no room
+    idle, registry = cycle.session.nodes.idle, cycle.session.registry
+    have = {name: int(total(idle[registry.requested(name)].clip(min=0), 0)) for name in lacking}
+    nowhere = unoffered(cycle, lacking)
+    message, holders = f"{_progress(job, placeable)}: {fit.text}", waiting.tools.holders(need)
+    ladders = candidates.for_fit(cycle, job, task, cause, placeable, empty)
+    if nowhere:
+        message += f" {_sentence(unoffered_text(cycle, nowhere))}"
+        ladders = [*candidates.meant_resources(cycle, nowhere), *ladders]
+    elif _of_amounts(job, task, fit, empty, cause):
+        asked = need or dict.fromkeys(lacking, missing)
+        lack = waiting.tools.shortages.lack(job, asked, {}, waiting.tools.capacity.allowed(task.pod_class))
+        message, holders = f"{spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
+        ladders = candidates.asking_less(ladders, lack.at_most)
+    refused = waiting.tools.filters.text(task.pod_class, fit, task.namespace)
+    verdict = waiting.verdict(
+        cause,
+        f"{message.removesuffix('.')}.{refused}" if refused else message,
+        need=need,
+        have=have,
+        tasks_placeable=placeable,
+        reasons=dict(fit.counts),
+        nodes=fit.nodes,
+        holders=holders,
+        task=task.key if task.key in job.record.tasks else "",
+    )
+    last = "add a node" if cause is Cause.NO_NODES else remedy(cycle, nowhere)
+    fallback = selected_nowhere(task.pod_class, cycle.session.nodes) if cause is Cause.FILTERS else ""
+    lacks = list(claim_lacks(cycle, task.pod_class, fit.counts))
+    fallback = fallback or next(filter(None, (lack.remedy for lack in lacks)), "")
+    of_claims = [lack.change for lack in lacks if lack.change is not None]
+    ladders += [[change] for change in of_claims if isinstance(change, UseClaim)]
+    untried = tuple(change for change in of_claims if not isinstance(change, UseClaim))
+    full = cause is Cause.NODES_FULL
+    besides = candidates.room_for(cycle, task, missing) if cause is Cause.FILTERS else []
+    nodes = nodes_for(job, empty)
+    return Draft(
+        verdict,
+        ladders,
+        last=last,
+        fallback=fallback,
+        evictions=full,
+        nodes=nodes,
+        besides=besides,
+        untried=untried,
+    )
+
+
+def lacking_tasks(job: JobState, placeable: int) -> int:
+    """How many tasks have to find a place: those that the gang lacks, or all that wait beyond its minimum."""
+    if placeable and placeable >= job.min_member:
+        return max(job.counts[TaskStatus.PENDING], 1)
+    return max(job.min_member - placeable, 1)
+
+
+def wanted(job: JobState, task: Task) -> int:
+    """How many tasks of this class the gang cannot do without."""
+    same = sum(1 for other in job.record.tasks.values() if other.pod_class is task.pod_class)
+    return min(job.min_member, same) if same == job.size else 1
+
+
+def nodes_for(job: JobState, empty: EmptyFit) -> int:
+    """How many empty nodes hold the gang, 0 where none holds even one task."""
+    return -(-job.min_member // empty.per_node) if empty.per_node else 0
+
+
+def spare(job: JobState, placeable: int) -> str:
+    """Said before the shortage of tasks beyond the gang's minimum."""
+    return f"{_progress(job, placeable)}: " if placeable and placeable >= job.min_member else ""
+
+
+def _progress(job: JobState, placeable: int) -> str:
+    """How far the job got: its gang, one pod, or tasks beyond the gang's minimum."""
+    if placeable and placeable >= job.min_member:
+        pending = job.counts[TaskStatus.PENDING]
+        return f"the gang has its minimum, and {pending} more {'task waits' if pending == 1 else 'tasks wait'}"
+    if job.min_member > 1:
+        return f"{placeable} of {job.min_member} tasks can be placed"
+    return "no node takes it"
+
+
+def _of_amounts(job: JobState, task: Task, fit: FitErrors, empty: EmptyFit, cause: Cause) -> bool:
+    """The nodes that filters allow would do if they had more room."""
+    if Cause.NODES_FULL not in (fit.cause, cause) or not empty.allowed or not fit.lacking:
+        return False
+    return empty.total >= wanted(job, task) or not _filtered(fit)
+
+
+def _filtered(fit: FitErrors) -> str:
+    """Nodes that are refused for anything but their amounts."""
+    others = sorted(f"{count} {text}" for text, count in fit.counts.items() if not text.startswith("Insufficient "))
+    return f"; {', '.join(others)}" if others else ""
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

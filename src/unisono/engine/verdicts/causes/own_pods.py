@@ -1,0 +1,32 @@
+"""The gang has too few pods, or contradicts itself."""
+
+from __future__ import annotations
+
+from unisono.engine.verdict import Cause
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.waiting import Waiting
+
+
+def no_pods_text(number: int) -> str:
+    """``the PodGroup has no pods yet; 3 are needed``."""
+    return f"the PodGroup has no pods yet; {number} {'is' if number == 1 else 'are'} needed"
+
+
+def too_few(waiting: Waiting) -> Draft | None:
+    """Its controller, or its maker, has not made enough pods; or a plug-in calls it invalid."""
+    job, refusal = waiting.job, waiting.report.invalid
+    if waiting.report.gate is not None or (job.size and refusal is None):
+        return None
+    if job.size == 0:
+        return waiting.simple(Cause.NO_PODS, no_pods_text(job.min_member), "create pods that name this PodGroup")
+    assert refusal is not None
+    have, need = refusal.have.get("pods", job.valid_count), refusal.need.get("pods", job.min_member)
+    verdict = waiting.verdict(
+        refusal.cause,
+        refusal.message,
+        need=dict(refusal.need),
+        have=dict(refusal.have),
+        tasks_placeable=job.valid_count,
+    )
+    return Draft(verdict, candidates.for_too_few(job, have, need))

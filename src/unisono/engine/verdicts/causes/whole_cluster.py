@@ -1,0 +1,83 @@
+"""A limit that is the cluster itself: promises to admitted jobs, or a share of everything. Speaks of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from unisono.engine.answers import Refusal
+from unisono.engine.changes import RequestAtMost, amounts_text
+from unisono.engine.verdict import Cause, Holder, Verdict
+from unisono.engine.verdicts import candidates
+from unisono.engine.verdicts.causes.no_node import nodes_for, spare, wanted
+from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.limits import is_whole_cluster, left, shortened
+from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.waiting import Waiting
+
+
+def admitted_jobs(waiting: Waiting) -> Draft | None:
+    """Admission refuses what the cluster has no room for."""
+    refusal = waiting.report.gate
+    if refusal is None or not refusal.need:
+        return None
+    if refusal.cause is not Cause.CLUSTER_OVERCOMMITTED and not is_whole_cluster(waiting.cycle.session, refusal):
+        return None
+    cycle, job = waiting.cycle, waiting.job
+    ladders = candidates.for_refusal(cycle, job, refusal, waiting.tools.rivals)
+    nowhere = unoffered(cycle, (name for name in refusal.need if left(refusal).get(name) == 0))
+    if nowhere:
+        asked = amounts_text({name: refusal.need[name] for name in nowhere})
+        message = f"{unoffered_text(cycle, nowhere)}; {asked} is asked for"
+        verdict = _verdict(waiting, refusal, message, left(refusal), waiting.tools.holders(refusal.need))
+        return Draft(verdict, [*candidates.meant_resources(cycle, nowhere), *ladders], last=remedy(cycle, nowhere))
+    lack = waiting.tools.shortages.lack(job, refusal.need, refusal.have, None)
+    verdict = _verdict(waiting, refusal, lack.message, lack.free, lack.holders)
+    less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
+    if lack.pod_too_large:
+        return Draft(verdict, less)
+    return Draft(
+        verdict,
+        [*candidates.uncordoned(cycle, job), *ladders],
+        evictions=not lack.too_large,
+        besides=candidates.for_kinds(waiting),
+    )
+
+
+def _verdict(
+    waiting: Waiting, refusal: Refusal, message: str, free: Mapping[str, int], holders: tuple[Holder, ...]
+) -> Verdict:
+    return waiting.verdict(
+        refusal.cause,
+        message,
+        need=dict(refusal.need),
+        have=dict(free) or dict(refusal.have),
+        tasks_placeable=waiting.placeable,
+        holders=holders,
+    )
+
+
+def share(waiting: Waiting) -> Draft | None:
+    """The share of its queue is all that there is: no other share would allow more."""
+    refusal, task = waiting.report.quota, waiting.report.refused
+    if refusal is None or task is None or not is_whole_cluster(waiting.cycle.session, refusal):
+        return None
+    cycle, job, short = waiting.cycle, waiting.job, shortened(refusal)
+    pod_class, placeable = task.pod_class, waiting.placeable
+    empty = waiting.tools.capacity.empty(pod_class)
+    cause = Cause.TOO_LARGE if empty.total < wanted(job, task) else Cause.NODES_FULL
+    need = {name: pod_class.requests.get(name, 0) * waiting.missing for name in short}
+    nowhere = unoffered(cycle, short)
+    lack = waiting.tools.shortages.lack(job, need, refusal.have, None)
+    verdict = waiting.verdict(
+        cause,
+        unoffered_text(cycle, nowhere) if nowhere else f"{spare(job, placeable)}{lack.message}",
+        need=need,
+        have={name: amount for name, amount in left(refusal).items() if name in short},
+        tasks_placeable=placeable,
+        holders=lack.holders or waiting.tools.holders(need),
+        task=task.key,
+    )
+    ladders = [*candidates.meant_resources(cycle, nowhere)]
+    ladders += candidates.for_fit(cycle, job, task, cause, placeable, empty)
+    full = cause is Cause.NODES_FULL
+    return Draft(verdict, ladders, last=remedy(cycle, nowhere), evictions=full, nodes=nodes_for(job, empty))

@@ -1,0 +1,39 @@
+"""Who uses the topology domain that would hold a gang if it were empty, or that none would."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from unisono.cluster.status import HOLDS
+from unisono.engine.changes import amounts_text, by_importance
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.placement.domain_advice import Advice
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Holder
+from unisono.engine.verdicts.job_holders import holder_of, named, owner_of
+
+_MOST_NAMED = 3
+
+
+def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple[Holder, ...]]:
+    """``HyperNode rack-a would hold it, but default/hog uses cpu 8 there``, and the holders."""
+    if not advice.domain:
+        return ("no allowed domain would hold it even if it were empty" if "fit" in advice.message else ""), ()
+    name = min(advice.task.pod_class.requests, key=by_importance, default="pods")
+    registry, snapshot = cycle.session.registry, cycle.session.snapshot
+    row = registry.find(name)
+    held: Counter[tuple[str, str]] = Counter()
+    for column in advice.nodes:
+        for task in snapshot.tasks_on.get(cycle.session.nodes.table.names[column], {}).values():
+            if task.job == job.key or not HOLDS[task.status] or row is None:
+                continue
+            record = snapshot.jobs.get(task.job) if task.job else None
+            vector = task.pod_class.vector
+            who = holder_of(record) if record is not None else owner_of(task)
+            held[who.kind, who.name] += int(vector[row]) if row < len(vector) else 0
+    largest = sorted(held.items(), key=lambda one: (-one[1], one[0]))[:_MOST_NAMED]
+    if not largest:
+        return "", ()
+    text = ", ".join(f"{named(Holder(*who))} uses {amounts_text({name: amount})}" for who, amount in largest)
+    holders = tuple(Holder(*who, {name: amount}) for who, amount in largest)
+    return f"HyperNode {advice.domain} would hold it, but {text} there", holders

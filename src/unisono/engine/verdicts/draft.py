@@ -1,0 +1,38 @@
+"""A verdict before advice: its cause is found, what would help has not been tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from unisono.engine.changes import Change
+from unisono.engine.verdict import Verdict
+
+Ladders = list[list[Change]]
+"""Changes that might help; of each ladder the first step that works is taken."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A verdict without advice.
+
+    Attributes:
+        verdict: everything else; a suggestion that is there already stays.
+        ladders: changes that might help, cheapest ladder first.
+        besides: ladders against what else is in the way: tried together with the others where none is enough alone.
+        untried: changes that cannot be tried, said where none is known to help.
+        first, last: advice in words only, said before and after.
+        fallback: advice in words only, said where no change is known to help.
+        evictions: whether others could make room.
+        nodes: empty nodes that the whole gang would fill, where nodes are what it lacks.
+
+    """
+
+    verdict: Verdict
+    ladders: Ladders = field(default_factory=list)
+    first: str = ""
+    last: str = ""
+    fallback: str = ""
+    evictions: bool = False
+    nodes: int = 0
+    besides: Ladders = field(default_factory=list)
+    untried: tuple[Change, ...] = ()

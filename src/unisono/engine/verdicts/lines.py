@@ -1,0 +1,58 @@
+"""The line of each queue: which jobs wait in it, in the order of their turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from unisono.engine.changes import counted
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdicts.job_holders import holder_of, named
+from unisono.engine.verdicts.rivals import turn
+
+_MOST_NAMED = 2
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Waiting jobs by queue in the order of their turn, and each one's position."""
+
+    by_queue: dict[str, list[JobState]] = field(default_factory=dict)
+    position: dict[str, int] = field(default_factory=dict)
+
+
+def _lines(cycle: Cycle) -> _Lines:
+    lines = cycle.session.shared.of(_Lines, _Lines)
+    if not lines.by_queue:
+        waiting = (other for other in cycle.jobs if other.is_starving and other.key in cycle.reports)
+        for other in sorted(waiting, key=turn):
+            line = lines.by_queue.setdefault(other.queue.name, [])
+            lines.position[other.key] = len(line)
+            line.append(other)
+    return lines
+
+
+def place(cycle: Cycle, job: JobState) -> tuple[int, tuple[str, ...]]:
+    """The job's position in the line of its queue (1 for the first, 0: it stands in none), and the first ones ahead."""
+    lines = _lines(cycle)
+    at = lines.position.get(job.key)
+    if at is None:
+        return 0, ()
+    ahead = lines.by_queue[job.queue.name][: min(at, _MOST_NAMED)]
+    return at + 1, tuple(named(holder_of(other.record)) for other in ahead)
+
+
+def place_in_line(cycle: Cycle, job: JobState) -> str:
+    """``3rd in queue default, behind ns/a and ns/b``; empty for the first one."""
+    position, ahead = place(cycle, job)
+    if position < 2:
+        return ""
+    rest = position - 1 - len(ahead)
+    names = f"{', '.join(ahead)} and {counted(rest, 'more job')}" if rest else " and ".join(ahead)
+    return f"{_ordinal(position)} in queue {job.queue.name}, behind {names}"
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

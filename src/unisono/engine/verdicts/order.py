@@ -1,0 +1,61 @@
+"""The order of causes: from what makes all others meaningless to what is particular."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from unisono.engine.verdicts.causes import (
+    configuration,
+    contradiction,
+    gates,
+    lost_decisions,
+    no_domain,
+    no_node,
+    not_tried,
+    own_pods,
+    queue_limits,
+    queue_state,
+    refused_pods,
+    released_room,
+    required_nowhere,
+    too_large_pods,
+    whole_cluster,
+)
+from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.waiting import Waiting
+
+CauseOf = Callable[[Waiting], Draft | None]
+
+ORDER: tuple[CauseOf, ...] = (
+    # The engine could not decide, or its decision did not stand.
+    lost_decisions.dropped,
+    lost_decisions.refused_binds,
+    lost_decisions.failed_plugin,
+    configuration.places_nothing,
+    # The object itself, and its pods.
+    queue_state.closed,
+    refused_pods.over_quota,
+    own_pods.too_few,
+    gates.gated,
+    released_room.promised,
+    # What no node can hold, or has.
+    contradiction.too_much_stated,
+    required_nowhere.labels_and_taints,
+    required_nowhere.claims,
+    too_large_pods.beyond_every_node,
+    # Limits, first where they are the cluster itself.
+    whole_cluster.admitted_jobs,
+    queue_limits.refused_admission,
+    whole_cluster.share,
+    queue_limits.refused_tasks,
+    # Room.
+    no_domain.topology,
+    no_node.no_place,
+    not_tried.end_of_cycle,
+)
+"""Each answers None where it is not what the job waits for; the first answer counts."""
+
+
+def first_cause(waiting: Waiting) -> Draft:
+    """Why the job waits."""
+    return next(draft for cause in ORDER if (draft := cause(waiting)) is not None)

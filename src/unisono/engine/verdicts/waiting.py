@@ -1,0 +1,116 @@
+"""One job that waits, with everything that finding its cause needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.engine.candidates.empty_cluster import EmptyCluster
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.reports import JobReport
+from unisono.engine.session.job_state import JobState
+from unisono.engine.verdict import Cause, Holder, Verdict
+from unisono.engine.verdicts.demand import Kind, kinds_of
+from unisono.engine.verdicts.draft import Draft
+from unisono.engine.verdicts.filter_causes import FilterCauses
+from unisono.engine.verdicts.lines import place
+from unisono.engine.verdicts.quotas import QuotaRoom
+from unisono.engine.verdicts.resource_holders import holders_of
+from unisono.engine.verdicts.rivals import Rivals
+from unisono.engine.verdicts.shortage import Shortages
+from unisono.engine.verdicts.unmade_parts import Unmade, imagined, unmade_pods
+
+_MOST_KINDS = 4
+"""Kinds of pods of one job that are looked at one by one."""
+
+
+class Tools:
+    """Answers that the jobs of one cycle share."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.capacity = EmptyCluster(cycle.session, cycle.hooks, cycle.fits.static)
+        self.quotas = QuotaRoom(cycle.session)
+        self.rivals = Rivals(cycle)
+        self.filters = FilterCauses(cycle)
+        self.shortages = Shortages(cycle)
+        self._holders: dict[tuple[str, ...], tuple[Holder, ...]] = {}
+
+    def holders(self, need: Mapping[str, int]) -> tuple[Holder, ...]:
+        """The queues that hold most of what is needed."""
+        names = tuple(need)
+        found = self._holders.get(names)
+        if found is None:
+            found = self._holders[names] = holders_of(self.cycle, need)
+        return found
+
+
+@dataclass
+class Waiting:
+    """One job that waits.
+
+    Attributes:
+        tools: shared by all jobs of the cycle.
+        job: as the session left it.
+        report: what went wrong with it.
+
+    """
+
+    tools: Tools
+    job: JobState
+    report: JobReport
+
+    @property
+    def cycle(self) -> Cycle:
+        """The cycle in which it waits."""
+        return self.tools.cycle
+
+    @property
+    def pending(self) -> int:
+        """How many of its pods have no place."""
+        return self.job.counts[TaskStatus.PENDING]
+
+    @cached_property
+    def unmade(self) -> list[Unmade]:
+        """Pods of its gang that do not exist yet, where it is known what they will ask for."""
+        return unmade_pods(self.cycle.session, self.job.record)
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """What its pods ask for, those that do not exist yet included; empty where that is not known."""
+        return kinds_of(self.cycle.session, self.job)
+
+    @cached_property
+    def samples(self) -> list[Task]:
+        """One pod of each kind: it waits, or stands for those that do not exist yet."""
+        found: dict[int, Task] = {}
+        for task in (*self.job.record.pending.values(), *imagined(self.job.record, self.unmade)):
+            if len(found) == _MOST_KINDS:
+                break
+            found.setdefault(task.pod_class.kin, task)
+        return list(found.values())
+
+    @property
+    def placeable(self) -> int:
+        """Pods that have found a place, in this cycle or before."""
+        return self.job.ready_count + self.report.schedulable()
+
+    @property
+    def missing(self) -> int:
+        """Pods that its gang lacks, at least one."""
+        return max(self.job.min_member - self.placeable, 1)
+
+    def verdict(self, cause: Cause, message: str, **more: Any) -> Verdict:
+        """A verdict on this job; ``more``: further attributes of it."""
+        position, ahead = place(self.cycle, self.job)
+        known: dict[str, Any] = {"tasks_placeable": self.job.ready_count, "tasks_needed": self.job.min_member}
+        known |= {"position": position, "ahead": ahead}
+        return Verdict(self.job.key, cause, message, queue=self.job.queue.name, **(known | more))
+
+    def simple(self, cause: Cause, message: str, last: str = "") -> Draft:
+        """A draft without changes to try; ``last``: advice in words."""
+        return Draft(self.verdict(cause, message), last=last)

@@ -1,0 +1,133 @@
+"""benchmarks.quality: suites on small generated traces, and results that are not worked out twice."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def write_rows(file: Path, rows: list[dict[str, Any]]) -> None:
+    with gzip.open(file, "wt", encoding="utf-8") as packed:
+        writer = csv.DictWriter(packed, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def openb_folder(tmp_path: Path) -> Path:
+    """Twenty nodes and two hundred pods in the form of the openb lists."""
+    draw = Random(1)
+    folder = tmp_path / "openb-fgd-2023"
+    folder.mkdir()
+    nodes = [
+        {
+            "sn": f"s{at}",
+            "cpu_milli": 64000,
+            "memory_mib": 262144,
+            "gpu": draw.choice((2, 8)),
+            "model": draw.choice("AB"),
+        }
+        for at in range(20)
+    ]
+    write_rows(folder / "openb_node_list_gpu_node.csv.gz", nodes)
+    pods = []
+    for at in range(200):
+        gpus, milli = draw.choice(((0, 0), (1, 300), (1, 600), (1, 1000), (2, 1000)))
+        spec = draw.choice(("", "", "A", "A|B"))
+        asked = {"cpu_milli": 4000, "memory_mib": 1024, "num_gpu": gpus, "gpu_milli": milli, "gpu_spec": spec}
+        pods.append({"name": f"p{at:03}", **asked})
+    write_rows(folder / "openb_pod_list_default.csv.gz", pods)
+    return folder
+
+
+@pytest.mark.parametrize("policy", ["random", "dot-product", "clustering", "packing", "best-fit", "fgd", "unisono"])
+def test_a_filling_is_a_function_of_its_seed(openb_folder: Path, policy: str) -> None:
+    openb = import_module("benchmarks.quality.openb")
+    first, again = (openb.run(openb_folder, policy, "default", 42) for _ in range(2))
+    assert first["unallocated"] == again["unallocated"]
+    assert 0 <= first["unallocated"] < 40
+    assert 0 < first["placed"] <= first["arrivals"]
+
+
+def test_learning_does_not_depend_on_how_arrivals_are_put_into_cycles(
+    openb_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openb = import_module("benchmarks.quality.openb")
+    together = openb.run(openb_folder, "unisono", "default", 43)
+    cycles = openb.jobs
+
+    def one_each(order: Any) -> Any:
+        return [job.__class__(**{**fields(job), "submit": float(at)}) for at, job in enumerate(cycles(order))]
+
+    def fields(job: Any) -> dict[str, Any]:
+        return {name: getattr(job, name) for name in job.__struct_fields__}
+
+    monkeypatch.setattr(openb, "jobs", one_each)
+    alone = openb.run(openb_folder, "unisono", "default", 43)
+    assert (alone["unallocated"], alone["placed"]) == (together["unallocated"], together["placed"])
+
+
+def test_runs_that_are_in_the_file_are_not_done_again(tmp_path: Path) -> None:
+    runner = import_module("benchmarks.quality.runner")
+    calls: list[int] = []
+
+    def call(number: int) -> dict[str, Any]:
+        calls.append(number)
+        return {"figure": number * 2}
+
+    cases = [runner.Case("Q0", {"number": number}, call, (number,)) for number in range(3)]
+    file, said = tmp_path / "out.jsonl", []
+    runner.run_all(cases[:2], file, 1, said.append)
+    with file.open("a", encoding="utf-8") as out:
+        out.write('{"suite": "Q0", "numb')  # a run that was killed while it wrote
+    runner.run_all(cases, file, 1, said.append)
+    assert calls == [0, 1, 2]
+    assert [line["figure"] for line in runner.done(file)] == [0, 2, 4]
+    assert "about" in said[-1]
+
+
+def test_the_page_gets_its_tables(openb_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = import_module("benchmarks.quality.__main__")
+    out, page = tmp_path / "out.jsonl", tmp_path / "page.md"
+    page.write_text("before\n<!-- Q1: begin -->\nold\n<!-- Q1: end -->\nafter\n", encoding="utf-8")
+    given = ["--traces", str(openb_folder.parent), "--seeds", "1", "--only", "best-fit", "--only", "default"]
+    monkeypatch.setattr(sys, "argv", ["quality", "Q1", *given, "--out", str(out)])
+    assert main.main() == 0
+    assert json.loads(out.read_text(encoding="utf-8"))["policy"] == "best-fit"
+    main.write_page(out, ["Q1"], page)
+    text = page.read_text(encoding="utf-8")
+    assert "| default |" in text
+    assert "old" not in text
+    assert text.startswith("before\n") and text.endswith("after\n")
+
+
+def test_short_work_first_beats_knowing_nothing(tmp_path: Path) -> None:
+    """A list in Muri's form: a long wide job, then short ones; with run times the short ones wait less."""
+    muri = import_module("benchmarks.quality.muri")
+    folder = tmp_path / "muri-2022"
+    folder.mkdir()
+    wide = [{"job_id": at, "num_gpu": 64, "submit_time": at, "iterations": 10**5} for at in range(2)]
+    short = [{"job_id": at, "num_gpu": 8, "submit_time": 1000 * at, "iterations": 10**3} for at in range(2, 30)]
+    rows = [{**row, "model_name": "m", "duration": 0, "iteration_time": 1000} for row in [*wide, *short]]
+    write_rows(folder / "trace1.csv.gz", rows)
+    found = {policy: muri.run(folder, policy, "trace1") for policy in ("srsf", "sjf", "las")}
+    assert all(one["unfinished"] == 0 for one in found.values())
+    assert found["srsf"]["meanJct"] < found["sjf"]["meanJct"]
+    assert found["srsf"]["meanJct"] <= found["las"]["meanJct"]
+    lines = [{"policy": policy, "trace": "trace1", **figures} for policy, figures in found.items()]
+    assert muri.section(lines).count("| trace1 |") == 3

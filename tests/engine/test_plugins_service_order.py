@@ -1,0 +1,125 @@
+"""service-order: who comes first by each rule, who makes room, and what is remembered of earlier attempts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support import build
+from unisono.api.annotations import RUN_SECONDS
+from unisono.cluster.state import ClusterState
+from unisono.engine import run
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.decisions import Decisions
+from unisono.engine.plugins.service_order.attained import Attained
+from unisono.engine.plugins.service_order.plugin import ServiceOrderPlugin
+from unisono.engine.session.session import Session
+from unisono.errors import ConfigError
+
+NOW = build.START + 100_000.0
+
+
+def config(**arguments: Any) -> SchedulerConfig:
+    given = json.dumps({f"service-order.{key}": value for key, value in arguments.items()})
+    return load_config(
+        f"""
+actions: "allocate, preempt"
+tiers:
+- plugins:
+  - name: service-order
+    arguments: {given}
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: predicates
+"""
+    )
+
+
+def decide(state: ClusterState, settings: SchedulerConfig, now: float = NOW) -> Decisions:
+    return run(state.snapshot(), settings, now)
+
+
+def running(name: str, since: float, gpus: int, seconds: float = 0.0) -> list[Any]:
+    """A job of one pod that has run since so many seconds before now."""
+    return build.gang(name, 1, node="n000", gpu=gpus, cpu=1, created=NOW - since - build.START, **told(seconds))
+
+
+def waiting(name: str, gpus: int, seconds: float = 0.0, created: float = 0.0) -> list[Any]:
+    return build.gang(name, 1, gpu=gpus, cpu=1, created=created, **told(seconds))
+
+
+def told(seconds: float) -> dict[str, Any]:
+    return {"annotations": {RUN_SECONDS: str(seconds)}} if seconds else {}
+
+
+def placed(decisions: Decisions) -> list[str]:
+    return sorted(bind.pod.split("-w-")[0] for bind in decisions.binds)
+
+
+@pytest.mark.parametrize(
+    ("by", "first"),
+    [("remaining-time", "short"), ("time", "short"), ("remaining-service", "narrow"), ("attained-service", "narrow")],
+)
+def test_the_rule_says_who_is_first(by: str, first: str) -> None:
+    """4 GPUs for 100 s are more service than 1 GPU for 300 s; without run times fewer GPUs come first."""
+    state = build.cluster(
+        build.nodes(1, cpu=64, gpu=4),
+        waiting("old", 4, 1000.0, created=0),
+        waiting("short", 4, 100.0, created=1),
+        waiting("narrow", 1, 300.0, created=2),
+    )
+    found = placed(decide(state, config(by=by)))
+    assert found[0] == first
+
+
+def test_jobs_that_come_later_make_room() -> None:
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("long", 50_000, 4), waiting("new", 4))
+    decisions = decide(state, config())
+    assert [one.pod for one in decisions.evictions] == ["long-w-0"]
+    assert decide(state, config(preempt=False)).evictions == []
+
+
+def test_jobs_of_one_level_do_not_disturb_each_other() -> None:
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("young", 100, 4), waiting("new", 4))
+    assert decide(state, config(firstLevel=3600.0)).evictions == []
+
+
+def test_who_has_least_left_stays() -> None:
+    state = build.cluster(
+        build.nodes(1, cpu=64, gpu=4), running("nearly-done", 900, 4, 1000.0), waiting("new", 4, 500.0)
+    )
+    assert decide(state, config(by="remaining-service")).evictions == []
+
+
+def test_earlier_attempts_count() -> None:
+    state = build.cluster(build.nodes(1, cpu=64, gpu=4), running("job", 500, 4))
+    memory = Attained()
+    for after in (0.0, 100.0):
+        memory.look(Session(state.snapshot(), now=NOW + after))
+    session = Session(state.snapshot(), now=NOW + 100.0)
+    job = session.job("ns/job")
+    assert job is not None
+    assert memory.seconds(job, NOW + 100.0) == 600.0
+    for key in list(state.tasks):
+        state.apply("DELETED", build.kind_of(build.pod("x")), build.pod(key.partition("/")[2]))
+    gone = Session(state.snapshot(), now=NOW + 200.0)
+    memory.look(gone)
+    again = gone.job("ns/job")
+    assert again is not None
+    assert memory.seconds(again, NOW + 900.0) == 600.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"service-order.by": "luck"}, "service-order.by must be one of"),
+        ({"service-order.levelFactor": 1.0}, "service-order.firstLevel must be above 0"),
+    ],
+)
+def test_arguments_out_of_place_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ServiceOrderPlugin(PluginConfig("service-order", arguments=arguments))

@@ -1,0 +1,42 @@
+"""Without verdicts a cycle decides the same: binds, evictions, phases, promised places."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unisono import engine
+from unisono.engine.config_file.reader import load_config
+from unisono.engine.decisions import Decisions
+from unisono.scheduler.offline import read_cluster
+
+sys.path.append(str(Path(__file__).parents[2]))
+settings: Any = import_module("benchmarks.check.settings")
+worlds: Any = import_module("benchmarks.check.world")
+
+
+def _decided(decisions: Decisions) -> object:
+    phases = {update.key: (update.phase, update.running, update.succeeded) for update in decisions.pod_groups}
+    return decisions.binds, decisions.evictions, decisions.pipelined, phases
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cycle_without_verdicts_decides_the_same(seed: int) -> None:
+    world = worlds.World(seed)
+    state = read_cluster((value, "world") for value in world.objects()).state
+    config = load_config(json.dumps(settings.CONFIGS[world.config]))
+    now = worlds.START + 1000
+    whole = engine.run(state.snapshot(), config, now)
+    brief = engine.run(state.snapshot(), config, now, verdicts=False)
+    assert brief.verdicts == {}
+    binds, evictions, pipelined, phases = _decided(whole)
+    told = _decided(brief)
+    assert told[:3] == (binds, evictions, pipelined)
+    # The whole cycle also lists PodGroups of which only conditions change.
+    changed = {key: value for key, value in phases.items() if key in told[3]}
+    assert told[3] == changed
