@@ -1,0 +1,130 @@
+"""Q2 and Q3: gangs of a 64-GPU cluster, with known and with unknown run times (Muri, SIGCOMM 2022)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from benchmarks.quality.runner import Case
+from unisono.engine.config.model import SchedulerConfig
+from unisono.engine.config_file.reader import load_config
+from unisono.simulator.clusters.model import Cluster, make_node
+from unisono.simulator.workload.job import Job
+from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.traces.muri import read_muri
+from unisono.simulator.world.outcome import Run
+from unisono.simulator.world.settings import Settings
+from unisono.simulator.world.world import World
+
+FOLDER = "muri-2022"
+TRACES = ("trace1", "trace1_pr", "trace3", "trace3_pr")
+NODES, GPUS = 8, 8
+CLUSTER = Cluster(tuple(make_node(f"node-{at}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(NODES)))
+
+_FRAME = """
+actions: {actions}
+tiers:
+- plugins:
+  - name: service-order
+    arguments: {arguments}
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: predicates
+  - name: binpack
+    arguments: {{binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}}
+"""
+
+PUBLISHED = {
+    "srtf": dict(zip(TRACES, (1_370_603, 2_303_544, 193_082, 844_395), strict=True)),
+    "srsf": dict(zip(TRACES, (980_141, 1_801_860, 185_022, 798_058), strict=True)),
+    "tiresias-l": dict(zip(TRACES, (3_330_371, 6_921_683, 347_213, 2_213_110), strict=True)),
+    "themis": dict(zip(TRACES, (1_823_179, 3_314_304, 397_059, 1_502_768), strict=True)),
+}
+"""Mean job completion time in seconds, by policy and trace."""
+
+PUBLISHED_P99 = {
+    "srtf": {"trace1": 16_647_148, "trace3": 4_538_891},
+    "srsf": {"trace1": 15_529_913, "trace3": 4_189_699},
+    "tiresias-l": {"trace1": 14_739_852, "trace3": 4_983_397},
+    "themis": {"trace1": 17_159_064, "trace3": 2_967_333},
+}
+
+BOUND = dict(zip(TRACES, (694_237, 1_657_746, 115_478, 761_999), strict=True))
+"""Least mean job completion time of any scheduler, as `unisono.simulator.bounds.completion` works it out."""
+
+POLICIES = {"Q2": ("srsf", "srtf"), "Q3": ("las",)}
+
+RULES = {"srtf": "remaining-time", "srsf": "remaining-service", "las": "attained-service", "sjf": "time"}
+
+
+def configuration(policy: str) -> SchedulerConfig:
+    """A scheduler configuration: jobs in the order of a policy, with evictions, on the fullest nodes."""
+    arguments = {"service-order.by": RULES[policy]}
+    text = _FRAME.format(actions='"enqueue, allocate, preempt"', arguments=json.dumps(arguments))
+    return load_config(text, f"policy {policy}")
+
+
+def cases(suite: str, traces: Path, only: Sequence[str]) -> list[Case]:
+    """The policies of a suite on all traces; ``only`` keeps the policies and traces that it names."""
+    policies = [name for name in POLICIES[suite] if name in only] or POLICIES[suite]
+    chosen = [name for name in TRACES if name in only] or TRACES
+    folder = traces / FOLDER
+    return [
+        Case(suite, {"policy": policy, "trace": trace}, run, (folder, policy, trace))
+        for trace in chosen
+        for policy in policies
+    ]
+
+
+def section(lines: Iterable[Mapping[str, Any]]) -> str:
+    """The part of the page about a suite: mean and p99 in seconds."""
+    head = ["trace", "policy", "mean JCT", "p99 JCT", "evictions"]
+    head += [*(f"{name}, published" for name in PUBLISHED), "bound", "gap"]
+    rows = [head, ["---"] * len(head)]
+    for line in sorted(lines, key=lambda line: (TRACES.index(line["trace"]), line["policy"])):
+        trace, mean = line["trace"], line["meanJct"]
+        row = [trace, line["policy"], f"{mean:,}", f"{line['p99Jct']:,}", f"{line['evictions']:,}"]
+        for name, figures_of in PUBLISHED.items():
+            p99 = PUBLISHED_P99[name].get(trace)
+            row.append(f"{figures_of[trace]:,}" + (f" (p99 {p99:,})" if p99 else ""))
+        rows.append([*row, f"{BOUND[trace]:,}", f"{mean / BOUND[trace] - 1:.0%}"])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def jobs(folder: Path, trace: str) -> list[Job]:
+    """Jobs that lose nothing when they are evicted; a job of several nodes takes whole ones, as in the publication."""
+    shape = NodeShape(gpus=GPUS)
+    return [_resumable(job) for job in read_muri(folder / f"{trace}.csv.gz", shape)]
+
+
+def _resumable(job: Job) -> Job:
+    fields = {name: getattr(job, name) for name in job.__struct_fields__}
+    return Job(**{**fields, "checkpoint": 0.0})
+
+
+def run(folder: Path, policy: str, trace: str) -> dict[str, Any]:
+    """One simulation; without run times there is a cycle an hour, in which jobs move on to later levels."""
+    known = policy != "las"
+    settings = Settings(run_times="exact" if known else "none", recheck=0.0 if known else 3600.0)
+    config, given = configuration(policy), jobs(folder, trace)
+    began = process_time()
+    found = World(CLUSTER, given, config, settings).run()
+    return {**figures(found), "cpuSeconds": round(process_time() - began, 1)}
+
+
+def figures(found: Run) -> dict[str, Any]:
+    """Job completion times in seconds."""
+    times = sorted(one.ended - one.job.submit for one in found.outcomes if one.ended is not None)
+    end = max(one.ended for one in found.outcomes if one.ended is not None)
+    return {
+        "meanJct": round(sum(times) / len(times)),
+        "p99Jct": round(times[max(-(-99 * len(times) // 100) - 1, 0)]),
+        "makespan": round(end - min(one.job.submit for one in found.outcomes)),
+        "evictions": len(found.evictions),
+        "cycles": found.cycles,
+        "unfinished": len(found.outcomes) - len(times),
+    }

@@ -1,0 +1,1 @@
+"""Bounds that no scheduler can beat, to say how much room is left."""

@@ -1,0 +1,131 @@
+"""When pending jobs start: possible futures of the live state, each a simulation with run times drawn at random.
+
+This is what estimated starts and "what if" have in common.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from unisono.cluster.run_durations import RunTimes
+from unisono.engine.config.model import SchedulerConfig
+from unisono.simulator.forecast.live import LiveJobFacts, LiveObjects, live_jobs
+from unisono.simulator.forecast.run_times import Spread, as_stated
+from unisono.simulator.metrics.numbers import percentile
+from unisono.simulator.workload.job import Job
+from unisono.simulator.world.outcome import Run
+from unisono.simulator.world.settings import Settings
+from unisono.simulator.world.world import World
+
+LOW, HIGH = 10.0, 90.0
+"""Percentiles that bound the 80 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a pending job starts; times in seconds from now, None for not before the forecast ends.
+
+    Attributes:
+        key: PodGroup, ``namespace/name``.
+        queue: its queue.
+        gpus: GPUs that it asks for.
+        median: half of the futures start it by then.
+        low, high: the 80 % interval.
+        chance: share of the futures in which it starts before the forecast ends.
+        known: its run time is stated or was learnt.
+    """
+
+    key: str
+    queue: str
+    gpus: float
+    median: float | None
+    low: float | None
+    high: float | None
+    chance: float
+    known: bool
+
+
+@dataclass(slots=True)
+class Forecast:
+    """Starts of the jobs that wait now, and the futures that they come from."""
+
+    starts: list[Start] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    jobs: list[LiveJobFacts] = field(default_factory=list)
+
+
+def forecast(
+    objects: LiveObjects,
+    config: SchedulerConfig,
+    now: float,
+    *,
+    futures: int = 20,
+    until: float = 7 * 86400.0,
+    seed: int = 0,
+    spread: Spread | None = None,
+    run_times: RunTimes | None = None,
+    arrivals: Callable[[int], Sequence[Job]] | None = None,
+    settings: Settings | None = None,
+    whole: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Forecast:
+    """Simulate possible futures of a live cluster.
+
+    Args:
+        objects: nodes, queues, PodGroups, pods and whatever else the scheduler reads.
+        config: of the scheduler.
+        now: seconds since 1970.
+        futures: how many; with one, run times are the guesses themselves.
+        until: seconds after which a future ends.
+        seed: the same seed gives the same forecast.
+        spread: of run times around guesses.
+        run_times: as the scheduler has learnt them.
+        arrivals: jobs that will come in a future, by its number; without it none come.
+        settings: how the world goes; seed, epoch and end are set here.
+        whole: simulate all of the time; without it a future ends when all jobs that wait now have started.
+        progress: is told how many futures are done.
+
+    """
+    jobs = live_jobs(objects, now, run_times)
+    found = Forecast(jobs=jobs)
+    cluster = objects.cluster()
+    spread = spread or Spread()
+    base = settings or Settings()
+    for number in range(futures):
+        draw = random.Random(f"{seed}/{number}")  # nosec B311 # draws of a simulation, no secret
+        possible = as_stated if futures == 1 else spread.draw
+        adopted = [each.adopt(draw, possible) for each in jobs]
+        coming = [] if arrivals is None else arrivals(number)
+        world = World(
+            cluster,
+            [*(each.job for each in adopted), *coming],
+            config,
+            _settings(base, now, until, seed),
+            state=objects.state(run_times),
+            adopted=adopted,
+            until_started=not whole,
+        )
+        found.runs.append(world.run())
+        if progress is not None:
+            progress(number + 1, futures)
+    found.starts = [_start(at, each, found.runs) for at, each in enumerate(jobs) if each.elapsed is None]
+    return found
+
+
+def _settings(base: Settings, now: float, until: float, seed: int) -> Settings:
+    return replace(base, epoch=now, until=until, seed=seed)
+
+
+def _start(at: int, job: LiveJobFacts, runs: Sequence[Run]) -> Start:
+    never = float("inf")
+    times = [never if (begun := run.outcomes[at].started) is None else begun for run in runs]
+
+    def told(percent: float) -> float | None:
+        value = percentile(times, percent)
+        return None if value is None or value == never else value
+
+    chance = sum(time < never for time in times) / len(times)
+    key, queue, gpus = job.group.key, job.job.queue, job.job.gpu_demand / 1000
+    return Start(key, queue, gpus, told(50), told(LOW), told(HIGH), chance, job.guess.known)

@@ -1,0 +1,261 @@
+"""A live cluster as the beginning of a simulation: its objects, its jobs, and how long they may still run.
+
+Pods without a PodGroup keep their places. A PodGroup whose pods have not been made yet gets those that the controller
+of its Job will make; one of another kind gets pods that share its ``minResources``, or is left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.core import Container, Node, Pod, PodSpec, PodStatus, ResourceRequirements
+from unisono.api.decode import decode
+from unisono.api.keys import GROUP_NAME, NVIDIA_GPU
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, PODS, QUEUES, find
+from unisono.api.membership import pod_group_name
+from unisono.api.resources import pod_requests, resource_list, to_wire
+from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.times import rfc3339
+from unisono.api.topology import HyperNode
+from unisono.cluster.resources import scheduled
+from unisono.cluster.run_durations import RunTimes
+from unisono.cluster.state import ClusterState
+from unisono.controllers.job.pods import PodBuilder
+from unisono.controllers.job.view import JobView
+from unisono.engine.plugins.reservation.run_estimates import RunEstimates
+from unisono.engine.session.session import Session
+from unisono.gc_pauses import collector_paused
+from unisono.scheduler.feed import KINDS
+from unisono.simulator.clusters.kubernetes import paths_of
+from unisono.simulator.clusters.model import Cluster, make_queue
+from unisono.simulator.files import InputError
+from unisono.simulator.workload.job import MOST_PODS, Job, Role
+from unisono.simulator.world.live_jobs import Adopted
+from unisono.simulator.world.objects import SCHEDULER
+
+FALLBACK = 3600.0
+"""Seconds for jobs whose run time is not known."""
+_MIB = 1 << 20
+_TRIES = 50
+
+
+@dataclass(slots=True)
+class LiveObjects:
+    """Objects by kind, as lists of the API give them."""
+
+    by_kind: dict[str, tuple[Kind[Any], list[Object]]] = field(default_factory=dict)
+
+    def add(self, kind: Kind[Any], objects: Iterable[Object]) -> None:
+        """Take in objects of a kind."""
+        self.by_kind.setdefault(kind.kind, (kind, []))[1].extend(objects)
+
+    def of(self, name: str) -> list[Any]:
+        """Objects of a kind by its name."""
+        return self.by_kind.get(name, (None, []))[1]
+
+    def state(self, run_times: RunTimes | None = None) -> ClusterState:
+        """A state with all of them in it, as the scheduler would have it."""
+        state = ClusterState()
+        if run_times is not None:
+            state.run_times = deepcopy(run_times)  # each future learns for itself
+        with collector_paused():
+            for kind, objects in self.by_kind.values():
+                state.replace(kind, objects)
+        return state
+
+    def cluster(self) -> Cluster:
+        """The nodes, queues and HyperNodes."""
+        nodes: dict[str, Node] = {node.metadata.name: node for node in self.of("Node")}
+        queues: tuple[Queue, ...] = tuple(self.of("Queue"))
+        hyper_nodes: tuple[HyperNode, ...] = tuple(self.of("HyperNode"))
+        return Cluster(tuple(nodes.values()), queues, hyper_nodes, paths_of(hyper_nodes, nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How long a job runs in all, as far as anything tells: ``known`` is False for the fallback."""
+
+    seconds: float
+    known: bool
+    stated: bool
+
+
+Draw = Callable[[random.Random, Guess], float]
+"""A possible run time for a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJobFacts:
+    """A job of the live cluster; ``elapsed`` is None while it waits."""
+
+    group: PodGroup
+    pods: tuple[Pod, ...]
+    job: Job
+    guess: Guess
+    elapsed: float | None
+
+    def adopt(self, draw: random.Random, possible: Draw) -> Adopted:
+        """The job with one possible future; a run time is one that is not over yet."""
+        whole = possible(draw, self.guess)
+        if self.elapsed is not None:
+            for _ in range(_TRIES):
+                if whole > self.elapsed:
+                    break
+                whole = possible(draw, self.guess)
+            else:
+                whole = self.elapsed * (1 + draw.random())
+        left = whole if self.elapsed is None else max(whole - self.elapsed, 1.0)
+        started = None if self.elapsed is None else -self.elapsed
+        return Adopted(self.job, self.group, self.pods, (left,) * len(self.pods), started)
+
+
+def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = None) -> list[LiveJobFacts]:
+    """Jobs that have not ended, those that run first, then in order of creation.
+
+    Args:
+        objects: of the cluster; pods are added where a PodGroup has none yet.
+        now: seconds since 1970.
+        run_times: how long jobs of one kind have run, as the scheduler has learnt it.
+
+    """
+    members: dict[str, list[Pod]] = {}
+    for pod in objects.of("Pod"):
+        name = pod_group_name(pod.metadata.annotations or {})
+        if name and pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
+            members.setdefault(f"{pod.metadata.namespace}/{name}", []).append(pod)
+    makers = {(view.job.metadata.namespace, view.pod_group_name): view for view in map(JobView, objects.of("Job"))}
+    groups: list[PodGroup] = sorted(objects.of("PodGroup"), key=lambda each: each.key)
+    for group in groups:
+        if group.key not in members and group.status.phase in (None, "", "Pending", "Inqueue"):
+            view = makers.get((group.metadata.namespace, group.metadata.name))
+            made = _pods_of(group, now) if view is None else _pods_of_job(view, now)
+            objects.add(PODS, made)
+            members[group.key] = made
+    state = objects.state(run_times)
+    session = Session(state.snapshot(), now, 0)
+    estimates = RunEstimates(session, learned=True)
+    found = []
+    for group in groups:
+        pods = members.get(group.key)
+        if pods and len(pods) <= MOST_PODS and all(pod.key in state.tasks for pod in pods):
+            found.append(_facts(group, pods, state, estimates, now))
+    found.sort(key=lambda each: (each.elapsed is None, each.group.metadata.creation_timestamp or "", each.group.key))
+    return found
+
+
+def _facts(group: PodGroup, pods: list[Pod], state: ClusterState, estimates: RunEstimates, now: float) -> LiveJobFacts:
+    # Pods that run come first, so that they are the gang's minimum.
+    pods.sort(key=lambda pod: (not pod.spec.node_name, pod.metadata.name))
+    tasks = [state.tasks[pod.key] for pod in pods]
+    stated = max((estimates.stated(task) for task in tasks), default=0.0)
+    seconds = max((estimates.seconds(task) for task in tasks), default=0.0)
+    guess = Guess(seconds or FALLBACK, bool(seconds), bool(stated) and seconds >= stated)
+    begun = [task.since or task.created for task in tasks if task.node]
+    least = max(group.spec.min_member or 1, 1)
+    runs = len(begun) >= least
+    elapsed = max(now - max(begun), 0.0) if runs and begun else None
+    job = Job(
+        name=group.metadata.name,
+        submit=0.0,
+        run_seconds=guess.seconds,
+        roles=tuple(_role(number, pod) for number, pod in enumerate(pods)),
+        gang=min(least, len(pods)),
+        elastic=least < len(pods),
+        queue=group.spec.queue or "default",
+        user=group.metadata.namespace or "default",
+        estimate=stated or None,
+    )
+    return LiveJobFacts(group, tuple(pods), job, guess, elapsed)
+
+
+def _role(number: int, pod: Pod) -> Role:
+    amounts = pod_requests(pod.spec)
+    return Role(
+        name=f"pod-{number}",
+        cpu_milli=amounts.get("cpu", 0),
+        memory_mib=amounts.get("memory", 0) // _MIB,
+        gpus=amounts.get(NVIDIA_GPU, 0) // 1000,
+    )
+
+
+def _pods_of(group: PodGroup, now: float) -> list[Pod]:
+    """Pods for a PodGroup whose controller waits for its admission: equal parts of what its gang asks for."""
+    count = min(max(group.spec.min_member or 1, 1), MOST_PODS)
+    amounts: Mapping[str, int] = scheduled(resource_list(group.spec.min_resources))
+    if not amounts:
+        return []
+    each = {name: -(-amount // count) for name, amount in amounts.items() if name != "pods"}
+    requests: dict[str, str | int | float] = {**to_wire(each)}
+    spec = PodSpec(
+        scheduler_name=SCHEDULER,
+        containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+    )
+    meta = group.metadata
+    return [
+        Pod(
+            metadata=ObjectMeta(
+                name=f"{meta.name}-{number}",
+                namespace=meta.namespace,
+                uid=f"{meta.uid}-{number}",
+                creation_timestamp=meta.creation_timestamp or rfc3339(now),
+                annotations={GROUP_NAME: meta.name},
+            ),
+            spec=spec,
+            status=PodStatus(phase="Pending"),
+        )
+        for number in range(count)
+    ]
+
+
+def _pods_of_job(view: JobView, now: float) -> list[Pod]:
+    """The pods that the Job's controller will make."""
+    builder, made = PodBuilder(view, ()), []
+    for task in view.tasks:
+        for index in range(task.replicas):
+            pod = builder.build(task, index)
+            meta = pod.metadata
+            meta.namespace, meta.uid = view.job.metadata.namespace, f"{view.job.metadata.uid}-{meta.name}"
+            meta.creation_timestamp = view.job.metadata.creation_timestamp or rfc3339(now)
+            made.append(pod)
+            if len(made) > MOST_PODS:
+                return []
+    return made
+
+
+def waiting(jobs: Sequence[LiveJobFacts]) -> list[LiveJobFacts]:
+    """Those that have not begun."""
+    return [each for each in jobs if each.elapsed is None]
+
+
+def read_objects(values: Iterable[tuple[Mapping[str, Any], str]]) -> LiveObjects:
+    """Objects of files, each with the place where it stands (for messages); kinds that do not matter are left out.
+
+    Raises:
+        InputError: a field has a wrong type, or there is no node.
+
+    """
+    found = LiveObjects()
+    for value, where in values:
+        kind = find(str(value.get("apiVersion", "")), str(value.get("kind", "")))
+        if kind is None or (kind not in KINDS and kind is not JOBS):
+            continue
+        decoded = decode(kind, dict(value))
+        if decoded.type_errors:
+            raise InputError(f"{where}: {decoded.type_errors[0].message()}")
+        obj: Object = decoded.obj
+        if kind.namespaced and not obj.metadata.namespace:
+            obj.metadata.namespace = "default"
+        if isinstance(obj, Queue) and not obj.status.state:
+            obj.status.state = "Open"
+        found.add(kind, [obj])
+    if not found.of("Node"):
+        raise InputError("there are no nodes in these files: give what 'kubectl get nodes,pods,...' prints")
+    if all(queue.metadata.name != "default" for queue in found.of("Queue")):
+        found.add(QUEUES, [make_queue("default")])
+    return found

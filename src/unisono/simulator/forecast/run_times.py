@@ -1,0 +1,44 @@
+"""Possible run times for a guess: how far jobs are from what is stated or was learnt."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unisono.simulator.forecast.live import Guess
+
+_LEAST_RATIOS = 20
+"""Ratios seen before they count more than what is generally true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Ratios of true run times to guesses.
+
+    Without enough of its own, what is known of real logs holds: jobs use any share of the limits that users state, each
+    about as often (Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates", IEEE
+    TPDS 12, 2001), runs of one program lie within a factor of about two of the last ones, and of jobs without a guess
+    nothing is known but the order of magnitude.
+
+    Attributes:
+        stated: ratios seen where limits were stated.
+        learnt: ratios seen where earlier runs were known.
+    """
+
+    stated: Sequence[float] = ()
+    learnt: Sequence[float] = ()
+
+    def draw(self, random_: random.Random, guess: Guess) -> float:
+        """A possible run time."""
+        seen = self.stated if guess.stated else self.learnt if guess.known else ()
+        if len(seen) >= _LEAST_RATIOS:
+            return max(guess.seconds * random_.choice(seen), 1.0)
+        if guess.stated:
+            return max(guess.seconds * random_.random(), 1.0)
+        return max(guess.seconds * random_.lognormvariate(0.0, 0.4 if guess.known else 1.5), 1.0)
+
+
+def as_stated(_: random.Random, guess: Guess) -> float:
+    """The guess itself, as a scheduler that goes by limits takes it."""
+    return guess.seconds

@@ -1,0 +1,1 @@
+"""Metrics of a run, each with its definition."""

@@ -1,0 +1,226 @@
+"""Jobs and nodes of a recording, as a workload and a cluster: what was submitted and how long it ran.
+
+A job is a PodGroup with its pods, or a pod without one. It was submitted when its PodGroup was created, and ran from
+the latest start of its pods until the last one ended. What had not ended when the recording ended counts as having
+run until then; what never started has no run time that is known, and is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from unisono.api.annotations import RUN_SECONDS
+from unisono.api.base import Object
+from unisono.api.core import Node, Pod, PriorityClass
+from unisono.api.keys import GPU_COUNT, GPU_MILLI, NVIDIA_GPU, TASK_SPEC
+from unisono.api.kind import Kind
+from unisono.api.membership import pod_group_name
+from unisono.api.resources import pod_requests, to_wire
+from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.times import parse_time
+from unisono.api.topology import HyperNode
+from unisono.simulator.clusters.kubernetes import paths_of
+from unisono.simulator.clusters.model import Cluster
+from unisono.simulator.recording.lines import Recording, RecordingError
+from unisono.simulator.workload.job import WHOLE_GPU, Job, Role
+
+_MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class _Life:
+    """What was seen of a pod; times are seconds since the epoch."""
+
+    pod: Pod
+    started: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that a recording tells of, whether it was still there at the end or not."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)
+    hyper_nodes: dict[str, HyperNode] = field(default_factory=dict)
+    groups: dict[str, PodGroup] = field(default_factory=dict)
+    pods: dict[str, _Life] = field(default_factory=dict)
+    priorities: dict[str, int] = field(default_factory=dict)
+    end: float = 0.0
+
+    def take(self, event: str, obj: Object, now: float) -> None:
+        """One object as it was seen at ``now``."""
+        if isinstance(obj, Node):
+            self.nodes[obj.metadata.name] = obj
+        elif isinstance(obj, Queue):
+            self.queues[obj.metadata.name] = obj
+        elif isinstance(obj, HyperNode):
+            self.hyper_nodes[obj.metadata.name] = obj
+        elif isinstance(obj, PriorityClass):
+            self.priorities[obj.metadata.name] = obj.value or 0
+        elif isinstance(obj, PodGroup):
+            self.groups[f"{obj.key}/{obj.metadata.uid}"] = obj
+        elif isinstance(obj, Pod):
+            life = self.pods.setdefault(obj.metadata.uid or obj.key, _Life(obj))
+            life.pod = obj
+            life.started = life.started or _started(obj)
+            if life.ended is None:
+                life.ended = _ended(obj) or (now if event == "DELETED" and life.started else None)
+
+
+def read_history(path: Path) -> History:
+    """Read a recording.
+
+    Raises:
+        RecordingError: a line cannot be understood.
+
+    """
+    recording, history = Recording(path), History()
+
+    def seen(event: str, kind: Kind[Any], obj: Object) -> None:
+        history.take(event, obj, recording.time)
+
+    recording.seen = seen
+    for _ in recording.cycles():
+        pass
+    history.end = recording.time
+    return history
+
+
+def cluster_of(history: History, path: Path) -> Cluster:
+    """All nodes that were seen, with the queues and HyperNodes."""
+    if not history.nodes:
+        raise RecordingError(f"{path}: the recording has no nodes")
+    for queue in history.queues.values():
+        queue.status.state = queue.status.state or "Open"
+    hyper_nodes = tuple(history.hyper_nodes.values())
+    return Cluster(
+        tuple(node for _, node in sorted(history.nodes.items())),
+        tuple(queue for _, queue in sorted(history.queues.items())),
+        hyper_nodes,
+        paths_of(hyper_nodes, history.nodes),
+    )
+
+
+def jobs_of(history: History) -> list[Job]:
+    """Jobs that started, in order of submission; the first one comes at 0."""
+    members: dict[str, list[_Life]] = {}
+    for life in history.pods.values():
+        meta = life.pod.metadata
+        group = pod_group_name(meta.annotations or {})
+        owner = f"{meta.namespace}/{group}" if group else f"pod {life.pod.key}/{meta.uid}"
+        members.setdefault(owner, []).append(life)
+    by_key: dict[str, PodGroup] = {group.key: group for group in history.groups.values()}
+    found: list[tuple[float, Job]] = []
+    for owner, lives in sorted(members.items()):
+        job = _job(owner, lives, by_key.get(owner), history)
+        if job is not None:
+            found.append(job)
+    if not found:
+        return []
+    first = min(at for at, _ in found)
+    jobs = [replace(job, submit=at - first) for at, job in found]
+    return sorted(jobs, key=lambda job: (job.submit, job.name))
+
+
+def _job(owner: str, lives: list[_Life], group: PodGroup | None, history: History) -> tuple[float, Job] | None:
+    started = [life.started for life in lives if life.started is not None]
+    if not started:
+        return None
+    # Pods that were made again after an eviction or a failure take the place of those before them.
+    wanted = len({life.pod.metadata.name for life in lives})
+    latest = sorted(lives, key=lambda life: life.started or 0.0)[-wanted:]
+    begun = max(life.started or 0.0 for life in latest)
+    ended = max((history.end if life.ended is None else life.ended) for life in latest)
+    meta = group.metadata if group is not None else lives[0].pod.metadata
+    created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else min(started)
+    spec = lives[0].pod.spec
+    least = group.spec.min_member if group is not None else 1
+    namespace = meta.namespace or "default"
+    return created, Job(
+        name=f"{namespace}.{meta.name}" if group is not None else f"{namespace}.{meta.name}.{(meta.uid or '')[:8]}",
+        submit=0.0,
+        run_seconds=max(ended - begun, 0.0),
+        roles=_roles(latest),
+        gang=min(max(least or 1, 1), len(latest)),
+        queue=(group.spec.queue if group is not None else None) or "default",
+        user=namespace,
+        priority=spec.priority or history.priorities.get(_class(group), 0),
+        estimate=_estimate(group, lives),
+    )
+
+
+def _class(group: PodGroup | None) -> str:
+    return (group.spec.priority_class_name or "") if group is not None else ""
+
+
+def _estimate(group: PodGroup | None, lives: list[_Life]) -> float | None:
+    notes: list[Mapping[str, str]] = [life.pod.metadata.annotations or {} for life in lives[:1]]
+    if group is not None:
+        notes.append(group.metadata.annotations or {})
+    for each in notes:
+        try:
+            seconds = float(each.get(RUN_SECONDS, ""))
+        except ValueError:
+            continue
+        if 0 < seconds < 1e10:
+            return seconds
+    return None
+
+
+def _roles(lives: list[_Life]) -> tuple[Role, ...]:
+    """Pods with the same role and the same requests together."""
+    counts: Counter[tuple[str, tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]] = Counter()
+    for life in lives:
+        notes, labels = life.pod.metadata.annotations or {}, life.pod.metadata.labels or {}
+        name = notes.get(TASK_SPEC) or labels.get(TASK_SPEC) or "worker"
+        requests = tuple(sorted(pod_requests(life.pod.spec).items()))
+        counts[name, requests, tuple(sorted((life.pod.spec.node_selector or {}).items()))] += 1
+    roles, names = [], Counter[str]()
+    for (name, requests, selector), count in sorted(counts.items()):
+        names[name] += 1
+        amounts = dict(requests)
+        milli = amounts.pop(GPU_MILLI, WHOLE_GPU * 1000) // 1000
+        shared = amounts.pop(GPU_COUNT, 1000 if milli < WHOLE_GPU or GPU_MILLI in dict(requests) else 0) // 1000
+        gpus = amounts.pop(NVIDIA_GPU, 0) // 1000
+        cpu, memory = amounts.pop("cpu", 0), amounts.pop("memory", 0)
+        amounts.pop("pods", None)
+        roles.append(
+            Role(
+                name=name if names[name] == 1 else f"{name}-{names[name]}",
+                count=count,
+                cpu_milli=cpu,
+                memory_mib=-(-memory // _MIB),
+                gpus=gpus or shared,
+                gpu_milli=milli if shared and not gpus else WHOLE_GPU,
+                resources=to_wire(amounts),
+                node_labels=dict(selector),
+            )
+        )
+    return tuple(roles)
+
+
+def _started(pod: Pod) -> float | None:
+    if not pod.spec.node_name:
+        return None
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
+            return parse_time(condition.last_transition_time)
+    return parse_time(pod.status.start_time) if pod.status.start_time else None
+
+
+def _ended(pod: Pod) -> float | None:
+    if pod.status.phase not in ("Succeeded", "Failed"):
+        return None
+    times = [
+        status.state.terminated.finished_at
+        for status in pod.status.container_statuses or ()
+        if status.state.terminated is not None and status.state.terminated.finished_at
+    ]
+    return max((parse_time(time) for time in times), default=None)

@@ -1,0 +1,1 @@
+"""Studies: runs over policies, seeds and workloads, and what tells them apart."""

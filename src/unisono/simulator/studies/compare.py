@@ -1,0 +1,156 @@
+"""Compares two sets of runs, pair by pair: the same workload, cluster and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.simulator.files import InputError
+from unisono.simulator.studies.intervals import Interval, interval
+from unisono.simulator.studies.results import PAIRED, numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a metric differs: ``before`` and ``after`` are means, ``difference`` is of the pairs."""
+
+    metric: str
+    before: float
+    after: float
+    difference: Interval
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a share of what was before."""
+        return self.difference.mean / abs(self.before) if self.before else None
+
+
+def compare(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """What differs from the first set of runs to the second, metric by metric.
+
+    Raises:
+        InputError: no run of one set has a partner in the other, or two runs of a set would be the same partner.
+
+    """
+    before, after = _by_pair(first), _by_pair(second)
+    pairs = [pair for pair in before if pair in after]
+    if not pairs:
+        raise InputError("no two runs have the same workload, cluster and seed: there is nothing to compare")
+    left = [dict(numbers(before[pair])) for pair in pairs]
+    right = [dict(numbers(after[pair])) for pair in pairs]
+    changes = []
+    for metric in left[0]:
+        values = [
+            (one[metric], other[metric])
+            for one, other in zip(left, right, strict=True)
+            if metric in one and metric in other
+        ]
+        if not values:
+            continue
+        count = len(values)
+        changes.append(
+            Change(
+                metric,
+                sum(one for one, _ in values) / count,
+                sum(other for _, other in values) / count,
+                interval([other - one for one, other in values]),
+            )
+        )
+    return changes
+
+
+def _by_pair(results: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+    found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for result in results:
+        pair = tuple(result.get(name) for name in PAIRED)
+        if pair in found:
+            told = ", ".join(f"{name} {value}" for name, value in zip(PAIRED, pair, strict=True))
+            raise InputError(f"two runs have {told}: compare files with one configuration each")
+        found[pair] = result
+    return found
+
+
+def as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """For programs; docs/simulator.md gives the form."""
+    return [
+        {
+            "metric": change.metric,
+            "before": change.before,
+            "after": change.after,
+            "difference": change.difference.mean,
+            "interval": change.difference.half,
+            "pairs": change.difference.count,
+            "clear": change.difference.clear,
+        }
+        for change in changes
+    ]
+
+
+# ---- jobs
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """A job that fared otherwise: seconds by which it started and ended later, and what it was that differed."""
+
+    name: str
+    queue: str
+    gpus: float
+    wait: float | None
+    end: float | None
+    why: str
+
+
+def compare_jobs(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> list[JobChange]:
+    """Jobs of two runs (lines that ``--jobs-out`` writes) that differ, those that win or lose most first."""
+    others = {job["name"]: job for job in second}
+    changes = []
+    for job in first:
+        other = others.get(job["name"])
+        if other is None:
+            continue
+        wait, end = _later(job, other, "started"), _later(job, other, "ended")
+        why = _why(job, other)
+        if why:
+            changes.append(JobChange(job["name"], job["queue"], job["gpus"], wait, end, why))
+    changes.sort(key=lambda change: (-abs(change.end or change.wait or 0.0), change.name))
+    return changes
+
+
+def _later(job: Mapping[str, Any], other: Mapping[str, Any], key: str) -> float | None:
+    one, two = job.get(key), other.get(key)
+    return None if one is None or two is None else two - one
+
+
+def _why(job: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The first thing that differs, in words."""
+    if job["state"] != other["state"]:
+        return f"{job['state']} before, {other['state']} now"
+    if job["evictions"] != other["evictions"]:
+        return f"evicted pods: {job['evictions']} before, {other['evictions']} now"
+    if job["failures"] != other["failures"]:
+        return f"failures: {job['failures']} before, {other['failures']} now"
+    started = _later(job, other, "started")
+    if started:
+        return "started later" if started > 0 else "started earlier"
+    ended = _later(job, other, "ended")
+    if ended:
+        return "started at the same time and ran longer" if ended > 0 else "started at the same time and ran shorter"
+    places = [[place["nodes"] for place in each.get("places", ())] for each in (job, other)]
+    return "on other nodes" if places[0] != places[1] else ""
+
+
+def jobs_as_json(changes: Sequence[JobChange]) -> list[dict[str, Any]]:
+    """For programs."""
+    return [
+        {
+            "name": change.name,
+            "queue": change.queue,
+            "gpus": change.gpus,
+            "waitLonger": change.wait,
+            "endLater": change.end,
+            "why": change.why,
+        }
+        for change in changes
+    ]

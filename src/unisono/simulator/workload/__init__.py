@@ -1,0 +1,1 @@
+"""Workloads: the job record, its native form, readers of public traces, generators."""

@@ -1,0 +1,107 @@
+"""Workloads by the name of their form; what a file is can be seen from its name or its first line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from unisono.simulator.files import open_text
+from unisono.simulator.workload import native
+from unisono.simulator.workload.job import Job, WorkloadError, check
+from unisono.simulator.workload.shape import NodeShape
+from unisono.simulator.workload.traces import chronus, helios, muri, openb, philly, shockwave, swf
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A form of workload files.
+
+    Attributes:
+        meaning: one line for people.
+        read: reads a file; the shape says how jobs are cut into pods.
+        knows: whether a file's name, or its first line, looks like the form.
+
+    """
+
+    meaning: str
+    read: Callable[[Path, NodeShape], list[Job]]
+    knows: Callable[[str, str], bool]
+
+
+def _columns(*names: str, without: tuple[str, ...] = ()) -> Callable[[str, str], bool]:
+    """Recognises a table by columns of its header."""
+
+    def knows(_: str, line: str) -> bool:
+        header = {name.strip() for name in line.split(",")}
+        return header.issuperset(names) and header.isdisjoint(without)
+
+    return knows
+
+
+FORMATS: Mapping[str, Format] = {
+    "native": Format(
+        "JSON lines of this program", lambda path, _: native.read(path), lambda _, line: line.startswith("{")
+    ),
+    "swf": Format(
+        "Standard Workload Format 2.2 (processors)",
+        swf.read,
+        lambda name, line: name.endswith(".swf") or line[:1] == ";",
+    ),
+    "openb": Format("Alibaba's openb pod lists (2023)", openb.read, _columns(*openb.COLUMNS)),
+    "muri": Format("Muri (milliseconds)", muri.read_muri, _columns(*muri.COLUMNS, "iteration_time")),
+    "chronus": Format("Chronus: deadlines (minutes)", chronus.read, _columns(*chronus.COLUMNS)),
+    "tiresias": Format(
+        "Tiresias (seconds)",
+        muri.read_tiresias,
+        _columns(*muri.COLUMNS, "duration", without=("iteration_time", "job_type")),
+    ),
+    "philly": Format("Microsoft's Philly, as Pollux and Sia have it", philly.read, _columns(*philly.COLUMNS)),
+    "helios": Format("SenseTime's Helios, and Acme", helios.read, _columns(*helios.COLUMNS)),
+    "shockwave": Format(
+        "Gavel and Shockwave (rigid durations)",
+        shockwave.read,
+        lambda _, line: line.count("\t") == shockwave.FIELDS - 1,
+    ),
+}
+
+
+def recognise(path: Path) -> str:
+    """Name of the form of a file.
+
+    Raises:
+        WorkloadError: it looks like none.
+
+    """
+    with open_text(path) as lines:
+        first = next((line for line in lines if line.strip()), "")
+    name = path.name.removesuffix(".gz")
+    for form, each in FORMATS.items():
+        if each.knows(name, first.rstrip("\r\n")):
+            return form
+    raise WorkloadError(f"{path}: the form of the workload is not recognised: name one of {', '.join(FORMATS)}")
+
+
+def load(path: Path, form: str | None = None, shape: NodeShape | None = None) -> list[Job]:
+    """Jobs of a file in order of submission, the first at 0 or later.
+
+    Args:
+        path: of the file.
+        form: one of `FORMATS`; None to look at the file.
+        shape: by which jobs of traces are cut into pods.
+
+    Raises:
+        WorkloadError: names file, line and field.
+
+    """
+    form = form or recognise(path)
+    if form not in FORMATS:
+        raise WorkloadError(f"there is no form '{form}' of workloads; known are {', '.join(FORMATS)}")
+    jobs = FORMATS[form].read(path, shape or NodeShape())
+    if not jobs:
+        raise WorkloadError(f"{path}: there are no jobs in the file")
+    for job in jobs if form != "native" else ():
+        problem = check(job)
+        if problem:
+            raise WorkloadError(f"{path}: job {job.name}: {problem}")
+    return jobs

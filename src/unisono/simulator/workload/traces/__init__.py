@@ -1,0 +1,1 @@
+"""Readers of public traces, one module per form."""

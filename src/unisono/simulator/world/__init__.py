@@ -1,0 +1,1 @@
+"""The simulated world: an event heap, jobs that run and end, and cycles of the engine."""

@@ -1,0 +1,214 @@
+"""From jobs of a workload to the PodGroups and pods that the scheduler sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from unisono.api.annotations import RUN_SECONDS
+from unisono.api.base import ObjectMeta
+from unisono.api.core import (
+    Affinity,
+    Container,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PriorityClass,
+    ResourceRequirements,
+)
+from unisono.api.keys import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, GROUP_NAME, NVIDIA_GPU, PREEMPTABLE, TASK_SPEC
+from unisono.api.scheduling import PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus
+from unisono.api.times import rfc3339, rfc3339_micro
+from unisono.api.topology import NetworkTopologySpec
+from unisono.engine.decisions import PodGroupUpdate
+from unisono.simulator.workload.job import Job, Role
+
+SCHEDULER = "volcano"
+_MOST_SPECS = 50_000
+
+
+class ObjectMaker:
+    """Makes the objects of one world; equal pods share their specs.
+
+    Args:
+        shared: GPUs are asked for by thousandths.
+        run_times, epoch: as in `Settings`.
+    """
+
+    def __init__(self, *, shared: bool, run_times: str, epoch: float) -> None:
+        self._epoch = epoch
+        self._shared = shared
+        self._run_times = run_times
+        self._specs: dict[tuple[Any, ...], PodSpec] = {}
+        self._placed: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}  # the first keeps its id from being reused
+
+    def group(self, job: Job, number: int) -> PodGroup:
+        """The PodGroup of the ``number``-th job; jobs of one moment are told apart by microseconds."""
+        name = job.name
+        notes = self._told(job)
+        topology = None
+        if job.topology_tier is not None:
+            mode = "hard" if job.topology_hard else "soft"
+            topology = NetworkTopologySpec(mode=mode, highest_tier_allowed=job.topology_tier)
+        spec = PodGroupSpec(
+            min_member=job.minimum,
+            queue=job.queue,
+            priority_class_name=priority_class(job.priority) if job.priority else None,
+            min_resources=self._least(job),
+            network_topology=topology,
+        )
+        created = rfc3339_micro(self._epoch + job.submit + number % 1_000_000 * 1e-6)
+        meta = ObjectMeta(
+            name=name, namespace=namespace_of(job), uid=name, creation_timestamp=created, annotations=notes
+        )
+        return PodGroup(metadata=meta, spec=spec, status=PodGroupStatus(phase="Pending"))
+
+    def _told(self, job: Job) -> dict[str, str] | None:
+        seconds = {"exact": job.run_seconds, "estimate": job.estimate}.get(self._run_times)
+        return {RUN_SECONDS: f"{seconds:.3f}"} if seconds else None
+
+    def _least(self, job: Job) -> dict[str, str | int | float]:
+        """What the smallest gang asks for, the first pods; resources of any other form do not count."""
+        total: dict[str, str | int | float] = {}
+        left = job.minimum
+        for role in job.roles:
+            count = min(left, role.count)
+            left -= count
+            for name, amount in self._amounts(role).items():
+                suffix = {"cpu": "m", "memory": "Mi"}.get(name, "")
+                before = int(str(total.get(name, 0)).removesuffix(suffix)) if suffix else int(total.get(name, 0))
+                total[name] = f"{before + count * amount}{suffix}" if suffix else before + count * amount
+        return total
+
+    def _amounts(self, role: Role) -> dict[str, int]:
+        """Amounts of one pod: CPU in thousandths, memory in MiB."""
+        amounts = {"cpu": role.cpu_milli, "memory": role.memory_mib}
+        if role.gpus and self._shared:
+            amounts[GPU_MILLI] = role.gpu_milli
+            if role.gpus > 1:
+                amounts[GPU_COUNT] = role.gpus
+        elif role.gpus:
+            amounts[NVIDIA_GPU] = role.gpus
+        return {name: amount for name, amount in amounts.items() if amount}
+
+    def pod(self, job: Job, role: Role, name: str, now: float) -> Pod:
+        """A pod that waits for a node; its UID is its name, and so names must not come back."""
+        notes = {GROUP_NAME: job.name, TASK_SPEC: role.name}
+        if not job.preemptable:
+            notes[PREEMPTABLE] = "false"
+        created = rfc3339(self._epoch + now)
+        meta = ObjectMeta(
+            name=name, namespace=namespace_of(job), uid=name, creation_timestamp=created, annotations=notes
+        )
+        return Pod(metadata=meta, spec=self._spec(role, job.priority), status=PodStatus(phase="Pending"))
+
+    def _spec(self, role: Role, priority: int) -> PodSpec:
+        extra = tuple(sorted(role.resources.items())) if role.resources else ()
+        labels = tuple(sorted(role.node_labels.items())) if role.node_labels else ()
+        key = (role.cpu_milli, role.memory_mib, role.gpus, role.gpu_milli, role.gpu_models, extra, labels, priority)
+        found = self._specs.get(key)
+        if found is None:
+            found = self._specs[key] = self._make_spec(role, priority)
+        return found
+
+    def _make_spec(self, role: Role, priority: int) -> PodSpec:
+        suffixes = {"cpu": "m", "memory": "Mi"}
+        requests: dict[str, str | int | float] = {
+            name: f"{amount}{suffixes.get(name, '')}" for name, amount in self._amounts(role).items()
+        }
+        requests |= role.resources
+        affinity = None
+        if role.gpu_models:
+            models = NodeSelectorRequirement(key=GPU_PRODUCT, operator="In", values=list(role.gpu_models))
+            terms = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[models])])
+            affinity = Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=terms))
+        return PodSpec(
+            scheduler_name=SCHEDULER,
+            priority=priority or None,
+            priority_class_name=priority_class(priority) if priority else None,
+            affinity=affinity,
+            node_selector=dict(role.node_labels) or None,
+            containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+        )
+
+    def running(self, pod: Pod, node: str, now: float, annotations: Mapping[str, str]) -> Pod:
+        """The pod as it runs on its node."""
+        status = PodStatus(phase="Running", start_time=rfc3339(self._epoch + now))
+        if annotations:
+            notes = {**(pod.metadata.annotations or {}), **annotations}
+            pod.metadata.annotations = notes
+        return Pod(metadata=pod.metadata, spec=self._on(pod.spec, node), status=status)
+
+    def again(self, pod: Pod, name: str, now: float) -> Pod:
+        """A pod like another one that has ended or was evicted; it waits for a node."""
+        meta = msgspec.structs.replace(
+            pod.metadata, name=name, uid=name, creation_timestamp=rfc3339(self._epoch + now), deletion_timestamp=None
+        )
+        spec = pod.spec if not pod.spec.node_name else msgspec.structs.replace(pod.spec, node_name=None)
+        return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+
+    def nominated(self, pod: Pod, node: str) -> Pod:
+        """The pod with a node that it waits for."""
+        status = PodStatus(phase="Pending", nominated_node_name=node)
+        return Pod(metadata=pod.metadata, spec=pod.spec, status=status)
+
+    def _on(self, spec: PodSpec, node: str) -> PodSpec:
+        key = (id(spec), node)
+        found = self._placed.get(key)
+        if found is None:
+            if len(self._placed) >= _MOST_SPECS:
+                self._placed.clear()
+            found = self._placed[key] = spec, msgspec.structs.replace(spec, node_name=node)
+        return found[1]
+
+
+def succeeded(pod: Pod, at: float) -> Pod:
+    """A running pod at its end, ``at`` seconds since 1970."""
+    ended = ContainerState(terminated=ContainerStateTerminated(exit_code=0, finished_at=rfc3339(at)))
+    status = PodStatus(
+        phase="Succeeded",
+        start_time=pod.status.start_time,
+        container_statuses=[ContainerStatus(name="main", state=ended)],
+    )
+    return Pod(metadata=pod.metadata, spec=pod.spec, status=status)
+
+
+def with_status(group: PodGroup, update: PodGroupUpdate) -> PodGroup:
+    """The PodGroup after the scheduler has written its status."""
+    conditions = [
+        PodGroupCondition(type=one.type, status=one.status, reason=one.reason, message=one.message)
+        for one in update.conditions
+    ]
+    status = PodGroupStatus(
+        phase=update.phase,
+        running=update.running or None,
+        succeeded=update.succeeded or None,
+        failed=update.failed or None,
+        conditions=conditions or None,
+    )
+    return PodGroup(metadata=group.metadata, spec=group.spec, status=status)
+
+
+def namespace_of(job: Job) -> str:
+    """A user's jobs stand in a namespace of their own: run times are learnt by namespace."""
+    return job.user or "default"
+
+
+def priority_class(value: int) -> str:
+    """Name of the PriorityClass of a value."""
+    return f"priority-{value}"
+
+
+def priority_object(value: int) -> PriorityClass:
+    """The PriorityClass of a value."""
+    name = priority_class(value)
+    return PriorityClass(metadata=ObjectMeta(name=name, uid=name), value=value)

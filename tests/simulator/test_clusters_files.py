@@ -1,0 +1,79 @@
+"""Clusters from tables and from Kubernetes objects."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from unisono.errors import UnisonoError
+from unisono.simulator.clusters.files import load_cluster
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1", "labels": {"zone": "a"}},
+    "spec": {"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]},
+    "status": {"allocatable": {"cpu": "63500m", "memory": "500Gi", "nvidia.com/gpu": "8", "pods": "110"}},
+}
+LEAF = {
+    "apiVersion": "topology.volcano.sh/v1alpha1",
+    "kind": "HyperNode",
+    "metadata": {"name": "leaf"},
+    "spec": {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}]},
+}
+TOP = {
+    "apiVersion": "topology.volcano.sh/v1alpha1",
+    "kind": "HyperNode",
+    "metadata": {"name": "top"},
+    "spec": {"tier": 2, "members": [{"type": "HyperNode", "selector": {"exactMatch": {"name": "leaf"}}}]},
+}
+
+
+def test_what_kubectl_prints_is_a_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [NODE, LEAF, TOP, other]}))
+    cluster = load_cluster(file)
+    assert cluster.gpus == {"n1": 8}
+    assert cluster.cpu_total == 63500
+    assert cluster.nodes[0].spec.taints
+    assert cluster.paths == {"n1": ("leaf", "top")}
+
+
+def test_a_node_list_of_openb(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.csv.gz"
+    text = "sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,P100\nb,96000,1024,0,\n"
+    file.write_bytes(gzip.compress(text.encode()))
+    cluster = load_cluster(file)
+    assert cluster.gpus == {"a": 2, "b": 0}
+    assert (cluster.nodes[0].metadata.labels or {})["nvidia.com/gpu.product"] == "P100"
+
+
+def test_leaves_of_a_map_of_switches_are_told_apart_by_what_is_above(tmp_path: Path) -> None:
+    file = tmp_path / "topo.csv"
+    file.write_text("ip,DSW,PSW,ASW\na,G1,P1,S1\nb,G1,P2,S1\nc,G1,P1,S1\n")
+    cluster = load_cluster(file)
+    assert cluster.paths["a"] == cluster.paths["c"] == ("g1-p1-s1", "g1-p1", "g1")
+    assert cluster.paths["b"][0] != cluster.paths["a"][0]
+    assert {each.metadata.name: each.spec.tier for each in cluster.hyper_nodes}["g1"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("n.csv", "a,b\n1,2\n", "none of a list of nodes"),
+        ("n.csv", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\na,1,1,0,\n", "two rows name the same node"),
+        ("n.csv", "sn,cpu_milli,memory_mib,gpu,model\na,x,1,0,\n", "n.csv:2: cpu_milli"),
+        ("n.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": [LEAF]}), "the objects have 0 nodes"),
+        ("n.yaml", "nodes: 3\n", "n.yaml"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, name: str, text: str, told: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(UnisonoError) as caught:
+        load_cluster(file)
+    assert told in str(caught.value)

@@ -1,0 +1,211 @@
+"""When pending jobs start: futures of a live cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from simulator.worlds import FIFO
+from unisono.api.annotations import RUN_SECONDS
+from unisono.api.base import ObjectMeta
+from unisono.api.batch import Job, JobSpec, TaskSpec
+from unisono.api.core import Container, Pod, PodSpec, PodStatus, PodTemplateSpec, ResourceRequirements
+from unisono.api.keys import GROUP_NAME
+from unisono.api.kinds import JOBS, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.scheduling import PodGroup, PodGroupSpec, PodGroupStatus
+from unisono.api.times import rfc3339
+from unisono.api.yaml import load_all
+from unisono.cli.main import cli
+from unisono.engine.config_file.reader import load_config
+from unisono.errors import UnisonoError
+from unisono.simulator.clusters.model import make_node, make_queue
+from unisono.simulator.forecast.changes import apply_changes
+from unisono.simulator.forecast.forecast import Forecast, forecast
+from unisono.simulator.forecast.live import FALLBACK, LiveObjects
+from unisono.simulator.forecast.whatif import what_if
+
+NOW = 1_750_000_000.0
+
+
+def group(name: str, created: float, *, running: bool, stated: float | None = None, **spec: Any) -> PodGroup:
+    notes = {RUN_SECONDS: str(stated)} if stated else None
+    meta = ObjectMeta(name=name, namespace="ns", uid=name, creation_timestamp=rfc3339(NOW + created), annotations=notes)
+    spec = {"min_member": 1, "queue": "default", **spec}
+    return PodGroup(
+        metadata=meta, spec=PodGroupSpec(**spec), status=PodGroupStatus(phase="Running" if running else "Pending")
+    )
+
+
+def pod(job: str, gpus: int, created: float, node: str = "", number: int = 0) -> Pod:
+    meta = ObjectMeta(
+        name=f"{job}-worker-{number}",
+        namespace="ns",
+        uid=f"{job}-{number}",
+        creation_timestamp=rfc3339(NOW + created),
+        annotations={GROUP_NAME: job},
+    )
+    requests = ResourceRequirements(requests={"nvidia.com/gpu": gpus})
+    spec = PodSpec(
+        scheduler_name="volcano", node_name=node or None, containers=[Container(name="main", resources=requests)]
+    )
+    status = PodStatus(phase="Running" if node else "Pending", start_time=rfc3339(NOW + created) if node else None)
+    return Pod(metadata=meta, spec=spec, status=status)
+
+
+def live(*extra: Any) -> LiveObjects:
+    """A node of 4 GPUs: ``a`` runs on all of them since 400 s, ``b`` and then ``c`` wait."""
+    objects = LiveObjects()
+    objects.add(NODES, [make_node("n1", cpu=16, memory="64Gi", gpus=4)])
+    objects.add(QUEUES, [make_queue("default")])
+    objects.add(
+        POD_GROUPS,
+        [
+            group("a", -400, running=True, stated=1000),
+            group("b", -300, running=False, stated=500),
+            group("c", -200, running=False),
+            *(each for each in extra if isinstance(each, PodGroup)),
+        ],
+    )
+    objects.add(PODS, [pod("a", 4, -400, "n1"), pod("b", 3, -300), pod("c", 2, -200)])
+    return objects
+
+
+def told(found: Forecast) -> dict[str, float | None]:
+    return {start.key: start.median for start in found.starts}
+
+
+def test_by_limits_a_job_starts_when_those_before_it_have_reached_theirs() -> None:
+    found = forecast(live(), load_config(FIFO), NOW, futures=1)
+    # a ends at 1000 - 400; c does not fit beside b.
+    assert told(found) == {"ns/b": 600, "ns/c": 1100}
+    assert [start.known for start in found.starts] == [True, False]
+
+
+def test_possible_futures_give_an_interval_and_depend_on_the_seed_alone() -> None:
+    found = forecast(live(), load_config(FIFO), NOW, futures=30, seed=4)
+    first = next(start for start in found.starts if start.key == "ns/b")
+    assert first.low is not None and first.median is not None and first.high is not None
+    assert 0 < first.low < first.median < first.high <= 600
+    assert first.chance == 1
+    again = forecast(live(), load_config(FIFO), NOW, futures=30, seed=4)
+    assert again.starts == found.starts
+    assert forecast(live(), load_config(FIFO), NOW, futures=30, seed=5).starts != found.starts
+
+
+def test_what_does_not_start_before_the_end_of_the_forecast_says_so() -> None:
+    found = forecast(live(), load_config(FIFO), NOW, futures=1, until=700)
+    late = next(start for start in found.starts if start.key == "ns/c")
+    assert (late.median, late.chance) == (None, 0)
+
+
+def test_a_gang_whose_pods_are_not_made_yet_waits_too() -> None:
+    gang = group("d", -100, running=False, min_member=2, min_resources={"nvidia.com/gpu": "4", "cpu": "2"})
+    found = forecast(live(gang), load_config(FIFO), NOW, futures=1)
+    assert told(found)["ns/d"] is not None
+    assert next(start for start in found.starts if start.key == "ns/d").gpus == 4
+
+
+def changed(objects: LiveObjects, text: str) -> Any:
+    return apply_changes(objects, [(each.value, f"change:{each.line}") for each in load_all(text)])
+
+
+def later(found: Any) -> dict[str, float | None]:
+    return {each.key: each.later for each in found.moved}
+
+
+def test_more_nodes_let_jobs_start_earlier() -> None:
+    objects = live()
+    change = changed(objects, "nodes: [{name: new, cpu: 16, memory: 64Gi, gpus: 8}]")
+    found = what_if(objects, load_config(FIFO), NOW, change, futures=1)
+    assert later(found) == {"ns/b": -600, "ns/c": -1100}
+    figures = {each.name: each for each in found.figures}
+    assert figures["waitingJobs"].difference.mean < 0
+    assert len(objects.of("Node")) == 1
+
+
+def test_a_node_that_goes_makes_its_jobs_wait_and_others_later() -> None:
+    objects = live()
+    objects.add(NODES, [make_node("n2", cpu=16, memory="64Gi", gpus=2)])
+    gone = "$patch: delete\napiVersion: v1\nkind: Node\nmetadata: {name: n2}"
+    found = what_if(objects, load_config(FIFO), NOW, changed(objects, gone), futures=1)
+    assert later(found)["ns/c"] == 1100
+    gone = gone.replace("n2", "n1")
+    found = what_if(objects, load_config(FIFO), NOW, changed(objects, gone), futures=1)
+    a = next(each for each in found.moved if each.key == "ns/a")
+    assert a.before is None
+    assert a.after is not None and a.after.median is None
+
+
+def test_a_priority_is_merged_into_what_is_there_and_a_configuration_replaces_the_other() -> None:
+    objects = live()
+    first = (
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 100\n---\n"
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: c, namespace: ns}\n"
+        "spec: {priorityClassName: high}\n---\n"
+        "actions: allocate\ntiers: [{plugins: [{name: priority}, {name: gang}]}, {plugins: [{name: predicates}]}]\n"
+    )
+    change = changed(objects, first)
+    assert change.told == (
+        "PriorityClass high added", "PodGroup ns/c changed", "another configuration of the scheduler",
+    )  # fmt: skip
+    found = what_if(objects, load_config(FIFO), NOW, change, futures=1)
+    assert later(found) == {"ns/b": FALLBACK, "ns/c": -500}
+
+
+@pytest.mark.parametrize(
+    ("text", "told_"),
+    [
+        ("a: 1", "change:1: give an object with a kind"),
+        ("apiVersion: v1\nkind: Nod\nmetadata: {name: x}", "there is no kind Nod"),
+        ("$patch: delete\napiVersion: v1\nkind: Node\nmetadata: {name: x}", "there is no Node x to delete"),
+        ("$patch: drop\napiVersion: v1\nkind: Node\nmetadata: {name: n1}", "'drop' is neither delete nor merge"),
+        ("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nspec: {colour: red}", "there is no field spec.colour"),
+    ],
+)
+def test_what_is_no_change_is_named(text: str, told_: str) -> None:
+    with pytest.raises(UnisonoError) as caught:
+        changed(live(), text)
+    assert told_ in str(caught.value)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    dump, change = tmp_path / "dump.json", tmp_path / "change.yaml"
+    objects = live()
+    items = [
+        {**msgspec.to_builtins(item), "apiVersion": kind.api_version, "kind": kind.kind}
+        for kind, found in objects.by_kind.values()
+        for item in found
+    ]
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    change.write_text("nodes: [{name: new, cpu: 16, memory: 64Gi, gpus: 8}]")
+    words = ["whatif", "-f", str(dump), "--now", rfc3339(NOW), "--futures", "3"]
+    answer = CliRunner().invoke(cli, [*words, "-o", "json"], catch_exceptions=False)
+    starts = {each["podGroup"]: each for each in json.loads(answer.stdout)["jobs"]}
+    assert starts["ns/b"]["low"] <= starts["ns/b"]["median"] <= starts["ns/b"]["high"]
+    assert "ns/b" in CliRunner().invoke(cli, words, catch_exceptions=False).stdout
+    words += ["--change", str(change)]
+    assert "wins" in CliRunner().invoke(cli, words, catch_exceptions=False).stdout
+    answer = CliRunner().invoke(cli, [*words, "-o", "json"], catch_exceptions=False)
+    assert json.loads(answer.stdout)["changes"] == ["1 nodes and 0 queues added"]
+
+
+def test_a_job_that_waits_for_admission_gets_the_pods_of_its_template() -> None:
+    resources = ResourceRequirements(requests={"nvidia.com/gpu": 2})
+    template = PodTemplateSpec(
+        metadata=ObjectMeta(annotations={RUN_SECONDS: "50"}),
+        spec=PodSpec(containers=[Container(name="main", resources=resources)]),
+    )
+    waiting = Job(
+        metadata=ObjectMeta(name="d", namespace="ns", uid="uid"),
+        spec=JobSpec(min_available=2, tasks=[TaskSpec(name="w", replicas=2, template=template)]),
+    )
+    objects = live(group("d-uid", -100, running=False, min_member=2))
+    objects.add(JOBS, [waiting])
+    found = forecast(objects, load_config(FIFO), NOW, futures=1)
+    start = next(start for start in found.starts if start.key == "ns/d-uid")
+    assert (start.gpus, start.known) == (4, True)

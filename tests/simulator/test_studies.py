@@ -1,0 +1,174 @@
+"""Comparisons, sweeps and reports."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate
+from unisono.cli.main import cli
+from unisono.simulator.files import InputError
+from unisono.simulator.metrics.summary import summary
+from unisono.simulator.studies.compare import compare, compare_jobs
+from unisono.simulator.studies.intervals import interval, student
+from unisono.simulator.studies.report import page
+from unisono.simulator.studies.results import read_results
+from unisono.simulator.studies.svg import Line, plot
+from unisono.simulator.studies.sweep import key_of, on_processes, points, sweep
+from unisono.simulator.workload import native
+from unisono.simulator.world.records import job_record
+
+
+def test_an_interval_is_students() -> None:
+    assert student(9) == 2.262
+    assert student(35) == 2.042
+    found = interval([1.0, 2.0, 3.0])
+    assert found.mean == 2
+    assert found.half == pytest.approx(4.303 / 3**0.5)
+    assert not found.clear
+    assert interval([5.0]).half is None
+
+
+def _result(seed: int, jct: float, **more: Any) -> dict[str, Any]:
+    return {"unisono": "run", "version": 1, "workload": "w", "cluster": "c", "seed": seed, "jct": {"mean": jct}, **more}
+
+
+def test_differences_are_of_pairs_and_clear_when_their_interval_holds_no_zero() -> None:
+    before = [_result(seed, 100 + 50 * seed) for seed in range(5)]
+    after = [_result(seed, 90 + 50 * seed + seed % 2) for seed in reversed(range(5))]
+    (change,) = compare(before, after)
+    assert change.metric == "jct.mean"
+    assert change.difference.mean == pytest.approx(-9.6)
+    assert change.difference.clear
+    assert change.relative == pytest.approx(-9.6 / 200)
+
+
+def test_runs_without_a_partner_cannot_be_compared() -> None:
+    with pytest.raises(InputError, match="no two runs have the same workload"):
+        compare([_result(1, 5)], [_result(2, 5)])
+    with pytest.raises(InputError, match="two runs have workload w, cluster c, seed 1"):
+        compare([_result(1, 5), _result(1, 6)], [_result(1, 5)])
+
+
+def test_jobs_that_changed_are_named_with_the_reason() -> None:
+    jobs = [job("low", gpus=4, pods=2), job("high", submit=60, seconds=10, gpus=4, pods=2, priority=9)]
+    one, two = simulate(jobs), simulate(jobs, config=PREEMPT)
+    changes = compare_jobs(*([job_record(run, each) for each in run.outcomes] for run in (one, two)))
+    assert [(change.name, change.wait, change.end) for change in changes] == [("low", 0, 70), ("high", -40, -40)]
+    assert changes[0].why == "evicted pods: 0 before, 2 now"
+    assert changes[1].why == "started earlier"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> tuple[Path, Path, list[Path | None]]:
+    random = Random(3)
+    jobs = [job(f"j{at}", submit=at * 5, seconds=random.randint(5, 90), gpus=random.randint(1, 4)) for at in range(25)]
+    text = io.StringIO()
+    native.write(jobs, text)
+    workload, where, fifo, preempt = (tmp_path / name for name in ("w.jsonl", "c.yaml", "fifo.conf", "preempt.conf"))
+    workload.write_text(text.getvalue())
+    where.write_text("nodes: [{name: gpu, count: 2, cpu: 16, memory: 64Gi, gpus: 4}]")
+    fifo.write_text(FIFO)
+    preempt.write_text(PREEMPT)
+    return workload, where, [fifo, preempt]
+
+
+def test_a_sweep_writes_the_same_bytes_however_it_was_run(
+    inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path
+) -> None:
+    workload, where, configs = inputs
+    todo = points([workload], [where], configs, [0, 1])
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    assert sweep(todo, one) == 4
+    # The last ones first, stopped after three, and then the rest.
+    ran: list[int] = []
+
+    def backwards(some: Any) -> Any:
+        for number in reversed(range(len(some))):
+            if len(ran) == 3:
+                raise KeyboardInterrupt
+            ran.append(number)
+            yield from ((number, line) for _, line in on_processes([some[number]], 1))
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(todo, other, run_all=backwards)
+    assert not other.exists()
+    assert sweep(todo, other) == 1
+    assert other.read_bytes() == one.read_bytes()
+    assert [(each["config"], each["seed"]) for each in read_results(one)] == [
+        ("fifo.conf", 0), ("fifo.conf", 1), ("preempt.conf", 0), ("preempt.conf", 1),
+    ]  # fmt: skip
+    assert {each.name for each in tmp_path.iterdir()} >= {"one.jsonl", "other.jsonl"}
+    assert not list(tmp_path.glob("*.parts"))
+
+
+def test_a_changed_input_is_run_again(inputs: tuple[Path, Path, list[Path | None]]) -> None:
+    workload, where, configs = inputs
+    (point, *_) = points([workload], [where], configs[:1], [0])
+    before = key_of(point)
+    where.write_text("nodes: [{name: gpu, count: 3, cpu: 16, memory: 64Gi, gpus: 4}]")
+    assert key_of(point) != before
+
+
+@pytest.mark.more
+def test_processes_give_the_same_bytes(inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path) -> None:
+    workload, where, configs = inputs
+    todo = points([workload], [where], configs, range(3))
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    sweep(todo, one)
+    sweep(todo, other, processes=2)
+    assert other.read_bytes() == one.read_bytes()
+
+
+def test_sweep_and_compare_on_the_command_line(inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path) -> None:
+    workload, where, configs = inputs
+    for config in configs:
+        assert config is not None
+        words = ["simulate", "sweep", "-w", workload, "-c", where, "--config", config, "--seeds", "0-2"]
+        out = tmp_path / f"{config.stem}.jsonl"
+        done = CliRunner().invoke(
+            cli, [*map(str, words), "--processes", "1", "--out", str(out)], catch_exceptions=False
+        )
+        assert "Wrote 3 results" in done.stdout
+    words = ["simulate", "compare", str(tmp_path / "fifo.jsonl"), str(tmp_path / "preempt.jsonl")]
+    told = CliRunner().invoke(cli, [*words, "-o", "json"], catch_exceptions=False)
+    metrics = {each["metric"]: each for each in json.loads(told.stdout)["metrics"]}
+    assert metrics["jct.mean"]["pairs"] == 3
+    text = CliRunner().invoke(cli, words, catch_exceptions=False).stdout
+    assert text.startswith("3 pairs of runs")
+
+
+def test_a_report_stands_alone(inputs: tuple[Path, Path, list[Path | None]], tmp_path: Path) -> None:
+    workload, where, _ = inputs
+    out = tmp_path / "report.html"
+    words = ["simulate", "report", str(workload), "-c", str(where), "--out", str(out)]
+    CliRunner().invoke(cli, words, catch_exceptions=False)
+    text = out.read_text()
+    assert text.count("<svg") >= 4
+    assert "http" not in text
+    assert "<script" not in text
+
+
+def test_a_report_shows_queues_and_topology_and_escapes_names() -> None:
+    where = cluster(count=4, topology=[{"name": "leaf", "size": 2}, {"name": "spine", "size": 2}])
+    jobs = [job("a", gpus=4, pods=3, queue="<b>"), job("b", submit=3, gpus=4, queue="x"), job("c", submit=4, queue="x")]
+    run = simulate(jobs, where)
+    text = page(run, summary(run, workload="w & v"))
+    for title in ("Utilisation", "Queue length", "Wait by size", "Share by queue", "Fragmentation", "Topology"):
+        assert f"<h2>{title}</h2>" in text
+    assert "<b>" not in text
+    assert "&lt;b&gt;" in text
+    assert "w &amp; v" in text
+
+
+def test_long_lines_are_thinned_to_means() -> None:
+    points_ = [(float(at), float(at % 2)) for at in range(100_000)]
+    text = plot([Line("x", points_)], 100_000.0)
+    assert len(text) < 60_000
+    assert plot([], 5) == ""

@@ -1,0 +1,132 @@
+"""Jobs arrive, wait, run and end as they should."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from simulator.worlds import FIFO, PREEMPT, cluster, job, simulate, times
+from unisono.simulator.metrics.summary import encode, summary
+from unisono.simulator.workload.job import Role
+from unisono.simulator.world.outcome import COMPLETED, DROPPED, FAILED, RUNNING, WAITING
+from unisono.simulator.world.records import write_jobs
+from unisono.simulator.world.settings import Failures, NodeChange
+
+
+def test_a_job_runs_at_once_and_ends_after_its_run_time() -> None:
+    run = simulate([job("a", submit=5, seconds=100)])
+    assert times(run) == {"a": (5, 105)}
+    assert run.outcomes[0].state == COMPLETED
+
+
+def test_a_gang_waits_until_all_of_it_fits() -> None:
+    run = simulate([job("a", seconds=100, gpus=4), job("b", submit=1, seconds=50, gpus=4, pods=2)])
+    assert times(run)["b"] == (100, 150)
+
+
+def test_jobs_of_one_moment_start_in_the_order_of_the_workload() -> None:
+    run = simulate([job(name, gpus=4, pods=2, seconds=10) for name in ("z", "m", "a")])
+    assert times(run) == {"z": (0, 10), "m": (10, 20), "a": (20, 30)}
+
+
+def test_pods_that_are_no_gang_run_for_themselves() -> None:
+    run = simulate([job("a", seconds=10, gpus=4, pods=3, gang=1)])
+    outcome = run.outcomes[0]
+    assert (outcome.started, outcome.ended) == (0, 20)
+    assert sorted((stretch.start, stretch.end) for stretch in outcome.stretches) == [(0, 10), (0, 10), (10, 20)]
+
+
+def test_an_elastic_job_goes_on_with_what_it_gets() -> None:
+    jobs = [job("short", seconds=50, gpus=4), job("wide", seconds=100, gpus=4, pods=2, gang=1, elastic=True)]
+    run = simulate(jobs)
+    # 50 s at half speed and 75 s at full speed.
+    assert times(run) == {"short": (0, 50), "wide": (0, 125)}
+    assert [stretch.cause for stretch in run.outcomes[1].stretches] == ["resized", "completed"]
+
+
+def test_a_preempted_job_starts_from_zero_or_from_its_checkpoint() -> None:
+    for checkpoint, end, lost in ((None, 170, 60), (25, 120, 10), (0, 110, 0)):
+        jobs = [
+            job("low", seconds=100, gpus=4, pods=2, checkpoint=checkpoint),
+            job("high", submit=60, seconds=10, gpus=4, pods=2, priority=100),
+        ]
+        run = simulate(jobs, config=PREEMPT)
+        assert times(run) == {"low": (0, end), "high": (60, 70)}
+        low = run.outcomes[0]
+        assert low.evictions > 0
+        assert low.stretches[0].cause == "evicted"
+        assert low.stretches[0].lost == lost
+
+
+def test_an_overhead_delays_every_start_after_an_interruption_and_start_up_every_start() -> None:
+    jobs = [
+        job("low", seconds=100, gpus=4, pods=2, checkpoint=0, restart_overhead=7),
+        job("high", submit=60, seconds=10, gpus=4, pods=2, priority=100),
+    ]
+    run = simulate(jobs, config=PREEMPT, startup=2)
+    assert times(run) == {"low": (0, 60 + 12 + 2 + 7 + 42), "high": (60, 72)}
+
+
+def test_an_evicted_pod_holds_its_place_for_the_time_of_grace() -> None:
+    jobs = [job("low", gpus=4, pods=2), job("high", submit=60, seconds=10, gpus=4, pods=2, priority=100)]
+    run = simulate(jobs, config=PREEMPT, grace=30)
+    assert times(run)["high"] == (90, 100)
+
+
+def test_a_node_that_goes_takes_its_pods_with_it_and_may_come_back() -> None:
+    changes = (NodeChange(30, "n-0", up=False), NodeChange(50, "n-0", up=True))
+    run = simulate([job("a", gpus=4, pods=2)], changes=changes)
+    assert times(run) == {"a": (0, 150)}
+    assert [stretch.cause for stretch in run.outcomes[0].stretches] == ["node lost", "completed"]
+    assert run.capacity == [(0, 8, 64000), (30, 4, 32000), (50, 8, 64000)]
+
+
+def test_a_job_is_given_up_after_its_failures() -> None:
+    run = simulate([job("a", seconds=1e6, max_retries=3)], failures=Failures(pod=1000), seed=1)
+    assert run.outcomes[0].state == FAILED
+    assert run.outcomes[0].failures == 4
+
+
+def test_what_cannot_start_is_dropped_where_jobs_may_not_wait() -> None:
+    run = simulate([job("a", seconds=None, gpus=4, pods=2), job("b", submit=1), job("c", submit=2)], retry=False)
+    assert [outcome.state for outcome in run.outcomes] == [RUNNING, DROPPED, DROPPED]
+
+
+def test_what_never_fits_waits_to_the_end() -> None:
+    run = simulate([job("a", gpus=5), job("b", submit=3)])
+    assert [outcome.state for outcome in run.outcomes] == [WAITING, COMPLETED]
+
+
+def test_the_end_of_time_cuts_what_runs() -> None:
+    run = simulate([job("a", seconds=1000)], until=300)
+    assert run.outcomes[0].state == RUNNING
+    assert run.outcomes[0].stretches[0].end == 300 == run.end
+
+
+def test_pods_share_a_gpu_where_they_ask_for_parts_of_it() -> None:
+    half = (Role(gpus=1, gpu_milli=600),)
+    jobs = [job(name, roles=half) for name in "abc"] + [job("d", roles=(Role(gpus=1, gpu_milli=400),))]
+    run = simulate(jobs, cluster(count=1, gpus=2), config=f"{FIFO}  - name: deviceshare\n")
+    assert times(run) == {"a": (0, 100), "b": (0, 100), "c": (100, 200), "d": (0, 100)}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_gangs_slow_down_where_the_topology_joins_them_high_up(apart: bool) -> None:
+    where = cluster(count=4, topology=[{"name": "leaf", "size": 2}, {"name": "spine", "size": 2}])
+    before = [job(f"x{at}", seconds=1000, gpus=4) for at in range(1 if apart else 0)]
+    run = simulate([*before, job("gang", submit=1, gpus=4, pods=3 if apart else 2)], where, topology_slowdown={2: 2.0})
+    assert times(run)["gang"] == (1, 201 if apart else 101)
+
+
+def test_the_same_inputs_and_seed_give_the_same_bytes() -> None:
+    jobs = [job(f"j{at}", submit=at, seconds=40 + at % 7, gpus=1 + at % 4, priority=at % 3) for at in range(60)]
+
+    def told(seed: int) -> bytes:
+        run = simulate(jobs, config=PREEMPT, seed=seed, failures=Failures(pod=300, node=2000, repair=50), until=5000)
+        file = io.BytesIO()
+        write_jobs(run, file)
+        return encode(summary(run)) + file.getvalue()
+
+    assert told(1) == told(1)
+    assert told(1) != told(2)
