@@ -1,0 +1,56 @@
+"""The scheduler's configuration on a hub: the one file, with what whole gangs in one cluster rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unisono.engine.config.model import PluginConfig, SchedulerConfig
+from unisono.scheduler.settings import ConfigSource, FixedConfig
+
+TOPOLOGY = "network-topology-aware"
+"""The plug-in that keeps gangs within their domain; clusters are domains."""
+
+
+_WHOLE_GANGS = {"preempt": "gangpreempt", "reclaim": "gangreclaim"}
+"""Actions that make room pod by pod, and those that make it within one domain, which is what a hub's gangs need."""
+
+
+def for_hub(config: SchedulerConfig) -> SchedulerConfig:
+    """The configuration with what gangs in one cluster need, where it does not have it.
+
+    That is the plug-in that bounds them, and for each action that evicts its form for whole gangs in one domain.
+    """
+    actions: list[str] = []
+    for action in config.actions:
+        wanted = _WHOLE_GANGS.get(action, action)
+        if wanted == action or wanted not in config.actions:
+            actions.append(wanted)
+    tiers = config.tiers
+    if all(plugin.name != TOPOLOGY for plugin in config.plugins):
+        tiers = (*tiers, (PluginConfig(TOPOLOGY),))
+    return replace(config, actions=tuple(actions), tiers=tiers)
+
+
+class HubConfig:
+    """A source of configurations, each as a hub needs it."""
+
+    def __init__(self, source: ConfigSource | None = None) -> None:
+        self._source = source or FixedConfig()
+        self._seen: SchedulerConfig | None = None
+        self._made: SchedulerConfig | None = None
+
+    @property
+    def error(self) -> str:
+        """What is wrong with the newest configuration, empty when it is in use."""
+        return self._source.error
+
+    @error.setter
+    def error(self, _text: str) -> None:
+        """The source's own."""
+
+    def poll(self) -> SchedulerConfig:
+        """The configuration to use now; the same object as long as nothing changed."""
+        config = self._source.poll()
+        if self._made is None or config is not self._seen:
+            self._seen, self._made = config, for_hub(config)
+        return self._made

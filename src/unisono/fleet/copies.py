@@ -1,0 +1,162 @@
+"""Copies of a hub's jobs: what is written to a member, how a copy is recognised, and what comes back (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from unisono.api.annotations import CLUSTER, DISPATCH, HUB, ORIGIN_GROUP, ORIGIN_UID
+from unisono.api.base import Object
+from unisono.api.keys import LAST_APPLIED
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS
+from unisono.controllers.patching import merge_diff, to_json
+
+_DEEPEST = 40
+# Written by the hub's API server alone.
+_SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_OWN_FIELDS = ("ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a job of the hub is, as its annotations say.
+
+    Attributes:
+        cluster: the member; empty while it waits on the hub.
+        generation: how many times it was sent to a member, or taken back.
+
+    """
+
+    cluster: str = ""
+    generation: int = 0
+
+    def to(self, cluster: str) -> Placement:
+        """The next dispatch."""
+        return Placement(cluster, self.generation + 1)
+
+    def back(self) -> Placement:
+        """Taken back: whatever copy exists is old from now on."""
+        return Placement("", self.generation + 1)
+
+    def patch(self, version: str | None) -> dict[str, Any]:
+        """The merge patch that writes it down, if the job is still at ``version``."""
+        marks = {CLUSTER: self.cluster or None, DISPATCH: str(self.generation)}
+        return {"metadata": {"resourceVersion": version, "annotations": marks}}
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a job in a member.
+
+    Attributes:
+        cluster: the member.
+        kind: kind of the job.
+        namespace, name, uid: the copy.
+        origin: uid of the hub's job.
+        generation: of its dispatch.
+        deleting: it is on its way out.
+
+    """
+
+    cluster: str
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    uid: str
+    origin: str
+    generation: int
+    deleting: bool = False
+
+
+def placement_of(job: Object) -> Placement:
+    """Where the job is."""
+    marks = job.metadata.annotations or {}
+    return Placement(marks.get(CLUSTER, ""), _number(marks.get(DISPATCH)))
+
+
+def copy_of(cluster: str, kind: Kind[Any], obj: Object) -> Copy | None:
+    """What the labels of a member's object say; None for one that is no copy."""
+    meta = obj.metadata
+    labels = meta.labels or {}
+    if not labels.get(ORIGIN_UID):
+        return None
+    return Copy(
+        cluster,
+        kind,
+        meta.namespace or "",
+        meta.name,
+        meta.uid or "",
+        labels[ORIGIN_UID],
+        _number(labels.get(DISPATCH)),
+        meta.deletion_timestamp is not None,
+    )
+
+
+def copy_to_write(kind: Kind[Any], job: Object, hub: str, generation: int, group: str) -> Object:
+    """The object that a member gets: the job without its status, marked, and with marks for its pods.
+
+    Args:
+        kind: kind of the job.
+        job: the hub's job.
+        hub: the hub's identity.
+        generation: of this dispatch.
+        group: name of the PodGroup that stands for the job on the hub.
+
+    """
+    value = to_json(job)
+    value.pop("status", None)
+    meta = {name: each for name, each in value["metadata"].items() if name not in (*_SERVER_FIELDS, *_OWN_FIELDS)}
+    marks = {HUB: hub, ORIGIN_UID: job.metadata.uid or "", DISPATCH: str(generation)}
+    own = {LAST_APPLIED, CLUSTER, DISPATCH}
+    annotations = {key: each for key, each in (meta.get("annotations") or {}).items() if key not in own}
+    value["metadata"] = {**meta, "labels": {**(meta.get("labels") or {}), **marks}, "annotations": annotations}
+    value["spec"] = _marked(value.get("spec", {}), marks, {ORIGIN_GROUP: group}, 0)
+    copied: Object = msgspec.convert(value, kind.struct)
+    return copied
+
+
+def _marked(value: Any, labels: Mapping[str, str], annotations: Mapping[str, str], depth: int) -> Any:
+    """``value`` with marks on every pod template in it: whatever has a spec with containers."""
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [_marked(each, labels, annotations, depth + 1) for each in value]
+    if not isinstance(value, dict):
+        return value
+    spec = value.get("spec")
+    if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+        meta = value.get("metadata") or {}
+        return {
+            **value,
+            "metadata": {
+                **meta,
+                "labels": {**(meta.get("labels") or {}), **labels},
+                "annotations": {**(meta.get("annotations") or {}), **annotations},
+            },
+        }
+    return {key: _marked(each, labels, annotations, depth + 1) for key, each in value.items()}
+
+
+def status_patch(job: Object, copied: Object) -> dict[str, Any]:
+    """Merge patch that brings the copy's status to the hub's job; empty where it says the same."""
+    patch = merge_diff(to_json(getattr(job, "status", None)), to_json(getattr(copied, "status", None)))
+    patch.pop("controlledResources", None)
+    return patch
+
+
+def waiting_patch(kind: Kind[Any], job: Object) -> dict[str, Any]:
+    """Merge patch that takes from the hub's job what its last copy said, once it waits again; empty where it waits."""
+    phase = {"state": {"phase": "Pending"}} if kind is JOBS else {}
+    before = to_json(getattr(job, "status", None))
+    state = before.get("state")
+    if kind is JOBS and isinstance(state, dict) and state.get("phase") == "Pending":
+        phase = {"state": state}
+    return merge_diff(before, phase)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() and len(text) < 10 else 0

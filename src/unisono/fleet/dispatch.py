@@ -1,0 +1,264 @@
+"""Carries out what is decided about jobs of a hub: placements, copies in members, and their status back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from unisono.api.annotations import DISPATCH, HUB, ORIGIN_UID, WORKER_LOST_TIMEOUT
+from unisono.api.base import Object, ObjectMeta
+from unisono.api.core import Namespace
+from unisono.api.kind import Kind
+from unisono.api.kinds import NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
+from unisono.api.times import duration_or_none
+from unisono.controllers.owners import keys_of
+from unisono.controllers.pod_groups import spec_patch
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten
+from unisono.errors import AlreadyExists, ApiError, Conflict, NotFound
+from unisono.fleet.copies import Copy, Placement, copy_to_write, placement_of, status_patch, waiting_patch
+from unisono.fleet.decide import WORKER_LOST_TIMEOUT as DEFAULT_TIMEOUT
+from unisono.fleet.decide import JobView, Steps, decide, is_trusted
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.member import Busy, Member
+from unisono.fleet.work import Work, has_ended, work_of
+from unisono.kube.client import Client
+from unisono.kube.controller import Context, Controller
+
+_log = structlog.get_logger(__name__)
+
+# A member whose writes are slow is asked again after so long (seconds).
+_BUSY_SECONDS = 1.0
+
+Members = Callable[[str], Member | None]
+
+
+class DispatchController(Controller):
+    """The jobs of one kind: what stands for them on the hub, and their copies in members."""
+
+    workers = 32
+
+    def __init__(self, kind: Kind[Any], state: HubState, members: Members, recorder: Recorder) -> None:
+        """``members`` finds the connection to a member."""
+        self.kind, self.name = kind, f"dispatch-{kind.plural}"
+        self._state, self._members, self._recorder = state, members, recorder
+        self._written: LastWritten[Any] = LastWritten()
+        self._standing: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch the jobs, their PodGroups, and their copies in members."""
+        self._client: Client = context.client
+        self._clock, self._context = context.clock, context
+        self._jobs = context.watch(self.kind, optional=True)
+        self._groups = context.watch(POD_GROUPS, lambda group: keys_of(self.kind, group))
+        self._priorities = context.informer(PRIORITY_CLASSES)
+        self._state.on_copy(self._copy_changed)
+
+    def placements(self) -> Mapping[str, Placement]:
+        """Where the jobs are, by uid; one whose uid is absent here has been deleted."""
+        jobs = (self._written.newest(job.key, job) for job in self._jobs.items())
+        return {job.metadata.uid or "": placement_of(job) for job in jobs if job is not None}
+
+    def look_again(self, cluster: str) -> None:
+        """A member has changed: look at every job that is there, and at every copy that it has."""
+        for job in self._jobs.items():
+            if placement_of(job).cluster == cluster:
+                self._context.enqueue(job.key)
+        for kind, key in self._state.copy_keys():
+            if kind == self.kind.kind:
+                self._context.enqueue(key)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring one job and its copies to where they belong."""
+        job = self._written.newest(key, self._jobs.get(key))
+        if job is not None and job.metadata.deletion_timestamp:
+            job = None
+        copies = self._state.copies(self.kind, key)
+        uid = job.metadata.uid if job is not None else ""
+        foreign = [copy for copy, _ in copies if copy.origin != uid]
+        await self._delete(decide(JobView(False, False, Placement()), foreign, self._state.views).delete)
+        if job is None:
+            self._leave(key)
+            return None
+        if self._standing.get(key, uid) != uid:
+            self._leave(key)
+        own = [copy for copy, _ in copies if copy.origin == uid]
+        timeout = _timeout(job)
+        view = JobView(True, has_ended(self.kind, job), placement_of(job), timeout)
+        steps = decide(view, own, self._state.views, trusted=is_trusted(self._state.views))
+        work = await self._stand(job, view)
+        if steps.place is not None:
+            await self.place(job, steps.place, "the member that ran it is lost" if steps.lost else "found in a member")
+            return 0.0
+        await self._carry_out(job, steps, work, dict_of(copies))
+        return steps.again
+
+    async def place(self, job: Object, placement: Placement, why: str) -> Object:
+        """Write down where the job belongs.
+
+        Raises:
+            Conflict: the job has changed since it was read.
+
+        """
+        meta = job.metadata
+        patch = placement.patch(meta.resource_version)
+        written: Object = await self._client.patch(self.kind, meta.name, patch, namespace=meta.namespace)
+        self._written.keep(written)
+        if placement.cluster:
+            self._recorder.event(written, "Normal", "Dispatched", f"sent to {placement.cluster}: {why}")
+        else:
+            self._recorder.event(written, "Warning", "TakenBack", f"waits for a cluster again: {why}")
+        if not placement.cluster:
+            self._state.stand_ins.unplace(meta.uid or "")
+        self._context.enqueue(job.key)
+        return written
+
+    def job(self, key: str) -> Any | None:
+        """The newest state of a job."""
+        return self._written.newest(key, self._jobs.get(key))
+
+    # ---- on the hub
+
+    async def _stand(self, job: Any, view: JobView) -> Work | None:
+        """Make the job's PodGroup, and let pods stand for it in the hub's state as long as it has not ended."""
+        uid = job.metadata.uid or ""
+        work = None if view.ended else work_of(self.kind, job, self._clock.time(), self._priority)
+        if work is None:
+            self._leave(job.key)
+            return None
+        await self._bring_group(job, work)
+        self._standing[job.key] = uid
+        self._state.stand(uid, view.placement, work.pods)
+        return work
+
+    async def _bring_group(self, job: Any, work: Work) -> None:
+        group = work.group
+        found = self._groups.get(group.key)
+        if found is None:
+            try:
+                await self._client.create(POD_GROUPS, group)
+            except AlreadyExists:
+                return
+        elif found.metadata.deletion_timestamp is None:
+            patch = spec_patch(found, group)
+            if patch:
+                await self._client.patch(
+                    POD_GROUPS, group.metadata.name, {"spec": patch}, namespace=group.metadata.namespace
+                )
+
+    def _leave(self, key: str) -> None:
+        uid = self._standing.pop(key, None)
+        if uid is not None:
+            self._state.unstand(uid)
+
+    def _priority(self, name: str | None) -> int:
+        found = self._priorities.get(name) if name else None
+        return (found.value or 0) if found is not None else 0
+
+    # ---- in members
+
+    async def _carry_out(self, job: Any, steps: Steps, work: Work | None, copies: Mapping[str, Object]) -> None:
+        await self._delete(steps.delete)
+        if steps.lost:
+            self._tell(job, "Warning", "ClusterLost", f"member {placement_of(job).cluster} does not answer")
+        else:
+            self._told.pop(job.key, None)
+        if steps.create and work is not None:
+            await self._create(job, steps.create, work)
+        placement = placement_of(job)
+        if not placement.cluster and placement.generation and not has_ended(self.kind, job):
+            await self._write_status(job, waiting_patch(self.kind, job))
+        if steps.mirror is not None:
+            await self._mirror(job, steps.mirror, copies[steps.mirror.uid])
+
+    async def _create(self, job: Any, cluster: str, work: Work) -> None:
+        member = self._members(cluster)
+        if member is None:
+            return
+        copied = copy_to_write(self.kind, job, self._state.hub, placement_of(job).generation, work.group.metadata.name)
+        try:
+            async with member.writing() as client:
+                await self._write_copy(client, copied)
+        except AlreadyExists:
+            await self._look_at_namesake(job, member, copied)
+        except Busy:
+            self._context.enqueue(job.key, _BUSY_SECONDS)
+        except (NotFound, Conflict):
+            raise
+        except ApiError as error:
+            if error.code < 500 and error.code != 429:
+                await self._refused(job, cluster, error)
+            raise
+
+    async def _write_copy(self, client: Client, copied: Any) -> None:
+        namespace = copied.metadata.namespace
+        try:
+            await client.create(self.kind, copied)
+        except NotFound:
+            await client.create(NAMESPACES, Namespace(metadata=ObjectMeta(name=namespace)))
+            await client.create(self.kind, copied)
+
+    async def _look_at_namesake(self, job: Any, member: Member, copied: Any) -> None:
+        """Something has the name: our copy that the watch does not show yet, or another's object."""
+        meta = copied.metadata
+        async with member.writing() as client:
+            found = await client.get(self.kind, meta.name, meta.namespace)
+        labels = found.metadata.labels or {}
+        if any(labels.get(key) != value for key, value in (meta.labels or {}).items() if key in _MARKS):
+            text = f"member {member.name} has another {self.kind.kind} of this name; delete it there or rename this one"
+            self._tell(job, "Warning", "NameTaken", text)
+            self._context.enqueue(job.key, 30.0)
+
+    async def _refused(self, job: Any, cluster: str, error: ApiError) -> None:
+        self._tell(job, "Warning", "DispatchRefused", f"member {cluster} refuses the job: {error}")
+
+    async def _delete(self, copies: list[Copy]) -> None:
+        for copy in copies:
+            member = self._members(copy.cluster)
+            if member is None:
+                continue
+            try:
+                async with member.writing() as client:
+                    await client.delete(copy.kind, copy.name, copy.namespace, uid=copy.uid, propagation="Background")
+            except (NotFound, Conflict):
+                continue  # it is gone, or another has its name
+            except Busy:
+                self._context.enqueue(f"{copy.namespace}/{copy.name}", _BUSY_SECONDS)
+
+    async def _mirror(self, job: Any, copy: Copy, copied: Object) -> None:
+        await self._write_status(job, status_patch(job, copied))
+
+    async def _write_status(self, job: Any, patch: dict[str, Any]) -> None:
+        if not patch:
+            return
+        meta = job.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": patch}
+        written = await self._client.patch(self.kind, meta.name, body, namespace=meta.namespace, subresource="status")
+        self._written.keep(written)
+
+    def _tell(self, job: Any, type_: Any, reason: str, message: str) -> None:
+        """Record an event, once for as long as it stays the latest news."""
+        if self._told.get(job.key) != message:
+            self._told[job.key] = message
+            self._recorder.event(job, type_, reason, message)
+
+    def _copy_changed(self, kind: Kind[Any], key: str) -> None:
+        if kind is self.kind:
+            self._context.enqueue(key)
+
+
+_MARKS = frozenset((HUB, ORIGIN_UID, DISPATCH))
+
+
+def dict_of(copies: list[tuple[Copy, Object]]) -> dict[str, Object]:
+    """Copies by their uid."""
+    return {copy.uid: obj for copy, obj in copies}
+
+
+def _timeout(job: Object) -> float:
+    """Seconds that the job's member may be lost; a text that is no duration counts as none."""
+    given = duration_or_none((job.metadata.annotations or {}).get(WORKER_LOST_TIMEOUT))
+    return DEFAULT_TIMEOUT if given is None else max(0.0, given)

@@ -1,0 +1,136 @@
+"""The hub: the scheduler over all members, the controllers of its jobs, and the connections to the members.
+
+::
+
+    members' watches ──► HubState ──► ClusterState ──snapshot──► engine.run ──► Dispatching, TakingBack
+                            ▲                                                        │ placement on the hub's job
+    hub's jobs ──► stand-ins ┘          DispatchController ◄─────────────────────────┘
+                                              │ copies          ▲ status
+                                              ▼                 │
+                                            members' API servers
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from unisono.api.kind import Kind
+from unisono.api.kinds import NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, QUEUES
+from unisono.fleet.config import HubConfig
+from unisono.fleet.copies import Placement
+from unisono.fleet.dispatch import DispatchController
+from unisono.fleet.hub_state import HubState
+from unisono.fleet.members import Connect, FleetsController, MembersController, connect
+from unisono.fleet.placing import Dispatching, JobFinder, TakingBack
+from unisono.fleet.queues import QueueCopies
+from unisono.fleet.reasons_writer import ReasonsWriter
+from unisono.fleet.work import KINDS
+from unisono.kube.client import Client
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.controller import Controller, Manager
+from unisono.kube.reflector import ReflectorStatistics
+from unisono.scheduler.scheduler import Scheduler
+from unisono.scheduler.settings import ConfigSource
+from unisono.scheduler.writers import Evicting, Placing
+
+_log = structlog.get_logger(__name__)
+
+_IDENTITY_NAMESPACE = "default"
+
+
+class Hub(Scheduler):
+    """Schedules jobs over the clusters of a fleet until cancelled."""
+
+    kinds: tuple[Kind[Any], ...] = (PRIORITY_CLASSES, NAMESPACES, QUEUES, POD_GROUPS)
+
+    def __init__(
+        self,
+        client: Client,
+        config_source: ConfigSource | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        registry: CollectorRegistry | None = None,
+        scheduler_names: Sequence[str] = ("volcano", "unisono", "default-scheduler"),
+        default_queue: str = "default",
+        connect: Connect = connect,
+        **options: Any,
+    ) -> None:
+        """Make a hub; ``connect`` opens the connection to a member, the rest is as for a `Scheduler`."""
+        self._hub_client, self._connect = client, connect
+        super().__init__(
+            client,
+            HubConfig(config_source),
+            clock,
+            registry=registry,
+            scheduler_names=scheduler_names,
+            default_queue=default_queue,
+            # A gang is whole in its member, whose own scheduler looks after it.
+            gang_patience=float("inf"),
+            **options,
+        )
+
+    def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
+        self.members_state = HubState(self.feed)
+        self._members = MembersController(
+            self.members_state, self.events, self._placements, self._connect, self._member_changed
+        )
+        self._dispatch = [
+            DispatchController(kind, self.members_state, self._members.member, self.events) for kind in KINDS
+        ]
+        self._queue_copies = QueueCopies(self.members_state, self._members.member)
+        self._manager = Manager(client, clock=self._clock)
+        self._told: dict[str, tuple[bool, bool]] = {}
+        self._reasons = ReasonsWriter(client, self.members_state, self.metrics, self._clock)
+        finder = JobFinder(self.feed, self._dispatch)
+        return (
+            Dispatching(self.members_state, finder, self._clock),
+            TakingBack(self.members_state, finder),
+        )
+
+    async def run(self) -> None:
+        """Connect, decide, dispatch and mirror until cancelled."""
+        namespace = await self._hub_client.get(NAMESPACES, _IDENTITY_NAMESPACE)
+        self.members_state.hub = namespace.metadata.uid or "hub"
+        controllers: list[Controller] = [self._members, FleetsController(), self._queue_copies, *self._dispatch]
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._manager.run(controllers))
+                await self._manager.ready.wait()
+                group.create_task(self._reasons.run())
+                group.create_task(super().run())
+        finally:
+            await self._members.close()
+
+    async def cycle(self) -> bool:
+        """One look at the state; jobs that still wait then tell why for each member."""
+        ran = await super().cycle()
+        if ran:
+            self._reasons.take(list(self.verdicts.jobs()))
+        return ran
+
+    def streams(self) -> dict[str, ReflectorStatistics]:
+        """How the watches of the hub fare, by resource."""
+        found: dict[str, ReflectorStatistics] = self._manager.informers.statistics()
+        return {**found, **super().streams()}
+
+    def _placements(self) -> Mapping[str, Placement]:
+        found: dict[str, Placement] = {}
+        for controller in self._dispatch:
+            found.update(controller.placements())
+        return found
+
+    def _member_changed(self, name: str) -> None:
+        """Jobs and queues are looked at when a member comes or goes, not at each of its probes."""
+        view = self.members_state.views.get(name)
+        now = (view.reachable, bool(view.lost_seconds)) if view is not None else (False, False)
+        if self._told.get(name) == now:
+            return
+        self._told[name] = now
+        for controller in self._dispatch:
+            controller.look_again(name)
+        self._queue_copies.look_again(name)

@@ -1,0 +1,222 @@
+"""One state over all members: what each member tells goes into the hub's `ClusterState`, under its member's name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from unisono.api.base import Object
+from unisono.api.core import Node, Pod
+from unisono.api.kind import Kind
+from unisono.api.kinds import HYPER_NODES, NODES, PODS
+from unisono.api.topology import HyperNode
+from unisono.fleet import translation
+from unisono.fleet.copies import Copy, Placement, copy_of
+from unisono.fleet.decide import MemberView
+from unisono.fleet.stand_ins import Change, StandIns
+from unisono.fleet.translation import Origin
+from unisono.kube.client import EventType
+from unisono.scheduler.feed import Feed
+
+CopyListener = Callable[[Kind[Any], str], None]
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is kept of one member."""
+
+    origin: Origin
+    nodes: dict[str, Node] = field(default_factory=dict)
+    domains: dict[str, HyperNode] = field(default_factory=dict)
+    copies: dict[tuple[str, str], tuple[Copy, Object]] = field(default_factory=dict)
+    tier: bool = False
+
+
+class HubState:
+    """The members' part of the hub's state.
+
+    Attributes:
+        hub: the hub's identity; set before a member is added.
+        views: what is known of each member's connection.
+
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self.hub = ""
+        self.feed = feed
+        self.stand_ins = StandIns()
+        self.views: dict[str, MemberView] = {}
+        self._members: dict[str, _Record] = {}
+        self._regions: set[str] = set()
+        self._copies: dict[tuple[str, str], dict[str, tuple[Copy, Object]]] = defaultdict(dict)
+        self._listeners: list[CopyListener] = []
+
+    # ---- members
+
+    def add(self, cluster: str, labels: Mapping[str, str], prices: str = "") -> None:
+        """A member joins, closed until `open`; or its labels change."""
+        known = self._members.get(cluster)
+        if known is None:
+            self._members[cluster] = _Record(Origin(self.hub, cluster, dict(labels), open=False, prices=prices))
+            self._retier(self._members[cluster])
+        elif (dict(known.origin.labels), known.origin.prices) != (dict(labels), prices):
+            known.origin = Origin(self.hub, cluster, dict(labels), known.origin.open, prices)
+            self._renew(known)
+
+    def open(self, cluster: str, *, is_open: bool) -> None:
+        """Let a member take work, or no more."""
+        record = self._members.get(cluster)
+        if record is not None and record.origin.open != is_open:
+            record.origin = replace(record.origin, open=is_open)
+            self._renew(record)
+
+    def is_open(self, cluster: str) -> bool:
+        """Whether the member takes work."""
+        record = self._members.get(cluster)
+        return record is not None and record.origin.open
+
+    def remove(self, cluster: str) -> None:
+        """A member has left; its sinks must have been cleared."""
+        record = self._members.pop(cluster, None)
+        self.views.pop(cluster, None)
+        if record is not None and record.tier:
+            self._apply(HYPER_NODES, "DELETED", translation.cluster_tier(record.origin, []))
+        self._retier_regions()
+
+    def closed(self) -> dict[str, str]:
+        """Members that take no work, and why."""
+        found: dict[str, str] = {}
+        for cluster in self.members():
+            if not self.is_open(cluster):
+                view = self.views.get(cluster)
+                lost = view is not None and view.lost_seconds > 0
+                found[cluster] = "it does not answer" if lost else "it is drained or not ready"
+        return found
+
+    def members(self) -> list[str]:
+        """Names of all members."""
+        return sorted(self._members)
+
+    # ---- what members tell
+
+    def node(self, cluster: str, event_type: EventType, obj: Node) -> None:
+        """A member's node has changed."""
+        record = self._members.get(cluster)
+        if record is None:
+            return
+        if event_type == "DELETED":
+            record.nodes.pop(obj.metadata.name, None)
+        else:
+            record.nodes[obj.metadata.name] = obj
+        self._apply(NODES, event_type, translation.node(record.origin, obj))
+
+    def hyper_node(self, cluster: str, event_type: EventType, obj: HyperNode) -> None:
+        """A domain of a member's network has changed."""
+        record = self._members.get(cluster)
+        translated = translation.hyper_node(record.origin, obj) if record is not None else None
+        if record is None or translated is None:
+            return
+        if event_type == "DELETED":
+            record.domains.pop(translated.metadata.name, None)
+        else:
+            record.domains[translated.metadata.name] = translated
+        self._apply(HYPER_NODES, event_type, translated)
+        self._retier(record)
+
+    def pod(self, cluster: str, event_type: EventType, obj: Pod) -> None:
+        """A member's pod has changed."""
+        record = self._members.get(cluster)
+        if record is not None:
+            self.show(self.stand_ins.pod(event_type, record.origin, obj))
+
+    def copy(self, cluster: str, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
+        """A copy of a job has changed in a member."""
+        found = copy_of(cluster, kind, obj)
+        if found is None:
+            return
+        here = self._copies[kind.kind, obj.key]
+        if event_type == "DELETED":
+            here.pop(cluster, None)
+            if not here:
+                self._copies.pop((kind.kind, obj.key), None)
+        else:
+            here[cluster] = (found, obj)
+        for listener in self._listeners:
+            listener(kind, obj.key)
+
+    # ---- what dispatching asks
+
+    def on_copy(self, listener: CopyListener) -> None:
+        """``listener`` is told the kind and key of each copy that changes."""
+        self._listeners.append(listener)
+
+    def copies(self, kind: Kind[Any], key: str) -> list[tuple[Copy, Object]]:
+        """Copies of a name in all members, whatever job they come from."""
+        return list(self._copies.get((kind.kind, key), {}).values())
+
+    def all_copies(self, cluster: str) -> list[Copy]:
+        """All copies in one member."""
+        return [found[cluster][0] for found in self._copies.values() if cluster in found]
+
+    def copy_keys(self) -> list[tuple[str, str]]:
+        """Kind and key of everything that has a copy somewhere."""
+        return list(self._copies)
+
+    def stand(self, uid: str, placement: Placement, pods: Iterable[Pod]) -> None:
+        """These pods stand for a job that is where ``placement`` says."""
+        self.show(self.stand_ins.put(uid, placement, pods))
+
+    def unstand(self, uid: str) -> None:
+        """A job asks for nothing any more."""
+        self.show(self.stand_ins.remove(uid))
+
+    def show(self, changes: Iterable[Change]) -> None:
+        """Bring changes of pods to the state."""
+        for event_type, pod in changes:
+            self._apply(PODS, event_type, pod)
+
+    # ---- inside
+
+    def _apply(self, kind: Kind[Any], event_type: EventType, obj: Object) -> None:
+        self.feed.do(lambda: self.feed.state.apply(event_type, kind, obj))
+
+    def _renew(self, record: _Record) -> None:
+        """Tell the state of all nodes again: their labels, or whether they take work, have changed."""
+        for node in record.nodes.values():
+            self._apply(NODES, "MODIFIED", translation.node(record.origin, node))
+        self._retier(record)
+
+    def _retier(self, record: _Record) -> None:
+        below = {
+            member.selector.exact_match.name
+            for domain in record.domains.values()
+            for member in domain.spec.members or ()
+            if member.type == "HyperNode" and member.selector is not None and member.selector.exact_match is not None
+        }
+        tops = sorted(name for name in record.domains if name not in below)
+        self._apply(HYPER_NODES, "MODIFIED" if record.tier else "ADDED", translation.cluster_tier(record.origin, tops))
+        record.tier = True
+        self._retier_regions()
+
+    def _retier_regions(self) -> None:
+        regions = {name: translation.region_of(record.origin.labels) for name, record in self._members.items()}
+        domains = {each.metadata.name: each for each in translation.region_tiers(regions)}
+        for name in self._regions - domains.keys():
+            gone = HyperNode()
+            gone.metadata.name = name
+            self._apply(HYPER_NODES, "DELETED", gone)
+        for domain in domains.values():
+            self._apply(HYPER_NODES, "MODIFIED", domain)
+        self._regions = set(domains)
+
+
+def lean_node(node: Node) -> Node:
+    """A node without what scheduling does not read, of which the hub keeps very many."""
+    status = msgspec.structs.replace(node.status, images=None, node_info=None)
+    return msgspec.structs.replace(
+        node, metadata=msgspec.structs.replace(node.metadata, managed_fields=None), status=status
+    )

@@ -1,0 +1,187 @@
+"""The connection to one member: watches, probes, and writes that never wait for another member."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from unisono.api.annotations import HUB, ORIGIN_UID
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Node, Pod
+from unisono.api.kind import Kind
+from unisono.api.kinds import HYPER_NODES, NODES, PODS
+from unisono.api.topology import HyperNode
+from unisono.errors import ApiError, Unavailable
+from unisono.fleet.decide import MemberView
+from unisono.fleet.hub_state import HubState, lean_node
+from unisono.fleet.sinks import MemberSink
+from unisono.kube.client import Client, EventType
+from unisono.kube.clock import Clock
+from unisono.kube.reflector import Reflector
+
+_log = structlog.get_logger(__name__)
+
+PROBE_SECONDS = 10.0
+"""Time between two probes."""
+LOST_SECONDS = 30.0
+"""A member that has not answered for so long is lost."""
+_PROBE_TIMEOUT = 8.0
+_WRITE_TIMEOUT = 20.0
+_WRITES = 16
+
+Probe = Callable[[], Awaitable[str]]
+
+
+class Busy(Unavailable):
+    """So many writes to the member are under way that one more would wait."""
+
+
+class Member:
+    """One member, from `run` until it is cancelled.
+
+    Attributes:
+        version: what its API server calls itself.
+        error: why the last probe failed; empty after a success.
+        answered: wall time of the last answer, 0.0 before the first.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: Client,
+        probe: Probe,
+        state: HubState,
+        kinds: tuple[Kind[Any], ...],
+        clock: Clock,
+        changed: Callable[[str], None],
+    ) -> None:
+        """``changed`` is called with the member's name when it becomes reachable, synced or lost."""
+        self.name, self.client, self._probe_now = name, client, probe
+        self._state, self._clock, self._changed = state, clock, changed
+        self.version = self.error = ""
+        self.answered = 0.0
+        self._since = clock.monotonic()
+        self._slots = asyncio.Semaphore(_WRITES)
+        self._told: MemberView | None = None
+        ours = f"{HUB}={state.hub},{ORIGIN_UID}"
+        self._sinks: list[MemberSink[Any]] = []
+        self._reflectors: list[Reflector[Any]] = [
+            self._reflector(NODES, self._node, slim=lambda node: Node(metadata=ObjectMeta(name=node.metadata.name))),
+            self._reflector(HYPER_NODES, self._hyper_node, optional=True),
+            self._reflector(PODS, self._pod, slim=_slim_pod),
+            *(self._copies_of(kind, ours) for kind in kinds),
+        ]
+
+    async def run(self) -> None:
+        """Watch and probe until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run())
+            group.create_task(self._probe())
+
+    @property
+    def synced(self) -> bool:
+        """Whether all that it has is known."""
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    @property
+    def lost_seconds(self) -> float:
+        """How long it has not answered; 0.0 while that is less than a loss."""
+        silent = self._clock.monotonic() - self._since
+        return silent if silent >= LOST_SECONDS else 0.0
+
+    def view(self) -> MemberView:
+        """What decisions go by."""
+        return MemberView(self.synced and bool(self.answered) and not self.lost_seconds, self.lost_seconds)
+
+    @asynccontextmanager
+    async def writing(self) -> Any:
+        """A bounded write; raises Busy at once instead of waiting for a slow member.
+
+        Raises:
+            Unavailable: it took too long.
+
+        """
+        if self._slots.locked():
+            raise Busy(f"member {self.name} is slow: {_WRITES} writes are under way")
+        async with self._slots:
+            try:
+                async with asyncio.timeout(_WRITE_TIMEOUT):
+                    yield self.client
+            except TimeoutError:
+                raise Unavailable(f"member {self.name} did not answer within {_WRITE_TIMEOUT:g} s") from None
+
+    def clear(self) -> None:
+        """Take all that it had out of the hub's state."""
+        for sink in self._sinks:
+            sink.clear()
+
+    async def _probe(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_PROBE_TIMEOUT):
+                    self.version = await self._probe_now()
+            except (ApiError, OSError, TimeoutError) as error:
+                self.error = str(error) or f"no answer within {_PROBE_TIMEOUT:g} s"
+            else:
+                self.error, self.answered = "", self._clock.time()
+                self._since = self._clock.monotonic()
+            self._tell()
+            # A member that has just joined is ready as soon as it is synced.
+            await self._clock.sleep(PROBE_SECONDS if self.synced and not self.error else 1.0)
+
+    def _tell(self) -> None:
+        view = self.view()
+        self._state.views[self.name] = view
+        before, self._told = self._told, view
+        if before is None or before.reachable != view.reachable or bool(before.lost_seconds) != bool(view.lost_seconds):
+            _log.info("member.changed", member=self.name, reachable=view.reachable, error=self.error)
+        self._changed(self.name)
+
+    # ---- watches
+
+    def _reflector(
+        self,
+        kind: Kind[Any],
+        take: Callable[[EventType, Any], None],
+        *,
+        slim: Callable[[Any], Any] = lambda obj: obj,
+        optional: bool = False,
+        labels: str = "",
+    ) -> Reflector[Any]:
+        sink: MemberSink[Any] = MemberSink(take, slim)
+        self._sinks.append(sink)
+        absent = 60.0 if optional else None
+        return Reflector(self.client, kind, sink, clock=self._clock, label_selector=labels, absent_seconds=absent)
+
+    def _copies_of(self, kind: Kind[Any], labels: str) -> Reflector[Any]:
+        def take(event_type: EventType, obj: Any) -> None:
+            self._state.copy(self.name, kind, event_type, obj)
+
+        return self._reflector(kind, take, optional=True, labels=labels)
+
+    def _node(self, event_type: EventType, obj: Node) -> None:
+        self._state.node(self.name, event_type, lean_node(obj))
+
+    def _hyper_node(self, event_type: EventType, obj: HyperNode) -> None:
+        self._state.hyper_node(self.name, event_type, obj)
+
+    def _pod(self, event_type: EventType, obj: Pod) -> None:
+        self._state.pod(self.name, event_type, obj)
+
+
+def _slim_pod(pod: Pod) -> Pod:
+    """What is needed to forget it: its names and its origin."""
+    meta, labels = pod.metadata, pod.metadata.labels or {}
+    if ORIGIN_UID in labels:
+        return Pod(
+            metadata=ObjectMeta(
+                name=meta.name, namespace=meta.namespace, labels=meta.labels, annotations=meta.annotations
+            )
+        )
+    return Pod(metadata=ObjectMeta(name=meta.name, namespace=meta.namespace))

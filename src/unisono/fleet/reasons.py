@@ -1,0 +1,102 @@
+"""Why each member cannot take a gang that waits, in one sentence each (pure).
+
+The engine has decided that no member takes it whole; this counts, member by member, what is in the way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.cluster.nodes import NodeTable
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.status import TaskStatus
+from unisono.fleet.naming import cluster_of
+
+MOST_CLASSES = 32
+"""Kinds of pods of one gang that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    pod_class: PodClass
+    number: int
+
+
+def by_member(table: NodeTable, tasks: Iterable[Task], closed: Mapping[str, str], least: int) -> dict[str, str]:
+    """One sentence for each member.
+
+    Args:
+        table: the hub's nodes, settled.
+        tasks: pods of the gang.
+        closed: members that take no work, and why.
+        least: pods that must have a place together.
+
+    """
+    wanted = [
+        _Wanted(pod_class, number)
+        for pod_class, number in Counter(task.pod_class for task in tasks if task.status is TaskStatus.PENDING).items()
+    ][:MOST_CLASSES]
+    columns: dict[str, list[int]] = defaultdict(list)
+    for column, name in enumerate(table.names):
+        columns[cluster_of(name)].append(column)
+    told = {cluster: f"takes no work: {why}" for cluster, why in closed.items()}
+    for cluster, own in columns.items():
+        if cluster and cluster not in told:
+            told[cluster] = _sentence(table, own, wanted, least)
+    return dict(sorted(told.items()))
+
+
+def _sentence(table: NodeTable, own: Sequence[int], wanted: Sequence[_Wanted], least: int) -> str:
+    usable = [column for column in own if table.ready[column] and not table.unschedulable[column]]
+    if not usable:
+        return f"none of its {len(own)} nodes is ready"
+    room = ever = 0
+    missing: set[str] = set()
+    for each in wanted:
+        fitting = [column for column in usable if _selected(table, column, each.pod_class)]
+        if not fitting:
+            return f"none of its {len(usable)} nodes has the labels that the job asks for"
+        free, whole = _places(table, fitting, each.pod_class)
+        room, ever = room + min(free, each.number), ever + min(whole, each.number)
+        missing |= _missing(table, fitting, each.pod_class)
+    if missing:
+        return f"no node offers {', '.join(sorted(missing))}"
+    if ever < least:
+        return f"is too small: it would have room for {ever} of {least} pods if it were empty"
+    if room < least:
+        return f"is full: it has room for {room} of {least} pods"
+    return f"has room for {room} of {least} pods one by one; a queue, a taint or the network is in the way"
+
+
+def _places(table: NodeTable, columns: Sequence[int], pod_class: PodClass) -> tuple[int, int]:
+    """How many pods of the class find room on these nodes: now, and if they were empty."""
+    vector = pod_class.vector
+    rows = np.flatnonzero(vector)
+    if not len(rows):
+        return 10**6, 10**6
+    if rows[-1] >= len(table.allocatable):
+        return 0, 0
+    asked = vector[rows][:, None]
+    whole = table.allocatable[rows][:, list(columns)]
+    free = (whole - table.used[rows][:, list(columns)]).clip(min=0)
+    return int((free // asked).min(axis=0).sum()), int((whole // asked).min(axis=0).sum())
+
+
+def _missing(table: NodeTable, columns: Sequence[int], pod_class: PodClass) -> set[str]:
+    names = table.registry.names
+    rows = np.flatnonzero(pod_class.vector)
+    return {
+        names[row]
+        for row in rows.tolist()
+        if row >= len(table.allocatable) or not table.allocatable[row, list(columns)].any()
+    }
+
+
+def _selected(table: NodeTable, column: int, pod_class: PodClass) -> bool:
+    labels = table.facts[column].labels
+    return all(labels.get(key) == value for key, value in pod_class.node_selector.items())

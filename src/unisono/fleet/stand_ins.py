@@ -1,0 +1,155 @@
+"""Pods that stand in the hub's state for a job: made from its templates first, and its member's pods later (pure).
+
+A pod of the member takes the place of the stand-in of its name. While a job is with a member, a pod that the member
+has not made yet, or makes again, keeps its place in the hub's state, so that no one else is promised it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from unisono.api.annotations import CLUSTER, DISPATCH, ORIGIN_UID
+from unisono.api.core import Pod
+from unisono.fleet import translation
+from unisono.fleet.copies import Placement
+from unisono.fleet.naming import cluster_of, within
+from unisono.fleet.translation import Origin
+from unisono.kube.client import EventType
+
+Change = tuple[EventType, Pod]
+
+
+@dataclass(slots=True)
+class _Stand:
+    """One job: its stand-ins by name, the places they were given, and the pods that members have of it."""
+
+    placement: Placement = field(default_factory=Placement)
+    made: dict[str, Pod] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    real: dict[str, dict[str, tuple[Origin, Pod]]] = field(default_factory=dict)
+    shown: dict[str, Pod] = field(default_factory=dict)
+
+
+class StandIns:
+    """All jobs, by the uid of the hub's object; every method answers what changes in the hub's state."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _Stand] = {}
+
+    def put(self, uid: str, placement: Placement, pods: Iterable[Pod]) -> list[Change]:
+        """A job asks for these pods now, and is where ``placement`` says."""
+        stand = self._jobs.setdefault(uid, _Stand())
+        taken_back = not placement.cluster and placement.generation != stand.placement.generation
+        stand.placement = placement
+        if taken_back:
+            stand.places.clear()
+        elif placement.cluster:
+            stand.places = {name: node for name, node in stand.places.items() if cluster_of(node) == placement.cluster}
+        stand.made = {pod.metadata.name: _identified(pod, uid, placement) for pod in pods}
+        return list(self._show(stand))
+
+    def place(self, uid: str, pod: str, node: str) -> None:
+        """The hub has chosen a node; the caller tells the state."""
+        stand = self._jobs.get(uid)
+        if stand is not None:
+            stand.places[pod] = node
+
+    def unplace(self, uid: str) -> None:
+        """The choice of nodes is void."""
+        stand = self._jobs.get(uid)
+        if stand is not None:
+            stand.places.clear()
+
+    def remove(self, uid: str) -> list[Change]:
+        """The job is gone; pods that members still have of it only occupy their nodes from now on."""
+        stand = self._jobs.get(uid)
+        if stand is None:
+            return []
+        stand.made, stand.places, stand.placement = {}, {}, Placement("", -1)
+        changes = list(self._show(stand))
+        if not stand.real:
+            del self._jobs[uid]
+        return changes
+
+    def pod(self, event_type: EventType, origin: Origin, pod: Pod) -> list[Change]:
+        """A pod of a member was added, changed or deleted."""
+        if translation.dispatched_group(origin, pod) is None:
+            return [(event_type, translation.pod(origin, pod))]
+        uid = (pod.metadata.labels or {}).get(ORIGIN_UID, "")
+        stand = self._jobs.setdefault(uid, _Stand(placement=Placement("", -1)))
+        here = stand.real.setdefault(pod.key, {})
+        if event_type == "DELETED":
+            here.pop(origin.cluster, None)
+        else:
+            here[origin.cluster] = (origin, pod)
+        changes = list(self._show_one(stand, pod.key, {origin.cluster, *here}))
+        if not here:
+            del stand.real[pod.key]
+        if not stand.real and not stand.made and stand.placement.generation < 0:
+            self._jobs.pop(uid, None)
+        return changes
+
+    def _show(self, stand: _Stand) -> Iterator[Change]:
+        """The differences between what the state was told last and what it should be told now."""
+        made = {pod.key for pod in stand.made.values()}
+        own = {key for key in stand.shown if not cluster_of(key)}
+        for key in sorted(made | own | stand.real.keys()):
+            yield from self._show_one(stand, key, stand.real.get(key, {}).keys())
+
+    def _show_one(self, stand: _Stand, key: str, clusters: Iterable[str]) -> Iterator[Change]:
+        """The same for one pod of the job: its stand-in, and the pods of its name in these members."""
+        name = key.partition("/")[2]
+        made = stand.made.get(name)
+        wanted: dict[str, Pod | None] = {key: None if made is None else self._stood(stand, made)}
+        for cluster in clusters:
+            wanted.setdefault(within(cluster, key), None)
+        for origin, pod in stand.real.get(key, {}).values():
+            if _is_current(stand.placement, origin, pod):
+                wanted[key] = self._within(stand, translation.pod(origin, pod, stand.places.get(name, "")))
+            else:
+                # Of an old copy, or of a job that is gone: it is on its way out.
+                told = _leaving(translation.pod(Origin("", origin.cluster), pod))
+                wanted[told.key] = told
+        for each, told_now in wanted.items():
+            before = stand.shown.get(each)
+            if told_now is None:
+                if before is not None:
+                    yield "DELETED", stand.shown.pop(each)
+            elif before != told_now:
+                stand.shown[each] = told_now
+                yield ("ADDED" if before is None else "MODIFIED"), told_now
+
+    def _stood(self, stand: _Stand, pod: Pod) -> Pod:
+        """The stand-in: without a node while its job waits; within its member and on its place afterwards."""
+        place = stand.places.get(pod.metadata.name)
+        spec = msgspec.structs.replace(pod.spec, node_name=place) if place else pod.spec
+        return self._within(stand, msgspec.structs.replace(pod, spec=spec))
+
+    def _within(self, stand: _Stand, pod: Pod) -> Pod:
+        """A pod of a dispatched job that has no node yet gets one of its member."""
+        cluster = stand.placement.cluster
+        if not cluster or pod.spec.node_name:
+            return pod
+        selector = {**(pod.spec.node_selector or {}), CLUSTER: cluster}
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_selector=selector))
+
+
+def _identified(pod: Pod, uid: str, placement: Placement) -> Pod:
+    """A stand-in has an identity of its own for each dispatch: what was decided for an earlier one is void."""
+    meta = msgspec.structs.replace(pod.metadata, uid=f"{uid}/{placement.generation}/{pod.metadata.name}")
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def _leaving(pod: Pod) -> Pod:
+    """Its place becomes free soon: no one else needs to give way for it."""
+    meta = pod.metadata
+    since = meta.deletion_timestamp or meta.creation_timestamp or "1970-01-01T00:00:00Z"
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(meta, deletion_timestamp=since))
+
+
+def _is_current(placement: Placement, origin: Origin, pod: Pod) -> bool:
+    generation = (pod.metadata.labels or {}).get(DISPATCH)
+    return placement.cluster == origin.cluster and str(placement.generation) == generation

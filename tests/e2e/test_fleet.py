@@ -1,0 +1,170 @@
+"""A hub and two members, each a control plane of its own process and data: from joining to the end of jobs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.plane import MANIFESTS, RunningPlane, unisono, wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.kubectl, pytest.mark.xdist_group("fleet")]
+
+NODES = "- {name: gpu, count: 2, capacity: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 8}, labels: {gpu: %s}}\n"
+QUEUES = ("ai-training-queue", "inference-queue", "high-priority-queue")
+
+
+def plane(folder: Path, *arguments: str) -> RunningPlane:
+    (folder / "data").mkdir(parents=True, mode=0o700)
+    made = RunningPlane(folder / "data", arguments)
+    made.start()
+    return made
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningPlane]]:
+    planes: dict[str, RunningPlane] = {}
+    try:
+        for name, model in (("gpu1", "nvidia-t4"), ("gpu2", "nvidia-a100")):
+            folder = tmp_path_factory.mktemp(name)
+            (folder / "nodes.yaml").write_text(NODES % model)
+            planes[name] = plane(folder / "plane", "--no-agent", "--nodes", str(folder / "nodes.yaml"))
+        planes["hub"] = plane(tmp_path_factory.mktemp("hub"), "--fleet")
+        join(planes)
+        yield planes
+    finally:
+        for each in planes.values():
+            each.stop()
+
+
+def join(planes: dict[str, RunningPlane]) -> None:
+    """The manifests of the fleet, of what it installs and of its queues, as their author wrote them."""
+    hub = planes["hub"]
+    hub.kubectl("create", "namespace", "kurator-fleet-system")
+    for name in ("gpu1", "gpu2"):
+        hub.apply(secret(name, planes[name]))
+    hub.apply(*(MANIFESTS / name for name in ("01-fleet.yaml", "02-fleet-install.yaml", "03-queues.yaml")))
+    wait_until("both members take work", lambda: ready_members(hub) == {"gpu1", "gpu2"})
+
+
+def gang(name: str, queue: str, workers: int, seconds: int, **spec: Any) -> str:
+    limits = {"nvidia.com/gpu": "1"}
+    template = {
+        "metadata": {"annotations": {"unisono.io/run-seconds": str(seconds)}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": limits}}],
+            **spec,
+        },
+    }
+    tasks = [{"name": "worker", "replicas": workers, "template": template}]
+    value = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"queue": queue, "schedulerName": "volcano", "minAvailable": workers, "tasks": tasks},
+    }
+    return yaml.safe_dump(value)
+
+
+def secret(name: str, member: RunningPlane) -> str:
+    data = {"value": base64.b64encode(member.kubeconfig.read_bytes()).decode()}
+    meta = {"name": f"{name}-config", "namespace": "kurator-fleet-system"}
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
+
+
+def listed(hub: RunningPlane) -> dict[str, Any]:
+    told = unisono("fleet", "list", "--data-dir", str(hub.data_dir), "-o", "json")
+    return {each["name"]: each for each in json.loads(told.stdout)}
+
+
+def ready_members(hub: RunningPlane) -> set[str]:
+    return {name for name, each in listed(hub).items() if each["ready"]}
+
+
+def test_three_queues_over_two_clusters(fleet: dict[str, RunningPlane]) -> None:
+    hub = fleet["hub"]
+    ready = hub.kubectl("get", "fleet", "ai-fleet", "-n", "kurator-fleet-system", "-o", "jsonpath={.status.phase}")
+    assert ready in ("Ready", "Running")
+    models = {name: [one["type"] for one in each["accelerators"]] for name, each in listed(hub).items()}
+    assert models == {"gpu1": ["nvidia-t4"], "gpu2": ["nvidia-a100"]}
+
+    for queue in QUEUES:
+        hub.apply(gang(f"train-{queue}", queue, 9, 600))
+    names = [f"train-{queue}" for queue in QUEUES]
+
+    def placed() -> dict[str, str]:
+        told = {name: json.loads(_explain(hub, name)) for name in names}
+        return {name: each["cluster"] for name, each in told.items() if each["cluster"]}
+
+    wait_until("two of the three are sent, for there is room for no more", lambda: len(placed()) == 2)
+    here = placed()
+    assert sorted(here.values()) == ["gpu1", "gpu2"]
+    for name, cluster in here.items():
+        wait_until(f"{name} runs", lambda name=name: _phase(hub, name) == "Running")
+        own = fleet[cluster].pods("Running", **{"volcano.sh/job-name": name})
+        other = fleet["gpu2" if cluster == "gpu1" else "gpu1"].pods(**{"volcano.sh/job-name": name})
+        assert (len(own), len(other)) == (9, 0)
+
+    waiting = next(name for name in names if name not in here)
+    reasons = wait_until("the reasons are told", lambda: json.loads(_explain(hub, waiting))["members"])
+    assert set(reasons) == {"gpu1", "gpu2"}
+    assert all(re.search(r"is full: it has room for 7 of 9 pods", each) for each in reasons.values()), reasons
+    used = unisono("fleet", "top", "--data-dir", str(hub.data_dir))
+    print(used.stdout)
+    assert "nvidia.com/gpu" in used.stdout
+
+    # The end of one makes room for the one that waits.
+    done = next(iter(here))
+    hub.kubectl("delete", "vcjob", done)
+    wait_until("the last one runs", lambda: _phase(hub, waiting) == "Running")
+    assert json.loads(_explain(hub, waiting))["cluster"] == here[done]
+    for name in names:
+        hub.try_kubectl("delete", "vcjob", name)
+    wait_until("nothing is left", lambda: not fleet["gpu1"].objects("vcjob") and not fleet["gpu2"].objects("vcjob"))
+
+
+def test_hardware_is_found_and_moved_away_from(fleet: dict[str, RunningPlane]) -> None:
+    hub = fleet["hub"]
+    hub.apply(gang("on-a100", "default", 4, 600, nodeSelector={"gpu": "nvidia-a100"}))
+    hub.apply(gang("on-h100", "default", 1, 600, nodeSelector={"gpu": "nvidia-h100"}))
+    wait_until("it runs", lambda: _phase(hub, "on-a100") == "Running")
+    assert json.loads(_explain(hub, "on-a100"))["cluster"] == "gpu2"
+    reasons = wait_until("the reasons are told", lambda: json.loads(_explain(hub, "on-h100"))["members"])
+    assert all("labels" in each for each in reasons.values()), reasons
+
+    hub.apply(gang("anywhere", "default", 4, 600))
+    wait_until("it runs", lambda: _phase(hub, "anywhere") == "Running")
+    first = json.loads(_explain(hub, "anywhere"))["cluster"]
+    unisono("fleet", "failover", first, "--yes", "--data-dir", str(hub.data_dir))
+    second = "gpu2" if first == "gpu1" else "gpu1"
+    wait_until("it is elsewhere", lambda: json.loads(_explain(hub, "anywhere"))["cluster"] == second)
+    wait_until("it runs", lambda: _phase(hub, "anywhere") == "Running")
+    names = [one["metadata"]["name"] for one in fleet[first].objects("vcjob")]
+    assert "anywhere" not in names
+    unisono("fleet", "drain", first, "--undo", "--data-dir", str(hub.data_dir))
+    wait_until("both members take work", lambda: ready_members(hub) == {"gpu1", "gpu2"})
+    for name in ("on-a100", "on-h100", "anywhere"):
+        hub.kubectl("delete", "vcjob", name)
+
+
+def test_a_short_job_ends_on_the_hub(fleet: dict[str, RunningPlane]) -> None:
+    hub = fleet["hub"]
+    hub.apply(gang("short", "default", 2, 1))
+    wait_until("it has ended", lambda: _phase(hub, "short") == "Completed")
+    job = json.loads(hub.kubectl("get", "vcjob", "short", "-o", "json"))
+    assert job["status"]["succeeded"] == 2
+
+
+def _explain(hub: RunningPlane, name: str) -> str:
+    return unisono("fleet", "explain", name, "--data-dir", str(hub.data_dir), "-o", "json").stdout
+
+
+def _phase(hub: RunningPlane, name: str) -> str:
+    return hub.kubectl("get", "vcjob", name, "-o", "jsonpath={.status.state.phase}")

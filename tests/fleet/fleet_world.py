@@ -1,0 +1,226 @@
+"""A hub and its members on in-memory API servers and one virtual clock; decisions are the engine's."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import yaml
+
+from support.memory import MemoryClient
+from unisono.api.base import ObjectMeta
+from unisono.api.core import Namespace, Node, NodeStatus, Pod, PodStatus, Secret
+from unisono.api.decode import decode
+from unisono.api.defaulting import apply_defaults
+from unisono.api.fleet import AttachedCluster, AttachedClusterSpec
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.kind import Kind
+from unisono.api.kinds import JOBS, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, SECRETS
+from unisono.api.scheduling import Queue, QueueSpec, QueueStatus
+from unisono.engine.config_file.reader import load_config
+from unisono.errors import Unavailable
+from unisono.fleet.copies import placement_of
+from unisono.fleet.hub import Hub
+from unisono.kube.kubeconfig import ClusterConfig
+from unisono.scheduler.settings import FixedConfig
+
+NAMESPACE = "fleets"
+
+
+def kubeconfig(name: str) -> str:
+    value = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": f"https://{name}:6443"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    return base64.b64encode(yaml.safe_dump(value).encode()).decode()
+
+
+def node(name: str, gpus: int = 8, **labels: str) -> Node:
+    amounts = {"cpu": "32", "memory": "128Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    given = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+    return Node(
+        metadata=ObjectMeta(name=name, labels=given or None),
+        status=NodeStatus(allocatable=dict(amounts), capacity=dict(amounts)),
+    )
+
+
+def template(gpus: int = 1, **spec: Any) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
+    meta = {"annotations": {"volcano.sh/preemptable": "true"}}
+    return {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}], **spec}}
+
+
+class World:
+    """The pieces of one test; members answer until they are cut off."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.hub_client = MemoryClient()
+        self.clock = self.hub_client.clock
+        self.members = {name: MemoryClient(self.clock, seed=number) for number, name in enumerate(names)}
+        self.cut: set[str] = set()
+        self.hub: Hub | None = None
+        for name, client in self.members.items():
+            client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default")))
+            client.interceptor = self._guard(name)
+        self.hub_client.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="default", uid="the-hub")))
+        self.queue("root")
+        self.queue("default")
+
+    def _guard(self, name: str) -> Callable[[str, str, str, str], None]:
+        def check(*_: str) -> None:
+            if name in self.cut:
+                raise Unavailable(f"{name} is cut off")
+
+        return check
+
+    def connect(self, config: ClusterConfig) -> tuple[Any, Any]:
+        name = config.server.removeprefix("https://").partition(":")[0]
+
+        async def probe() -> str:
+            if name in self.cut:
+                raise Unavailable(f"{name} is cut off")
+            return "v1.33.0"
+
+        return _Lasting(self.members[name]), probe
+
+    def lose(self, name: str) -> None:
+        self.cut.add(name)
+        self.members[name].drop_watches()
+
+    def find(self, name: str) -> None:
+        self.cut.discard(name)
+
+    def join(self, name: str, nodes: Sequence[Node], **labels: str) -> None:
+        for each in nodes:
+            self.members[name].put(NODES, each)
+        self.hub_client.put(
+            SECRETS, Secret(metadata=ObjectMeta(name=name, namespace=NAMESPACE), data={"value": kubeconfig(name)})
+        )
+        self.hub_client.put(
+            ATTACHED_CLUSTERS,
+            AttachedCluster(
+                metadata=ObjectMeta(name=name, namespace=NAMESPACE, labels=labels or None),
+                spec=AttachedClusterSpec(kubeconfig_secret_ref=name),
+            ),
+        )
+
+    def queue(self, name: str, **spec: Any) -> None:
+        given = QueueSpec(weight=spec.pop("weight", 1), **spec)
+        self.hub_client.put(QUEUES, Queue(metadata=ObjectMeta(name=name), spec=given, status=QueueStatus(state="Open")))
+
+    async def job(self, name: str, pods: int, gpus: int = 1, queue: str = "default", **more: Any) -> None:
+        spec = {
+            "queue": queue,
+            "minAvailable": more.pop("at_least", pods),
+            "schedulerName": "volcano",
+            "tasks": [{"name": "w", "replicas": pods, "template": template(gpus, **more.pop("pod", {}))}],
+        }
+        meta = {"name": name, "namespace": "default", "annotations": more.pop("annotations", {})}
+        await self.create(JOBS, {"metadata": meta, "spec": {**spec, **more}})
+
+    async def create(self, kind: Kind[Any], value: dict[str, Any]) -> None:
+        obj = decode(kind, value).obj
+        apply_defaults(kind, obj)
+        await self.hub_client.create(kind, obj)
+
+    async def run(self, seconds: float = 10.0) -> None:
+        await self.clock.advance(seconds)
+
+    def where(self, kind: Kind[Any] = JOBS) -> dict[str, str]:
+        """Jobs of the hub to the members that they belong to."""
+        return {job.metadata.name: placement_of(job).cluster for job in self.hub_client.objects(kind)}
+
+    def copies(self, kind: Kind[Any] = JOBS) -> dict[str, list[str]]:
+        """Members to the names of the copies that they have."""
+        return {
+            name: sorted(job.metadata.name for job in client.objects(kind)) for name, client in self.members.items()
+        }
+
+    def play(self) -> None:
+        """Members run what they have: each pod of a copy on their first node, and none of copies that are gone."""
+        for client in self.members.values():
+            nodes = client.objects(NODES)
+            wanted = {}
+            for job in client.objects(JOBS):
+                for task in job.spec.tasks or ():
+                    for index in range(task.replicas or 0):
+                        name = f"{job.metadata.name}-{task.name}-{index}"
+                        meta = task.template.metadata
+                        wanted[f"default/{name}"] = Pod(
+                            metadata=ObjectMeta(
+                                name=name, namespace="default", labels=meta.labels, annotations=meta.annotations
+                            ),
+                            spec=msgspec.structs.replace(task.template.spec, node_name=nodes[0].metadata.name),
+                            status=PodStatus(phase="Running"),
+                        )
+            known = {pod.key: pod for pod in client.objects(PODS)}
+            for key, pod in wanted.items():
+                if key not in known or known[key].metadata.labels != pod.metadata.labels:
+                    client.put(PODS, pod)
+            for key in known.keys() - wanted.keys():
+                client.remove(PODS, key)
+
+    def cluster(self, name: str) -> AttachedCluster:
+        return self.hub_client.find(ATTACHED_CLUSTERS, f"{NAMESPACE}/{name}")
+
+    def condition(self, name: str, type_: str) -> tuple[str, str]:
+        found = {each.type: each for each in self.cluster(name).status.conditions or ()}[type_]
+        return found.status, found.message or ""
+
+    def group(self, job: str) -> Any:
+        for group in self.hub_client.objects(POD_GROUPS):
+            if any(owner.name == job for owner in group.metadata.owner_references or ()):
+                return group
+        return None
+
+
+class _Lasting:
+    """A client that outlives a connection: the hub closes its own."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def close(self) -> None:
+        return None
+
+
+async def inline(decide: Callable[[], Any]) -> Any:
+    return decide()
+
+
+@asynccontextmanager
+async def fleet(*names: str, config: str = "") -> AsyncIterator[World]:
+    """A world whose hub starts with `start`."""
+    world = World(names)
+    tasks: list[asyncio.Task[None]] = []
+
+    def start() -> None:
+        source = FixedConfig(load_config(config)) if config else None
+        world.hub = Hub(
+            world.hub_client, source, world.clock, connect=world.connect, runner=inline, debounce=0.02, seed=1
+        )
+        tasks.append(asyncio.create_task(world.hub.run()))
+
+    async def stop() -> None:
+        while tasks:
+            task = tasks.pop()
+            task.cancel()
+            closing = asyncio.gather(task, return_exceptions=True)
+            for _ in range(20):
+                await world.clock.advance(1.0)
+            await closing
+
+    world.start, world.stop = start, stop
+    try:
+        yield world
+    finally:
+        await stop()
