@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -38,7 +39,9 @@ RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:
 
 
 class NoHeartbeats:
-    """A server that lets nobody list Leases."""
+    """A server that lets nobody list Leases, read logs or list events."""
+
+    transport = SimpleNamespace(clock=SimpleNamespace(time=lambda: 1_700_000_000.0))
 
     async def request(self, *_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
         return 403, {}, b"{}"
@@ -91,8 +94,8 @@ async def test_the_state_of_a_pod(item: dict[str, Any], expected: str) -> None:
 )
 def test_explain_pod(monkeypatch: pytest.MonkeyPatch, item: dict[str, Any], line: str) -> None:
     @asynccontextmanager
-    async def connect(_: object) -> AsyncIterator[None]:
-        yield None
+    async def connect(_: object) -> AsyncIterator[Any]:
+        yield NoHeartbeats()
 
     async def discover(_: object) -> Any:
         return ResourceMap([Resource("", "v1", "Pod", "pods", "pod", True)])

@@ -14,7 +14,7 @@ from unisono.errors import UnisonoError
 from unisono.sdk import Client
 from unisono.sdk.explaining import Explanation
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("explain")]
+pytestmark = [pytest.mark.processes]
 
 PATIENCE = 600
 LARGE = {"requests": {"cpu": "40"}}

@@ -12,7 +12,7 @@ from unisono.api.kinds import POD_GROUPS, PODS, find
 from unisono.api.scheduling import PodGroup
 from unisono.cli.manifests import Manifest, read
 from unisono.cli.views import changes
-from unisono.cli.workloads import BY_CONDITIONS, is_workload, target_kind
+from unisono.cli.workloads import is_workload, target_kind
 from unisono.errors import UnisonoError
 from unisono.sdk.followed import wanted_pods, workload_view
 
@@ -192,4 +192,3 @@ def test_a_version_that_is_not_served_is_named(tmp_path: Any) -> None:
 def test_what_does_not_end_is_not_followed(tmp_path: Any) -> None:
     assert not is_workload(manifest(tmp_path, "ray.io/v1", "RayCluster"))
     assert not is_workload(manifest(tmp_path, "trainer.kubeflow.org/v1alpha1", "TrainingRuntime"))
-    assert ("ray.io", "RayCluster") not in BY_CONDITIONS

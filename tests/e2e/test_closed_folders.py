@@ -16,7 +16,6 @@ from unisono.sdk import Client, Job
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.xdist_group("processes"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root's pods run as users of their namespaces"),
 ]
 

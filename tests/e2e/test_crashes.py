@@ -17,7 +17,7 @@ import pytest
 from support.plane import RunningPlane, wait_until
 from support.ports import free_port
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
 Start = Callable[..., RunningPlane]
 JOBS = 500

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 attack: Any = import_module("benchmarks.hostile.attack")
 forge: Any = import_module("benchmarks.hostile.forge")
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.processes]
 
 PATIENCE = 300.0
 

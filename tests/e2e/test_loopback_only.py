@@ -14,7 +14,7 @@ from support.plane import RunningPlane, wait_until
 from support.ports import free_port
 from unisono.cli.main import COMMANDS, cli
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
 Start = Callable[..., RunningPlane]
 _LISTENS = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}

@@ -12,7 +12,7 @@ import pytest
 
 from support.plane import REPOSITORY, RunningPlane, wait_until
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
 Start = Callable[..., RunningPlane]
 CONTROLLERS = REPOSITORY / "tests" / "controllers"

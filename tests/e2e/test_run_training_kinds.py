@@ -9,7 +9,7 @@ import pytest
 
 from support.plane import unisono
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.processes]
 
 FILE = """
 apiVersion: kubeflow.org/v1

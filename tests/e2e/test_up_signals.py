@@ -14,7 +14,7 @@ import pytest
 from support.plane import PATIENCE, RunningPlane, unisono, wait_until
 from unisono.standalone.paths import DataDir
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
 Start = Callable[..., RunningPlane]
 

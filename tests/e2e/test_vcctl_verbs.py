@@ -13,7 +13,7 @@ import pytest
 
 from support.plane import RunningPlane, kubectl, unisono, wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.kubectl, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.processes, pytest.mark.kubectl]
 
 NODES = "- {name: sim, count: 1, capacity: {cpu: 8, memory: 16Gi}}"
 FLOW = """

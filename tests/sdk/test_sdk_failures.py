@@ -26,7 +26,12 @@ class Logs:
         self.asked.append((name, dict(params)))
         if name not in self.texts:
             raise ApiError("pods/log is not yours to read", code=403, reason="Forbidden")
-        yield self.texts[name].encode()
+        text = self.texts[name]
+        if params.get("timestamps"):
+            text = "".join(
+                f"2026-01-01T00:00:00.{number:09}Z {line}\n" for number, line in enumerate(text.splitlines())
+            )
+        yield text.encode()
 
 
 def pod(name: str, phase: str = "Failed", second: int = 0, **codes: int) -> Pod:
@@ -76,7 +81,7 @@ async def test_who_failed_first_comes_first_and_many_are_counted() -> None:
         "  pod/p3 failed: exit code 1 (Error)",
         "  and 3 more pods failed",
     ]
-    assert len(server.asked) == 3
+    assert len(server.asked) == 6
 
 
 async def test_logs_that_may_not_be_read_leave_the_rest() -> None:

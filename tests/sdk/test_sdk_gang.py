@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,16 @@ def test_large_results_arrive_whole(machine: Client) -> None:
     assert result.startswith(bytes(range(256)))
 
 
+def test_results_that_no_log_could_carry_travel_as_files(machine: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **options: made.append(mkdtemp(**options)) or made[-1])
+    results = gang(workers=2, client=machine, timeout=PATIENCE)(functions.huge)()
+    assert [len(result) for result in results] == [5 * 1024 * 1024] * 2
+    assert results[0] != results[1]
+    assert not any(Path(folder).exists() for folder in made if "unisono-results-" in folder)
+
+
 def test_an_error_of_a_rank_is_raised_here_and_the_job_stays_for_a_while(machine: Client) -> None:
     with pytest.raises(RemoteError, match=r"Rank 1 raised KeyError: 'lost'") as raised:
         gang(workers=2, name="kept", client=machine, timeout=PATIENCE)(functions.fails_on_one)()
@@ -80,7 +91,6 @@ def test_a_gang_that_loses_a_pod_starts_again_as_a_whole(machine: Client, tmp_pa
     ("function", "error", "told"),
     [
         (functions.vanishes, JobFailed, "exit code 7"),
-        (functions.huge, RemoteError, "return its path"),
         (functions.unpicklable, RemoteError, "pickle"),
     ],
 )

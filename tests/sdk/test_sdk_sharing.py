@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.memory import MemoryClient
-from unisono.agent.users import MOST_DIRECTORIES, readable_directories
+from unisono.agent.processes.users import MOST_DIRECTORIES, readable_directories
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Namespace
 from unisono.api.kinds import NAMESPACES

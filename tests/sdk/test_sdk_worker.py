@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from unisono.sdk import RemoteError, pod_entrypoint
+from unisono.sdk import CannotShip, RemoteError, pod_entrypoint
 from unisono.sdk.results import Frames
 
 TOKEN = "unisono-result-42"
@@ -34,14 +34,23 @@ def other():
 
 def count(item):
     return item + 1
+
+def large(size):
+    return b"x" * size
+
+def fails():
+    raise ValueError("no")
 """
 
 
-def run(folder: Path, name: str, call: Any, *, mode: str = "gang", rank: int = 0, size: int = 2) -> Frames:
+def run(
+    folder: Path, name: str, call: Any, *, mode: str = "gang", rank: int = 0, size: int = 2, results: str = ""
+) -> Frames:
     """The frames that the worker writes, in a Python without installed packages."""
     task = {
         "token": TOKEN,
         "mode": mode,
+        "results": results,
         "function": {"kind": "file", "file": "/gone/train.py", "source": SCRIPT, "name": name},
         "path": [],
         "call": base64.b64encode(pickle.dumps(call)).decode(),
@@ -81,3 +90,40 @@ def test_tracebacks_show_lines_of_a_file_that_is_not_there(tmp_path: Path) -> No
     with pytest.raises(RemoteError, match="TypeError") as raised:
         run(tmp_path, "count", (("text",), {})).value(0)
     assert "return item + 1" in raised.value.traceback
+
+
+LARGE = 5 * 1024 * 1024
+
+
+def test_a_large_result_goes_through_a_file_that_is_taken_away(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    found = run(tmp_path, "large", ((LARGE,), {}), results=str(results))
+    assert len(list(results.iterdir())) == 1
+    assert found.value(0, results) == b"x" * LARGE
+    assert not list(results.iterdir())
+
+
+def test_a_file_that_somebody_has_changed_is_not_read(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    found = run(tmp_path, "large", ((LARGE,), {}), results=str(results))
+    (file,) = results.iterdir()
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CannotShip, match="has changed"):
+        found.value(0, results)
+    with pytest.raises(CannotShip, match="cannot be read"):
+        found.value(0, tmp_path / "elsewhere")
+
+
+def test_a_large_result_without_a_place_for_it_names_the_option(tmp_path: Path) -> None:
+    with pytest.raises(RemoteError, match="results_dir"):
+        run(tmp_path, "large", ((LARGE,), {})).value(0)
+
+
+def test_a_traceback_begins_with_the_users_frames(tmp_path: Path) -> None:
+    with pytest.raises(RemoteError) as raised:
+        run(tmp_path, "fails", ((), {})).value(0)
+    assert raised.value.traceback.splitlines()[1] == '  File "/gone/train.py", line 23, in fails'

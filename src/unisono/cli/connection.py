@@ -55,9 +55,11 @@ def find(where: Where) -> ClusterConfig:
 @asynccontextmanager
 async def connect(where: Where) -> AsyncIterator[HttpClient]:
     """A client to the control plane that ``where`` means, closed at the end."""
+    from unisono.kube.command_transport import CommandTransport
     from unisono.kube.http import HttpClient
 
-    client = HttpClient(find(where))
+    config = find(where)
+    client = HttpClient(config, transport=CommandTransport(config))
     try:
         yield client
     finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unisono.api.verdict import Cause, Verdict, to_json
+from unisono.api.verdict import Cause, Verdict, job_name, to_json
 from unisono.cli.verdicts import verdict_lines
 from unisono.sdk.explaining import (
     Explanation,
@@ -21,10 +21,15 @@ from unisono.sdk.explaining import (
 if TYPE_CHECKING:
     from unisono.cli.resources import Resource
     from unisono.kube.http import HttpClient
+    from unisono.sdk.fixes.fix import Fix
 
+# Kinds that make jobs, each with a PodGroup of its own.
+_MAKES_JOBS = frozenset({"JobFlow", "HyperJob", "CronJob"})
 # Pods that are listed one by one.
 _SHOWN = 10
 _FAILURES = 3
+# Commands of one fix that are listed.
+_COMMANDS = 3
 
 
 def explanation_json(told: Explanation) -> dict[str, Any]:
@@ -42,6 +47,9 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "scheduler_silent": told.silent,
         "outdated_verdicts": [to_json(verdict) for verdict in told.outdated],
         "configuration_error": told.configuration_error,
+        "warnings": told.warnings,
+        "running": [note.json() for note in told.running],
+        "fixes": [fix.json(number) for number, fix in enumerate(told.fixes, start=1)],
     }
 
 
@@ -64,7 +72,7 @@ def explanation_lines(told: Explanation) -> list[str]:
         lines.append(f"{told.title} waits: {told.unseen}; {told.state}.")
     elif not verdicts:
         lines.append(f"{told.title} does not wait: {told.state}.")
-    alone = told.title if len(verdicts) == 1 and told.kind != "Queue" else ""
+    alone = _subject(told, verdicts)
     for verdict in verdicts:
         lines += verdict_lines(_with_gates(verdict, told.gates), alone)
     lines += [f"  {refusal}" for refusal in told.refused]
@@ -73,9 +81,33 @@ def explanation_lines(told: Explanation) -> list[str]:
     lines += [f"  {text}" for text in texts[:_SHOWN]]
     if len(texts) > _SHOWN:
         lines.append(f"  and {len(texts) - _SHOWN} more")
+    lines += [f"  warning: {warning}" for warning in told.warnings]
+    lines += [f"  {note}" for note in told.running]
     if told.configuration_error:
         lines.append(f"  the scheduler refuses its newest configuration: {told.configuration_error}")
-    return lines + _failure_lines(told)
+    return [*lines, *fix_lines(told.fixes), *_failure_lines(told)]
+
+
+def fix_lines(fixes: Sequence[Fix], first: int = 1) -> list[str]:
+    """The fixes by number, each with what does it on the command line."""
+    lines = []
+    for number, fix in enumerate(fixes[:_SHOWN], start=first):
+        lines.append(f"  fix {number}:   {fix.text}{'' if fix.tried else ' (not tried)'}")
+        commands = [operation.kubectl() for operation in fix.operations]
+        lines += [f"           {command}" for command in commands[:_COMMANDS]]
+        if len(commands) > _COMMANDS:
+            lines.append(f"           and {len(commands) - _COMMANDS} more commands, see --output json")
+        if fix.why_not:
+            lines.append(f"           {fix.why_not}")
+    return lines
+
+
+def _subject(told: Explanation, verdicts: Sequence[Verdict]) -> str:
+    """Who waits: the object, with the job where it makes jobs of other names; empty: each verdict's own job."""
+    if len(verdicts) != 1 or told.kind == "Queue":
+        return ""
+    name = job_name(verdicts[0].job).rpartition("/")[2]
+    return f"{told.title} (its job {name})" if told.kind in _MAKES_JOBS else told.title
 
 
 def _with_gates(verdict: Verdict, gates: str) -> Verdict:
@@ -105,7 +137,7 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         ApiError: the server cannot answer.
 
     """
-    from unisono.cli.resources import UnknownKind, discover, object_of, request_json
+    from unisono.cli.resources import UnknownKind, discover, request_json
     from unisono.cli.targets import one
 
     resources = await discover(client)
@@ -115,7 +147,28 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         raise UnknownKind(f"{error} Kinds that can be explained: {_known([*resources.resources])}.") from None
     resource = target.resource
     item = await request_json(client, "GET", resource.path(namespace, target.name))
-    title = f"{resources.typed(resource)}/{target.name}"
+    try:
+        return await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
+    except NothingToExplain as error:
+        raise NothingToExplain(f"{error} Kinds that can be explained: {_known(resources.resources)}.") from None
+
+
+async def explain_item(client: HttpClient, resource: Resource, item: dict[str, Any], title: str) -> Explanation:
+    """Say why an object waits.
+
+    Args:
+        client: the server.
+        resource: of the object.
+        item: the object as the server sent it.
+        title: as a user types it.
+
+    Raises:
+        NothingToExplain: objects of that kind have no pods.
+        ApiError: the server cannot answer.
+
+    """
+    from unisono.cli.resources import object_of
+
     kind, obj = object_of(resource, item)
     match resource.group, resource.kind:
         case "scheduling.volcano.sh", "Queue":
@@ -124,11 +177,8 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
             return await explain_group(client, obj.metadata, item, title)
         case "", "Pod":
             return await explain_pod(client, obj, title)
-    live = {"kind": resource.kind, **item}
-    try:
-        return await explain_owner(client, resource.name, kind, obj, live, title)
-    except NothingToExplain as error:
-        raise NothingToExplain(f"{error} Kinds that can be explained: {_known(resources.resources)}.") from None
+    live = {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+    return await explain_owner(client, resource.name, kind, obj, live, title)
 
 
 def _known(served: Sequence[Resource]) -> str:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import JOBS, PODS
+from unisono.cli.durations import duration_text
 from unisono.cli.views import SUCCEEDED, JobView, changes
-from unisono.sdk.events import LogFailed, LogText, Observed, Target
+from unisono.sdk.events import Event, LogFailed, LogText, Observed, Target
 from unisono.sdk.following import follow
 from unisono.sdk.log_selection import LogSelection, container_names
 from unisono.sdk.logstream import short_name
+from unisono.sdk.progress import Steps, slowest, steps_of_line
 
 if TYPE_CHECKING:
     from unisono.cli.report import Reporter
     from unisono.kube.http import HttpClient
+    from unisono.sdk.observing import Observation
 
 REFRESH_SECONDS = 0.1
+REMIND_SECONDS = 60.0
 
 
 class Progress:
@@ -30,36 +37,91 @@ class Progress:
 
     def __init__(self, targets: Sequence[Target], reporter: Reporter) -> None:
         self._targets, self._reporter = list(targets), reporter
-        self._views: dict[Target, JobView] = {}
+        self._observations: dict[Target, Observation] = {}
+        self._steps: dict[Target, dict[str, Steps]] = {}
+
+    @property
+    def observations(self) -> dict[Target, Observation]:
+        """What was last seen of each target, in the order of the targets."""
+        return {target: self._observations[target] for target in self._targets if target in self._observations}
+
+    @property
+    def seen(self) -> dict[Target, JobView]:
+        """The last views that were told, in the order of the targets."""
+        return {target: found.view for target, found in self.observations.items()}
 
     @property
     def views(self) -> list[JobView]:
-        """The last views that were told, in the order of the targets."""
-        return [self._views[target] for target in self._targets if target in self._views]
+        """The same without the targets."""
+        return list(self.seen.values())
 
     async def follow(self, client: HttpClient, *, logs: bool) -> None:
         """Follow the targets until all have ended; ``logs`` copies the logs of all their containers."""
         selection = LogSelection(all_containers=True) if logs else None
         events = follow(client, self._targets, until=lambda view: view.ended, logs=selection, pause=REFRESH_SECONDS)
-        async with aclosing(events):
-            async for event in events:
-                match event:
-                    case Observed():
-                        self._observe(event)
-                    case LogText():
-                        self._reporter.log(_prefix(event), event.text)
-                    case LogFailed(pod=pod, error=error):
-                        self._reporter.line(f"pod/{pod.metadata.name}", f"its log cannot be read: {error.message}")
+        reminder = asyncio.create_task(self._remind())
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    await self._tell(client, event)
+        finally:
+            reminder.cancel()
 
-    def _observe(self, event: Observed) -> None:
-        target, found = event.target, event.observation
-        old, new = self._views.get(target), found.view
-        if old is None and not _is_worth_telling(event):
+    async def _tell(self, client: HttpClient, event: Event) -> None:
+        match event:
+            case Observed():
+                if self._observe(event):
+                    await self._warn_of_limits(client, event)
+            case LogText():
+                self._count_steps(event)
+                self._reporter.log(_prefix(event), event.text)
+            case LogFailed(pod=pod, error=error):
+                self._reporter.line(f"pod/{pod.metadata.name}", f"its log cannot be read: {error.message}")
+
+    async def _remind(self) -> None:
+        """Say again what a job waits for, where nobody sees it in a live table."""
+        started = time.monotonic()
+        while True:
+            await asyncio.sleep(REMIND_SECONDS)
+            for view in self.views:
+                if view.waiting:
+                    waited = duration_text(time.monotonic() - started)
+                    self._reporter.remind(view.title, f"still waiting after {waited}: {view.waiting}")
+
+    def _count_steps(self, line: LogText) -> None:
+        steps = steps_of_line(line.text)
+        if steps is None:
             return
+        counted = self._steps.setdefault(line.target, {})
+        counted[line.pod.metadata.name] = steps
+        found = self._observations.get(line.target)
+        if found is not None:
+            view = replace(found.view, progress=slowest(counted.values()))
+            self._observations[line.target] = replace(found, view=view)
+            self._reporter.show(self.views)
+
+    async def _warn_of_limits(self, client: HttpClient, event: Observed) -> None:
+        """Say once which limits of a job that has started its node does not enforce."""
+        from unisono.cli.limits import unenforced_limits
+
+        names = {pod.metadata.name for pod in event.observation.pods}
+        for text in await unenforced_limits(client, event.target.namespace, names):
+            self._reporter.line(event.observation.view.title, text)
+
+    def _observe(self, event: Observed) -> bool:
+        """Tell what changed; answers whether the job has just begun to run."""
+        target, found = event.target, event.observation
+        if found.view.progress is None and (counted := self._steps.get(target)):
+            found = replace(found, view=replace(found.view, progress=slowest(counted.values())))
+        before, new = self._observations.get(target), found.view
+        old = before.view if before else None
+        if old is None and not _is_worth_telling(event):
+            return False
         for text in changes(old, new):
             self._reporter.line(new.title, text)
-        self._views[target] = new
+        self._observations[target] = found
         self._reporter.show(self.views)
+        return new.phase == "Running" and not (old and old.phase == "Running")
 
 
 def _is_worth_telling(event: Observed) -> bool:

@@ -20,7 +20,7 @@ class Manifest:
     Attributes:
         value: the object.
         file: where it stands, as errors name it.
-        line: first line of its document, from 1.
+        line: first line of its document, from 1; 0 where it stands in no file.
         folder: folder of the file; of standard input, the working directory.
 
     """
@@ -33,7 +33,7 @@ class Manifest:
     @property
     def where(self) -> str:
         """``file:line`` for errors."""
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def api_version(self) -> str:

@@ -43,18 +43,37 @@ class Where:
 
 def where_options(function: Command) -> Command:
     """Add ``--data-dir``, ``--kubeconfig``, ``--context`` and ``--namespace``; the command gets one ``where``."""
+    return _where_options(function, ("-n", "--namespace"))
 
-    @click.option("-n", "--namespace", help="Namespace of objects that name none.  [default: default]")
+
+def where_options_without_n(function: Command) -> Command:
+    """The same for a command whose ``-n`` means something else."""
+    return _where_options(function, ("--namespace",))
+
+
+def _where_options(function: Command, names: tuple[str, ...]) -> Command:
+    namespace = click.option(*names, help="Namespace of objects that name none.  [default: default]")
+    return namespace(control_plane_options(function))
+
+
+def control_plane_options(function: Command, kubeconfig_names: tuple[str, ...] = ("--kubeconfig",)) -> Command:
+    """Add ``--data-dir``, ``--kubeconfig`` and ``--context``; the command gets one ``where``.
+
+    A ``namespace`` that another option gives becomes part of it.
+    """
+
     @click.option("--context", help="Context of the kubeconfig.")
-    @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Talk to the cluster of this file.")
+    @click.option(
+        *kubeconfig_names, "kubeconfig", type=click.Path(path_type=Path), help="Talk to the cluster of this file."
+    )
     @click.option("--data-dir", type=click.Path(path_type=Path), help="Talk to the 'unisono up' of this directory.")
     @wraps(function)
     def wrapper(
         *args: Any,
-        namespace: str | None,
         context: str | None,
         kubeconfig: Path | None,
         data_dir: Path | None,
+        namespace: str | None = None,
         **kwargs: Any,
     ) -> Any:
         if kubeconfig and data_dir:
@@ -64,6 +83,14 @@ def where_options(function: Command) -> Command:
         return function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
 
     return wrapper  # type: ignore[return-value]
+
+
+def where_arguments(where: Where) -> str:
+    """The options, each with a blank before it, with which another command means the same control plane."""
+    import shlex
+
+    named = (("--kubeconfig", where.kubeconfig), ("--data-dir", where.data_dir), ("--context", where.context))
+    return "".join(f" {option} {shlex.quote(str(value))}" for option, value in named if value is not None)
 
 
 def output_option(*choices: str, default: str = "text") -> Callable[[Command], Command]:

@@ -16,9 +16,9 @@ def print_json(value: Any) -> None:
 
 def print_yaml(value: Any) -> None:
     """YAML on stdout, keys in the order of the object."""
-    import yaml
+    from unisono.api.yaml_writer import dump
 
-    click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    click.echo(dump(value), nl=False)
 
 
 def without_managed_fields(value: dict[str, Any]) -> dict[str, Any]:

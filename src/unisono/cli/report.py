@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from unisono.cli.views import JobView
 
@@ -22,12 +22,28 @@ class Reporter(Protocol):
         """One event of a job."""
         ...
 
+    def remind(self, title: str, text: str) -> None:
+        """What is still so, for those who see no live table."""
+        ...
+
     def log(self, prefix: str, text: str) -> None:
         """One line of a container's log."""
         ...
 
+    def step(self, text: str, done: int, total: int) -> None:
+        """What is being set up, as step ``done`` of ``total``; 0 where they are not counted."""
+        ...
+
     def show(self, views: Sequence[JobView]) -> None:
         """The present state of all jobs."""
+        ...
+
+    def pause(self) -> None:
+        """Leave the terminal to a question."""
+        ...
+
+    def resume(self) -> None:
+        """Take it back."""
         ...
 
     def close(self) -> None:
@@ -45,19 +61,32 @@ class PlainReporter:
         """``==> job/hello: Running``."""
         click.echo(f"==> {title}: {text}", err=self._stderr)
 
+    def remind(self, title: str, text: str) -> None:
+        """As any line."""
+        self.line(title, text)
+
     def log(self, prefix: str, text: str) -> None:
         """``worker-0 | text``."""
         click.echo(f"{prefix} | {text}", err=self._stderr)
 
+    def step(self, text: str, done: int, total: int) -> None:
+        """Nothing: lines tell what is set up."""
+
     def show(self, views: Sequence[JobView]) -> None:
         """Nothing: the lines tell it all."""
+
+    def pause(self) -> None:
+        """Nothing moves."""
+
+    def resume(self) -> None:
+        """Nothing moves."""
 
     def close(self) -> None:
         """Nothing to end."""
 
 
 class LiveReporter:
-    """Logs scroll above a table that shows queue, gang and tasks of every job."""
+    """Logs scroll above a few lines that show each job, its pods, its steps and what it waits for."""
 
     COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 
@@ -69,12 +98,16 @@ class LiveReporter:
         self._started = time.monotonic()
         self._colours: dict[str, str] = {}
         self._views: Sequence[JobView] = ()
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._table)
+        self._step: tuple[str, int, int] | None = None
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._picture)
         self._live.start()
 
     def line(self, title: str, text: str) -> None:
         """An event, in bold."""
         self._print("==> ", "bold", f"{title}: {text}")
+
+    def remind(self, title: str, text: str) -> None:
+        """Nothing: the table shows it."""
 
     def log(self, prefix: str, text: str) -> None:
         """A log line; each task keeps its colour."""
@@ -86,28 +119,35 @@ class LiveReporter:
 
         self._console.print(Text.assemble((head, style), text))
 
-    def show(self, views: Sequence[JobView]) -> None:
-        """Draw the table with these views."""
-        self._views = tuple(views)
+    def step(self, text: str, done: int, total: int) -> None:
+        """Draw a bar of the set-up."""
+        self._step = (text, done, total)
         self._live.refresh()
+
+    def show(self, views: Sequence[JobView]) -> None:
+        """Draw these views."""
+        self._views, self._step = tuple(views), None
+        self._live.refresh()
+
+    def pause(self) -> None:
+        """Take the table away."""
+        self._live.stop()
+
+    def resume(self) -> None:
+        """Draw it again."""
+        self._live.start()
 
     def close(self) -> None:
         """Take the table away; the lines stay."""
         self._live.stop()
 
-    def _table(self) -> Table:
-        from rich.table import Table
+    def _picture(self) -> RenderableType:
+        from unisono.cli.live_table import jobs_picture, step_picture
 
-        table = Table(title=f"{time.monotonic() - self._started:.0f} s", title_justify="left", expand=False)
-        for name in ("Job", "Queue", "Phase", "Gang", "Tasks (running/done/failed of all)", "Waiting for"):
-            table.add_column(name, overflow="fold")
-        for view in self._views:
-            tasks = "  ".join(
-                f"{task.name} {task.count('Running')}/{task.count('Succeeded')}/{task.count('Failed')} of {task.wanted}"
-                for task in view.tasks
-            )
-            table.add_row(view.title, view.queue, view.phase, f"{view.placed}/{view.gang}", tasks, view.waiting)
-        return table
+        seconds = time.monotonic() - self._started
+        if self._step is not None:
+            return step_picture(*self._step, seconds)
+        return jobs_picture(self._views, seconds)
 
 
 def reporter(*, json_output: bool) -> Reporter:

@@ -16,6 +16,12 @@ from unisono.sdk.views import (
     pod_view,
 )
 
+# Of pods that fail at once, lines for the first ones.
+_MOST_FAILURES = 3
+# Phases in which a job's pods are ended, and the exit codes that they have then: SIGTERM and SIGKILL.
+_ENDING = frozenset({"Aborting", "Aborted", "Terminating", "Terminated", "Restarting", "Completing", "Completed"})
+_ENDED_BY_SIGNAL = frozenset({143, 137})
+
 # Jobs that are made of jobs.
 FLOWS = ("JobFlow", "HyperJob")
 
@@ -81,10 +87,16 @@ def _phase_and_failures(old: JobView | None, new: JobView) -> list[str]:
     if new.phase != (old.phase if old else "Pending"):
         lines.append(f"{new.phase}{f': {new.message}' if new.message and new.ended else ''}")
     known = {end.name for end in old.ends} if old else set()
-    for end in new.ends:
-        if end.name not in known and end.phase == "Failed":
-            lines.append(f"pod {end.name} failed: {end_text(end)}")
+    failed = [end for end in new.ends if end.name not in known and end.phase == "Failed" and not _was_ended(new, end)]
+    lines += [f"pod {end.name} failed: {end_text(end)}" for end in failed[:_MOST_FAILURES]]
+    if len(failed) > _MOST_FAILURES:
+        lines.append(f"{len(failed) - _MOST_FAILURES} more pods failed")
     return lines
+
+
+def _was_ended(view: JobView, end: PodEnd) -> bool:
+    """Whether a pod was ended by the end of its job, and did not fail."""
+    return end.exit_code in _ENDED_BY_SIGNAL and view.phase in _ENDING and end.reason in ("", "Error")
 
 
 def _few(names: Sequence[str], most: int = 3) -> str:

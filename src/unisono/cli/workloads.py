@@ -11,33 +11,21 @@ if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
 
 
-# Jobs that tell by their conditions how they ended; training kinds come in several versions.
-BY_CONDITIONS = frozenset(
-    {
-        *(("kubeflow.org", kind) for kind in ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")),
-        ("trainer.kubeflow.org", "TrainJob"),
-        ("jobset.x-k8s.io", "JobSet"),
-        ("ray.io", "RayJob"),
-        ("flow.volcano.sh", "JobFlow"),
-        ("training.volcano.sh", "HyperJob"),
-        ("batch", "Job"),
-    }
-)
-
-
 def is_workload(manifest: Manifest) -> bool:
     """The manifest is a job or a pod, which runs and ends."""
-    kind = manifest.api_version.rpartition("/")[0], manifest.kind
-    return kind in {("batch.volcano.sh", "Job"), ("", "Pod")} or kind in BY_CONDITIONS
+    from unisono.sdk.job_kinds import is_job
+
+    return (manifest.api_version, manifest.kind) == ("v1", "Pod") or is_job(manifest.api_version, manifest.kind)
 
 
 def nothing_to_run(manifests: Sequence[Manifest]) -> str:
     """What to say of manifests without any job or pod: a kind that may be misspelt, else the kinds that they have."""
     from unisono.api.kinds import find
+    from unisono.sdk.job_kinds import JOB_KINDS
 
     kinds = ", ".join(sorted({manifest.kind for manifest in manifests}))
     text = f"There is nothing to run in these files, only {kinds}"
-    runnable = ["Job", "Pod", *sorted({kind for _, kind in BY_CONDITIONS} - {"Job"})]
+    runnable = ["Job", "Pod", *sorted({each.kind for each in JOB_KINDS} - {"Job"})]
     for manifest in manifests:
         meant = next(iter(get_close_matches(manifest.kind, runnable, 1)), "")
         if not meant or find(manifest.api_version, manifest.kind) is not None:
@@ -46,7 +34,7 @@ def nothing_to_run(manifests: Sequence[Manifest]) -> str:
         if manifest.kind != meant:
             return f"{text}: {manifest.where} has the kind {told}; is {meant} meant?"
         groups = {"Job": "batch.volcano.sh/v1alpha1 or batch/v1", "Pod": "v1"}
-        known = groups.get(meant) or next(f"{group}/..." for group, kind in sorted(BY_CONDITIONS) if kind == meant)
+        known = groups.get(meant) or next(f"{each.group}/..." for each in JOB_KINDS if each.kind == meant)
         return f"{text}: {manifest.where} has the kind {told}; is its apiVersion {known}?"
     return f"{text}: use 'unisono apply' for those."
 

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from unisono.api.verdict import Holder, Verdict
-from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
-from unisono.sdk.aio import AsyncClient
-from unisono.sdk.builders import Job
-from unisono.sdk.client import Client
-from unisono.sdk.endpoint import Endpoint, Where
-from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
-from unisono.sdk.gang import GangFunction, default_client, gang, map, rank, world_size
-from unisono.sdk.handles import JobHandle
-from unisono.sdk.joblogs import LogLine
-from unisono.sdk.launch import GangOptions
-from unisono.sdk.queues import QueueView
-from unisono.sdk.views import JobView, PodEnd, TaskView
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unisono.api.verdict import Holder, Verdict
+    from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
+    from unisono.sdk.aio import AsyncClient
+    from unisono.sdk.builders import Job
+    from unisono.sdk.client import Client
+    from unisono.sdk.endpoint import Endpoint, Where
+    from unisono.sdk.errors import BadWork, CannotShip, JobFailed, NoControlPlane, RemoteError, WaitTimeout
+    from unisono.sdk.gang_functions import GangFunction, default_client, gang, map, rank, world_size
+    from unisono.sdk.handles import JobHandle
+    from unisono.sdk.joblogs import LogLine
+    from unisono.sdk.launch import GangOptions
+    from unisono.sdk.program import Program
+    from unisono.sdk.queues import QueueView
+    from unisono.sdk.views import JobView, PodEnd, TaskView
+
+# Where each name is defined: a command that needs one part of the SDK does not import all of it.
+_HOMES = {
+    "unisono.api.verdict": ("Holder", "Verdict"),
+    "unisono.errors": ("AlreadyExists", "ApiError", "Conflict", "Invalid", "NotFound", "Unavailable", "UnisonoError"),
+    "unisono.sdk.aio": ("AsyncClient",),
+    "unisono.sdk.builders": ("Job",),
+    "unisono.sdk.client": ("Client",),
+    "unisono.sdk.endpoint": ("Endpoint", "Where"),
+    "unisono.sdk.errors": ("BadWork", "CannotShip", "JobFailed", "NoControlPlane", "RemoteError", "WaitTimeout"),
+    "unisono.sdk.gang_functions": ("GangFunction", "default_client", "gang", "map", "rank", "world_size"),
+    "unisono.sdk.handles": ("JobHandle",),
+    "unisono.sdk.joblogs": ("LogLine",),
+    "unisono.sdk.launch": ("GangOptions",),
+    "unisono.sdk.program": ("Program",),
+    "unisono.sdk.queues": ("QueueView",),
+    "unisono.sdk.views": ("JobView", "PodEnd", "TaskView"),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AlreadyExists",
@@ -37,6 +61,7 @@ __all__ = [
     "NoControlPlane",
     "NotFound",
     "PodEnd",
+    "Program",
     "QueueView",
     "RemoteError",
     "TaskView",
@@ -51,3 +76,18 @@ __all__ = [
     "rank",
     "world_size",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the SDK when it is used."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(module), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """For completion in notebooks."""
+    return sorted({*globals(), *__all__})

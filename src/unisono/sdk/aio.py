@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from unisono.sdk.joblogs import LogLine, follow_logs, read_logs
 from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.logstream import lines
 from unisono.sdk.observing import index_dependents, look, observation
+from unisono.sdk.program_submission import program_folders
 from unisono.sdk.queues import QueueView, queue_views
 from unisono.sdk.sharing import share_folder
 from unisono.sdk.submission import Work, kind_of, mark_folder, objects, split
@@ -33,6 +34,7 @@ from unisono.sdk.views import JobView, failure_text, timeout_text
 T = TypeVar("T", bound=Object)
 Views = list[JobView]
 Queues = list[QueueView]
+Tell = Callable[[JobView], None]
 
 
 class AsyncClient(Connection):
@@ -51,8 +53,9 @@ class AsyncClient(Connection):
         """Create a job, and before it whatever else is in the manifest (queues, ConfigMaps, ...).
 
         Args:
-            work: a `Job`, a mapping, a struct, YAML text, or the path of a file with exactly one job: a Volcano Job, a
-                JobFlow, a HyperJob, a ``batch/v1`` Job, a RayJob, a JobSet, a TrainJob, or a job of ``kubeflow.org``.
+            work: a `Job`, a `Program`, a mapping, a struct, YAML text, or the path of a file with exactly one job: a
+                Volcano Job, a JobFlow, a HyperJob, a ``batch/v1`` Job, a RayJob, a JobSet, a TrainJob, or a job of
+                ``kubeflow.org``.
 
         Raises:
             BadWork: it is no job, or more than one.
@@ -61,13 +64,15 @@ class AsyncClient(Connection):
 
         """
         http = await self._connected()
-        found, folder = objects(work)
-        others, job = split(found)
         endpoint = await self.endpoint()
+        found, folder = objects(work, local=endpoint.local)
+        others, job = split(found)
         if endpoint.local:
             mark_folder(job, folder)
             if endpoint.private is None:
-                await share_folder(http, job["metadata"].get("namespace") or self.namespace, folder)
+                namespace = job["metadata"].get("namespace") or self.namespace
+                for each in (folder, *program_folders(work)):
+                    await share_folder(http, namespace, each)
         for other in others:
             await self.apply(other)
         kind = kind_of(job)
@@ -143,7 +148,13 @@ class AsyncClient(Connection):
                     yield last
 
     async def wait(
-        self, job: JobRef, *, phase: str | None = None, timeout: float | None = None, check: bool = False
+        self,
+        job: JobRef,
+        *,
+        phase: str | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+        tell: Tell | None = None,
     ) -> JobView:
         """Wait until the job has ended.
 
@@ -152,6 +163,7 @@ class AsyncClient(Connection):
             phase: return as soon as the job is in this phase, such as ``Running``.
             timeout: seconds to wait.
             check: raise if the job ends without success.
+            tell: is called with every view on the way, to show what the job waits for.
 
         Raises:
             WaitTimeout: the time is over; the job goes on.
@@ -164,6 +176,8 @@ class AsyncClient(Connection):
             async with asyncio.timeout(timeout), aclosing(self.watch(job)) as views:
                 async for view in views:
                     last = view
+                    if tell is not None:
+                        tell(view)
                     if view.phase == phase:
                         break
         except TimeoutError:

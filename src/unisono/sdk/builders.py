@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -14,6 +16,11 @@ DEFAULT_IMAGE = f"python:{sys.version_info.major}.{sys.version_info.minor}"
 """Image of tasks that name none; a node that runs pods as processes does not read it."""
 
 Amount = int | float | str
+
+_SINGLE_QUOTED = re.compile(r"'[^']*'")
+_DOUBLE_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_REPLACED = re.compile(r"(?<!\\)(`|\$[A-Za-z_{(])")
+_OPERATOR_OR_WILDCARD = re.compile(r"(?<!\\)[|&;<>()*?\n]|(?:^|\s)~(?:/|\s|$)")
 RestartPolicy = Literal["Never", "OnFailure", "Always"]
 
 
@@ -64,13 +71,14 @@ class Job:
         self,
         name: str,
         *,
-        command: Sequence[str],
-        args: Sequence[str] = (),
+        command: str | Sequence[str],
+        args: str | Sequence[str] = (),
         replicas: int = 1,
         min_available: int | None = None,
         image: str = DEFAULT_IMAGE,
         cpu: Amount | None = None,
         memory: Amount | None = None,
+        memory_limit: Amount | None = None,
         gpus: int | None = None,
         resources: Mapping[str, Amount] | None = None,
         env: Mapping[str, str] | None = None,
@@ -85,13 +93,14 @@ class Job:
 
         Args:
             name: of the task; part of the pods' names.
-            command: what the container runs.
-            args: further words of it.
+            command: what the container runs: its words, or one text that is split as a shell splits it.
+            args: further words of it, in the same way.
             replicas: number of pods.
             min_available: pods of this task that the gang needs; None for all.
             image: of the container.
             cpu: cores that each pod requests: ``2``, ``0.5`` or ``"500m"``.
             memory: that each pod requests: bytes, or ``"4Gi"``.
+            memory_limit: a pod that needs more ends with ``OOMKilled``.
             gpus: whole NVIDIA cards per pod.
             resources: further resources by name, each as request and limit.
             env: environment variables.
@@ -102,11 +111,17 @@ class Job:
             pod: further fields of the pod's spec, such as ``nodeSelector``.
             container: further fields of the container, such as ``volumeMounts``.
 
+        Raises:
+            BadWork: the job has a task of that name, or the command needs a shell.
+
         """
         if any(known["name"] == name for known in self._tasks):
             raise BadWork(f"the job has a task {name!r} already: give this one another name.")
         further = {**(resources or {}), **({NVIDIA_GPU: gpus} if gpus else {})}
-        main = _container(name, image, command, args, working_dir, env, _resources(cpu, memory, further))
+        limits = {} if memory_limit is None else {"memory": memory_limit}
+        wanted = _resources(cpu, memory, further, limits)
+        words, further_words = shell_words(command, "command"), shell_words(args, "args")
+        main = _container(name, image, words, further_words, working_dir, env, wanted)
         template = {
             "metadata": _given({"labels": _copy(labels), "annotations": _copy(annotations)}),
             "spec": {"restartPolicy": restart_policy, "containers": [{**main, **(container or {})}], **(pod or {})},
@@ -141,6 +156,19 @@ class Job:
         rule = _given({"action": action, "event": event, "exitCode": exit_code, "timeout": timeout})
         self._spec.setdefault("policies", []).append(rule)
         return self
+
+    def containers(self, task: str) -> list[dict[str, Any]]:
+        """The containers of a task, to change what `task` has no argument for.
+
+        Raises:
+            BadWork: the job has no such task.
+
+        """
+        for known in self._tasks:
+            if known["name"] == task:
+                found: list[dict[str, Any]] = known["template"]["spec"]["containers"]
+                return found
+        raise BadWork(f"the job has no task {task!r}.")
 
     def manifest(self) -> dict[str, Any]:
         """The job as a Kubernetes object.
@@ -178,11 +206,41 @@ def _container(
     )
 
 
-def _resources(cpu: Amount | None, memory: Amount | None, further: Mapping[str, Amount]) -> dict[str, Any] | None:
-    limits = {name: quantity(amount) for name, amount in further.items()}
+def shell_words(text: str | Sequence[str], field: str) -> list[str]:
+    """Words of a command; one text is split as a shell splits it.
+
+    Args:
+        text: words, or one text.
+        field: name of the argument, for errors.
+
+    Raises:
+        BadWork: a quotation mark is not closed, or the text needs a shell: it has a pipe, a variable or a wildcard.
+
+    """
+    if not isinstance(text, str):
+        return list(text)
+    if _needs_shell(text):
+        raise BadWork(f"{field} needs a shell: give the words ['sh', '-c', {text!r}].")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadWork(f"{field} cannot be split into words ({error}): {text}") from None
+
+
+def _needs_shell(text: str) -> bool:
+    """Whether a shell would do more than split: run several commands, or replace variables and wildcards."""
+    without_single = _SINGLE_QUOTED.sub("", text)
+    without_quoted = _DOUBLE_QUOTED.sub("", without_single)
+    return bool(_REPLACED.search(without_single) or _OPERATOR_OR_WILDCARD.search(without_quoted))
+
+
+def _resources(
+    cpu: Amount | None, memory: Amount | None, further: Mapping[str, Amount], limited: Mapping[str, Amount]
+) -> dict[str, Any] | None:
+    limits = {name: quantity(amount) for name, amount in {**further, **limited}.items()}
     requests = {
         **{name: quantity(amount) for name, amount in (("cpu", cpu), ("memory", memory)) if amount is not None},
-        **limits,
+        **{name: quantity(amount) for name, amount in further.items()},
     }
     return _given({"requests": requests or None, "limits": limits or None}) or None
 

@@ -17,7 +17,9 @@ from unisono.sdk.endpoint import Endpoint, Where
 from unisono.sdk.handles import JobHandle, JobRef
 from unisono.sdk.joblogs import LogLine
 from unisono.sdk.portal import Portal
+from unisono.sdk.program_end import end_with_program
 from unisono.sdk.submission import Work
+from unisono.sdk.telling import is_watched, telling
 from unisono.sdk.views import JobView
 
 T = TypeVar("T")
@@ -39,6 +41,8 @@ class Client:
         nodes: simulated nodes ``{name, count, capacity, labels, taints}`` of the private control plane.
         local_node: the private control plane runs pods as processes of this machine.
         namespace: for jobs that name none.
+        quiet: do not show what jobs wait for while a call waits for them; None shows it in terminals and notebooks.
+        detached: SIGTERM leaves the jobs running that were submitted here, instead of stopping them.
 
     """
 
@@ -53,7 +57,11 @@ class Client:
         nodes: Sequence[Mapping[str, Any]] = (),
         local_node: bool = True,
         namespace: str | None = None,
+        quiet: bool | None = None,
+        detached: bool = False,
     ) -> None:
+        self.shows = is_watched() if quiet is None else not quiet
+        self._detached = detached
         where = Where(kubeconfig, context, data_dir, in_cluster, private, nodes, local_node)
         self.aio = AsyncClient(where, namespace=namespace)
         self._portal = Portal(self.aio.close)
@@ -89,9 +97,18 @@ class Client:
         """The control plane that the client talks to."""
         return self._portal.run(self.aio.endpoint())
 
-    def submit(self, work: Work) -> JobView:
-        """Create a job; see `AsyncClient.submit`."""
-        return self._portal.run(self.aio.submit(work))
+    def submit(self, work: Work, *, detached: bool | None = None) -> JobView:
+        """Create a job; see `AsyncClient.submit`.
+
+        Args:
+            work: the job.
+            detached: SIGTERM of this program leaves it running; None for what the client says.
+
+        """
+        view = self._portal.run(self.aio.submit(work))
+        if not (self._detached if detached is None else detached):
+            end_with_program(self, view)
+        return view
 
     def get(self, job: JobRef) -> JobView:
         """How the job is doing; `NotFound` where there is none."""
@@ -117,7 +134,11 @@ class Client:
         self, job: JobRef, *, phase: str | None = None, timeout: float | None = None, check: bool = False
     ) -> JobView:
         """Wait until the job has ended, or is in ``phase``; see `AsyncClient.wait`."""
-        return self._portal.run(self.aio.wait(job, phase=phase, timeout=timeout, check=check))
+        return self._portal.run(self._wait(job, phase, timeout, check))
+
+    async def _wait(self, job: JobRef, phase: str | None, timeout: float | None, check: bool) -> JobView:
+        async with telling(self.shows) as tell:
+            return await self.aio.wait(job, phase=phase, timeout=timeout, check=check, tell=tell)
 
     def logs(
         self, job: JobRef, *, follow: bool = False, task: str | None = None, tail: int | None = None

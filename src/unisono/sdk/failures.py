@@ -1,13 +1,14 @@
-"""Pods that have failed: how they ended, and the last lines that they wrote."""
+"""Pods that have failed: how they ended, which of them was the first, and the last lines that they wrote."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unisono.errors import ApiError
-from unisono.sdk.joblogs import read_pods
+from unisono.sdk.crash import LastWords, ending_text, first_of, last_words
 from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.views import end_text, pod_end
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 # Pods whose logs are read, and lines of each: enough for the end of a traceback.
-_PODS = 3
-_LINES = 8
+_PODS = 16
+_LINES = 60
+# Pods whose last lines are shown, and how many.
+_SHOWN_PODS = 3
+_SHOWN_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,9 @@ class FailedPod:
         exit_code: of that container.
         reason: in words: ``exit code 3 (Error)``.
         log: the last lines of that container; empty where they cannot be read.
+        ending: in short: ``exit code 139 (SIGSEGV)``, ``OOMKilled``.
+        said: the exception, or the last line of the log.
+        exception: ``said`` is the last line of a traceback.
 
     """
 
@@ -38,6 +45,9 @@ class FailedPod:
     exit_code: int | None
     reason: str
     log: tuple[str, ...] = ()
+    ending: str = ""
+    said: str = ""
+    exception: bool = False
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -46,6 +56,13 @@ class FailedPod:
     def lines(self) -> list[str]:
         """For people."""
         return [f"pod/{self.name} failed: {self.reason}", *(f"  | {line}" for line in self.log)]
+
+    @property
+    def cause(self) -> str:
+        """``ValueError: no data (exit code 1)``."""
+        if not self.said or self.ending == "OOMKilled":
+            return self.ending
+        return f"{self.said} ({self.ending})"
 
 
 def failed(pod: Pod) -> FailedPod | None:
@@ -57,24 +74,55 @@ def failed(pod: Pod) -> FailedPod | None:
         (each.name for each in statuses if each.state and each.state.terminated and each.state.terminated.exit_code), ""
     )
     end = pod_end(pod)
-    return FailedPod(pod.metadata.name, worst, end.exit_code if worst else None, end_text(end))
+    ending = ending_text(end.exit_code, end.reason)
+    if not worst and end.message:
+        ending = f"{ending}: {end.message}"
+    return FailedPod(pod.metadata.name, worst, end.exit_code if worst else None, end_text(end), ending=ending)
 
 
 async def failed_pods(client: HttpClient, pods: Sequence[Pod]) -> list[FailedPod]:
-    """All pods that failed, in the order in which they did; those that failed first, with what they wrote last."""
+    """All pods that failed, the one that failed first before all others, with what they wrote last.
+
+    Pods that were ended with their job have not failed, unless nothing else has.
+    """
     found = sorted(((pod, told) for pod in pods if (told := failed(pod))), key=lambda each: _ended(each[0]))
-    return [await _with_log(client, pod, told) if number < _PODS else told for number, (pod, told) in enumerate(found)]
+    found = [each for each in found if not _was_ended(each[0], each[1])] or found
+    read, rest = found[:_PODS], [told for _, told in found[_PODS:]]
+    if not read:
+        return []
+    logs = await asyncio.gather(*(_log(client, pod, told) for pod, told in read))
+    words = [last_words(log) for log in logs]
+    first = first_of([(_ended(pod), said) for (pod, _), said in zip(read, words, strict=True)])
+    order = [first, *(number for number in range(len(read)) if number != first)]
+    return [
+        _with_log(read[number][1], logs[number], words[number], shown=place < _SHOWN_PODS)
+        for place, number in enumerate(order)
+    ] + rest
 
 
-async def _with_log(client: HttpClient, pod: Pod, told: FailedPod) -> FailedPod:
+def _with_log(told: FailedPod, log: Sequence[tuple[str, str]], words: LastWords, *, shown: bool) -> FailedPod:
+    lines = tuple(text for _, text in log[-_SHOWN_LINES:]) if shown else ()
+    return replace(told, log=lines, said=words.text, exception=words.exception)
+
+
+def _was_ended(pod: Pod, told: FailedPod) -> bool:
+    """Whether the pod is being deleted and ended by that: by SIGTERM or SIGKILL."""
+    return bool(pod.metadata.deletion_timestamp) and told.exit_code in (143, 137) and told.ending != "OOMKilled"
+
+
+async def _log(client: HttpClient, pod: Pod, told: FailedPod) -> list[tuple[str, str]]:
+    """Time and text of the last lines of the container that failed."""
+    from unisono.sdk.joblogs import read_pods  # brings all that follows logs along
+
     if not told.container:
-        return told
-    wanted = LogSelection(container=told.container, params={"tailLines": str(_LINES)})
+        return []
+    wanted = LogSelection(container=told.container, params={"tailLines": str(_LINES), "timestamps": "true"})
     try:
-        return replace(told, log=tuple([line.text async for line in read_pods(client, [pod], wanted)]))
+        lines = [line.text async for line in read_pods(client, [pod], wanted)]
     except ApiError:
         # Users who may read pods may not always read logs; the rest of the answer is true without them.
-        return told
+        return []
+    return [(at, text) for at, _, text in (line.partition(" ") for line in lines)]
 
 
 def _ended(pod: Pod) -> str:

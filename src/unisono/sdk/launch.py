@@ -6,9 +6,12 @@ import asyncio
 import base64
 import inspect
 import json
+import os
 import re
 import secrets
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ from typing import Any, Literal
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.errors import ApiError, NotFound
 from unisono.sdk import pod_entrypoint
-from unisono.sdk.aio import AsyncClient
+from unisono.sdk.aio import AsyncClient, Tell
 from unisono.sdk.builders import DEFAULT_IMAGE, Amount, Job
 from unisono.sdk.errors import CannotShip, JobFailed, RemoteError
 from unisono.sdk.results import Frames
@@ -49,6 +52,8 @@ class GangOptions:
         max_retry: how often the gang starts again after an eviction.
         timeout: seconds for everything, waiting for a place included.
         echo: print what the pods print.
+        results_dir: folder for results above 4 MiB, on storage that pods and caller share under this path; on this
+            machine one is made.
         pod, container: further fields of pod and container.
 
     """
@@ -66,6 +71,7 @@ class GangOptions:
     max_retry: int = 3
     timeout: float | None = None
     echo: bool = True
+    results_dir: str | os.PathLike[str] | None = None
     pod: Mapping[str, Any] | None = None
     container: Mapping[str, Any] | None = None
 
@@ -78,12 +84,14 @@ class Launched:
         view: its job, as submitted.
         token: how lines begin that carry results.
         options: as given.
+        results: folder of large results; None where there is none.
 
     """
 
     view: JobView
     token: str
     options: GangOptions
+    results: Path | None = None
 
     def is_frame(self, line: str) -> bool:
         """The log line carries a result and is nothing to show."""
@@ -114,9 +122,28 @@ async def launch(
     """
     local = (await client.endpoint()).local
     token = f"unisono-result-{secrets.token_hex(8)}"
+    results = _results_folder(options, local=local)
+    try:
+        return await _launch(client, function, call, options, mode, token, results, local=local)
+    except BaseException:
+        _remove(results, options)
+        raise
+
+
+async def _launch(
+    client: AsyncClient,
+    function: Callable[..., Any],
+    call: object,
+    options: GangOptions,
+    mode: Literal["gang", "map"],
+    token: str,
+    results: Path | None,
+    *,
+    local: bool,
+) -> Launched:
     files = {
         "worker.py": inspect.getsource(pod_entrypoint),
-        "task.json": _payload(function, call, mode, token, local=local),
+        "task.json": _payload(function, call, mode, token, str(results or ""), local=local),
     }
     name = f"{_dns(options.name or str(getattr(function, '__name__', '')))}-{secrets.token_hex(4)}"
     job = _job(name, options, mode, local=local)
@@ -129,11 +156,33 @@ async def launch(
             await client.delete_config(name)
         raise
     await client.adopt_config(name, view)
-    return Launched(view, token, options)
+    return Launched(view, token, options, results)
 
 
-async def collect(client: AsyncClient, launched: Launched) -> list[Any]:
+def _results_folder(options: GangOptions, *, local: bool) -> Path | None:
+    """Where pods write large results: the given folder, or one of this machine that they may write and not list."""
+    if options.results_dir is not None:
+        return Path(options.results_dir)
+    if not local:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="unisono-results-"))
+    folder.chmod(0o1733)  # pods may be users of their own
+    return folder
+
+
+def _remove(results: Path | None, options: GangOptions) -> None:
+    """Take away a folder that was made for one call."""
+    if results is not None and options.results_dir is None:
+        shutil.rmtree(results, ignore_errors=True)
+
+
+async def collect(client: AsyncClient, launched: Launched, *, tell: Tell | None = None) -> list[Any]:
     """Wait for the end, and answer the results by rank. The job stays, for its logs: `forget` deletes it.
+
+    Args:
+        client: where the function runs.
+        launched: the function that runs.
+        tell: hears of the job's views, to show what it waits for.
 
     Raises:
         RemoteError: the function raised; the lowest rank's error.
@@ -143,7 +192,14 @@ async def collect(client: AsyncClient, launched: Launched) -> list[Any]:
 
     """
     try:
-        view = await client.wait(launched.view, timeout=launched.options.timeout)
+        return await _collect(client, launched, tell)
+    finally:
+        _remove(launched.results, launched.options)
+
+
+async def _collect(client: AsyncClient, launched: Launched, tell: Tell | None) -> list[Any]:
+    try:
+        view = await client.wait(launched.view, timeout=launched.options.timeout, tell=tell)
     except (TimeoutError, asyncio.CancelledError):
         with suppress(ApiError):
             await client.delete(launched.view)
@@ -155,7 +211,7 @@ async def collect(client: AsyncClient, launched: Launched) -> list[Any]:
     lost: CannotShip | None = None
     for rank, each in enumerate(frames):
         try:
-            values.append(each.value(rank))
+            values.append(each.value(rank, launched.results))
         except RemoteError as error:
             error.add_note(error.traceback)
             raise
@@ -184,13 +240,14 @@ async def _read(client: AsyncClient, view: JobView, rank: int, token: str, limit
     return found
 
 
-def _payload(function: Callable[..., Any], call: object, mode: str, token: str, *, local: bool) -> str:
+def _payload(function: Callable[..., Any], call: object, mode: str, token: str, results: str, *, local: bool) -> str:
     try:
         pickled, classes = dump(call)
     except Exception as error:  # pickling runs code of any class
         raise CannotShip(f"The arguments cannot be pickled: {error}.") from error
     task = {
         "token": token,
+        "results": results,
         "mode": mode,
         "function": describe(function, classes),
         "path": search_path() if local else [],

@@ -15,6 +15,7 @@ from unisono.api.verdict import waiting_text
 from unisono.kube.client import Client
 from unisono.sdk.dependents import ByOwner, Dependents, between, collect, dependents, listed, owners_of
 from unisono.sdk.followed import workload_view
+from unisono.sdk.progress import Steps, slowest, steps_of_annotations
 from unisono.sdk.views import JobView, job_view, pod_view
 
 
@@ -86,7 +87,7 @@ def observation(kind: Kind[Any], job: Any, found: Dependents, known: JobView | N
         view = job_view(job, found.groups[0] if found.groups else None, found.pods, waiting)
     else:
         view = workload_view(job, found.parts, found.groups, found.pods, waiting, known)
-    view = replace(view, kind=kind.kind, api_version=kind.api_version)
+    view = replace(view, kind=kind.kind, api_version=kind.api_version, progress=_progress(job, found.pods))
     return Observation(view, tuple(found.groups), tuple(found.pods))
 
 
@@ -109,3 +110,9 @@ def last_observation(kind: Kind[Any], job: Any, found: Dependents, known: JobVie
     else:
         view = replace(known or last.view, phase="Deleted", waiting="", message="deleted before its end was seen")
     return replace(last, view=replace(view, ends=tuple(ends.values())))
+
+
+def _progress(job: Any, pods: Iterable[Pod]) -> Steps | None:
+    """The job's own annotation, else that of its slowest pod."""
+    own = steps_of_annotations(job.metadata.annotations)
+    return own or slowest(steps for pod in pods if (steps := steps_of_annotations(pod.metadata.annotations)))

@@ -40,15 +40,12 @@ def main() -> int:
     code = 0
     try:
         result = _call(task, rank)
-        kind, data = "result", pickle.dumps(result, protocol=4)
+        kind, data = "result", pickle.dumps(result, protocol=5)
         if len(data) > MAX_RESULT:
-            raise ValueError(
-                f"the result is {len(data)} bytes when pickled, and at most {MAX_RESULT} are carried: "
-                "write it to a file on shared storage and return its path"
-            )
+            kind, data = "file", _to_file(data, task.get("results", ""), f"{task['token']}-{rank}")
     except BaseException as error:  # whatever ends the function is told to the caller
         code = 1
-        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        lines = traceback.format_exception(type(error), error, _without_ours(error.__traceback__))
         told = {"message": traceback.format_exception_only(type(error), error)[-1].strip(), "traceback": "".join(lines)}
         kind, data = "error", json.dumps(told).encode()
     for stream in (sys.stdout, sys.stderr):
@@ -56,6 +53,30 @@ def main() -> int:
     for line in frames(task["token"], kind, data):
         _write(output, line)
     return code
+
+
+def _to_file(data: bytes, folder: str, name: str) -> bytes:
+    """Write a large result to a file that the caller can read; what the log says of it."""
+    if not folder:
+        raise ValueError(
+            f"the result is {len(data)} bytes when pickled, and at most {MAX_RESULT} travel in the log: give "
+            "results_dir, a folder on storage that pods and caller share, or write a file and return its path"
+        )
+    path = Path(folder) / name
+    # The folder cannot be listed by others, and the name is not to be guessed: who may write there cannot replace it.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    with open(descriptor, "wb") as file:  # noqa: PTH123
+        file.write(data)
+    told = {"path": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return json.dumps(told).encode()
+
+
+def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """A traceback from the user's first frame on; all of it where the error is ours."""
+    left = trace
+    while left is not None and left.tb_frame.f_code.co_filename == __file__:
+        left = left.tb_next
+    return left or trace
 
 
 def frames(token: str, kind: str, data: bytes) -> list[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.kinds import PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from unisono.api.kinds import PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
 from unisono.api.near_names import did_you_mean
 from unisono.api.resources import readable, to_units
 from unisono.api.verdict import Cause, Verdict
@@ -22,26 +22,31 @@ _QUOTA = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), 
 _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
     (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
+    (re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found'), QUEUES),
 )
 _LONGEST = 4000
 
 
 async def with_names(client: HttpClient, refusal: Refusal, namespace: str | None) -> Refusal:
-    """The refusal, with the account or class that exists and was probably meant.
+    """The refusal, with the account, class or queue that exists and was probably meant."""
+    return replace(refusal, message=await with_meant(client, refusal.message, namespace))
 
-    Users who may not list these kinds get the refusal as it is.
+
+async def with_meant(client: HttpClient, message: str, namespace: str | None) -> str:
+    """A message of the server, with the name that exists and was probably meant.
+
+    Users who may not list these kinds get the message as it is.
     """
     for pattern, kind in _NAMES:
-        found = pattern.search(refusal.message[:_LONGEST])
+        found = pattern.search(message[:_LONGEST])
         if found is None:
             continue
         try:
             listing = await client.list(kind, namespace if kind.namespaced else None)
         except ApiError:
-            return refusal
-        hint = did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
-        return replace(refusal, message=refusal.message + hint)
-    return refusal
+            return message
+        return message + did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
+    return message
 
 
 def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:

@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 import zlib
+from pathlib import Path
 from typing import Any
 
 from unisono.sdk.errors import CannotShip, RemoteError
@@ -37,12 +38,16 @@ class Frames:
             self._pieces.clear()
         return True
 
-    def value(self, rank: int) -> Any:
+    def value(self, rank: int, folder: Path | None = None) -> Any:
         """The result of the function.
+
+        Args:
+            rank: number of the worker, for errors.
+            folder: where large results are, as files.
 
         Raises:
             RemoteError: the function raised.
-            CannotShip: the log has no whole result.
+            CannotShip: the log has no whole result, or its file is not what the log says.
 
         """
         packed = b"".join(self._pieces.get(number, b"") for number in range(self._count))
@@ -55,10 +60,27 @@ class Frames:
         if self._kind == "error":
             told = json.loads(data)
             raise RemoteError(f"Rank {rank} raised {told['message']}", rank=rank, traceback=told["traceback"])
+        if self._kind == "file":
+            data = _from_file(json.loads(data), folder, rank)
         try:
             return _Unpickler(io.BytesIO(data)).load()
         except Exception as error:  # unpickling runs code of any class
             raise CannotShip(f"The result of rank {rank} cannot be unpickled here: {error}.") from error
+
+
+def _from_file(told: dict[str, Any], folder: Path | None, rank: int) -> bytes:
+    """A large result; the log, which only the pod's node writes, says what must be in its file."""
+    try:
+        if folder is None:
+            raise FileNotFoundError(2, "there is no folder for results")
+        path = folder / Path(str(told["path"])).name
+        data = path.read_bytes()
+        path.unlink()
+    except OSError as error:
+        raise CannotShip(f"The result of rank {rank} cannot be read from its file: {error.strerror}.") from None
+    if len(data) != told["size"] or hashlib.sha256(data).hexdigest() != told["sha256"]:
+        raise CannotShip(f"The result of rank {rank} is not what was written: its file {path} has changed.")
+    return data
 
 
 class _Unpickler(pickle.Unpickler):  # the bytes come from the caller's own function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unisono.kube.http import HttpClient
 
 _DURATION_SECONDS = 30.0
+_SYSTEM = "kube-system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,13 @@ class SchedulerHealth:
     Attributes:
         silent: why nothing is scheduled; empty where a scheduler is alive, or none has ever told.
         configuration_error: why the newest configuration is refused.
+        annotations: of the Lease by which the scheduler tells.
 
     """
 
     silent: str = ""
     configuration_error: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Leases(msgspec.Struct):
@@ -59,9 +62,9 @@ async def scheduler_health(client: HttpClient, name: str) -> SchedulerHealth:
 def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
     """The health that the heartbeats of one ``schedulerName`` show at ``now``, seconds since the epoch."""
     latest, renewed = None, 0.0
-    for lease in leases:
+    for lease in _trusted(leases):
         when = _renewed(lease)
-        if latest is None or when > renewed:
+        if when <= now + _DURATION_SECONDS and (latest is None or when > renewed):
             latest, renewed = lease, when
     if latest is None:
         return SchedulerHealth()
@@ -71,7 +74,22 @@ def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
         return SchedulerHealth(f"no scheduler is running: the last one ended {age:.0f} s ago ({where})")
     if age > float(latest.spec.lease_duration_seconds or _DURATION_SECONDS):
         return SchedulerHealth(f"no running scheduler answers: no cycle has ended for {age:.0f} s ({where})")
-    return SchedulerHealth(configuration_error=(latest.metadata.annotations or {}).get(CONFIGURATION_ERROR, ""))
+    told = latest.metadata.annotations or {}
+    return SchedulerHealth(configuration_error=told.get(CONFIGURATION_ERROR, ""), annotations=told)
+
+
+def _trusted(leases: Iterable[Lease]) -> list[Lease]:
+    """Those of the system's namespace, or else of the namespace in which the first one was made.
+
+    Users may write Leases in their own namespaces: what those say of a scheduler is said by nobody.
+    """
+    found = list(leases)
+    first = min(found, key=lambda lease: lease.metadata.creation_timestamp or "", default=None)
+    where = {lease.metadata.namespace for lease in found}
+    if first is None:
+        return []
+    namespace = _SYSTEM if _SYSTEM in where else first.metadata.namespace
+    return [lease for lease in found if lease.metadata.namespace == namespace]
 
 
 def _names(lease: Lease) -> list[str]:
@@ -83,6 +101,12 @@ def _renewed(lease: Lease) -> float:
         return parse_time(lease.spec.renew_time or "")
     except ValueError:
         return 0.0
+
+
+async def server_time(client: HttpClient) -> float:
+    """Seconds since the epoch by the server's clock."""
+    _, headers, _ = await client.request("GET", "/version")
+    return client.transport.clock.time() + _ahead(headers)
 
 
 def _ahead(headers: Mapping[str, str]) -> float:

@@ -28,7 +28,13 @@ async def share_folder(client: Client, namespace: str, folder: Path) -> bool:
     """
     if os.geteuid() != 0:
         return False
-    from unisono.agent.users import MOST_DIRECTORIES, closed_folder, hidden, is_privileged, readable_directories
+    from unisono.agent.processes.users import (
+        MOST_DIRECTORIES,
+        closed_folder,
+        hidden,
+        is_privileged,
+        readable_directories,
+    )
     from unisono.api.annotations import READABLE_DIRECTORIES
     from unisono.api.kinds import NAMESPACES
 

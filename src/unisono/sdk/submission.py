@@ -17,13 +17,20 @@ from unisono.api.yaml import expand_lists, load_all
 from unisono.sdk.builders import Job
 from unisono.sdk.errors import BadWork
 from unisono.sdk.job_kinds import JOB_KINDS, is_job
+from unisono.sdk.program import Program
+from unisono.sdk.program_submission import job_of
 
-Work = Job | Object | Mapping[str, Any] | str | Path
-"""A job: of the builder, a struct of ``unisono.api``, a mapping, YAML text (several lines), or the path of a file."""
+Work = Job | Program | Object | Mapping[str, Any] | str | Path
+"""A job: of the builder, a program with its arguments, a struct of ``unisono.api``, a mapping, YAML text (several
+lines), or the path of a file."""
 
 
-def objects(work: Work) -> tuple[list[dict[str, Any]], Path]:
+def objects(work: Work, *, local: bool = True) -> tuple[list[dict[str, Any]], Path]:
     """All objects of ``work``, and the folder in which its processes should start.
+
+    Args:
+        work: what was given.
+        local: pods are processes of this machine.
 
     Raises:
         BadWork: there is no object, or one lacks ``apiVersion`` or ``kind``.
@@ -31,6 +38,8 @@ def objects(work: Work) -> tuple[list[dict[str, Any]], Path]:
 
     """
     match work:
+        case Program():
+            found, folder = [job_of(work, local=local).manifest()], Path.cwd()
         case Job():
             found, folder = [work.manifest()], Path.cwd()
         case Object():

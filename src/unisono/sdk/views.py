@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.sdk.progress import Steps
 
 if TYPE_CHECKING:
     from unisono.api.batch import Job
@@ -65,6 +66,7 @@ class JobView:
         nodes: names of the nodes that its pods are on, sorted.
         uid: which incarnation of the name this is.
         api_version: of the kind.
+        progress: steps done of all, where the job writes the annotation ``unisono.io/progress``.
 
     """
 
@@ -83,6 +85,7 @@ class JobView:
     nodes: tuple[str, ...] = field(default=())
     uid: str = ""
     api_version: str = JOBS.api_version
+    progress: Steps | None = None
 
     @property
     def title(self) -> str:

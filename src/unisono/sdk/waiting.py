@@ -11,7 +11,7 @@ from typing import Any
 from unisono.api.core import Pod
 
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
-_SCHEDULERS = ("volcano", "unisono", "default-scheduler")
+SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
 # Fields that stop a whole object, from its spec down.
 _SUSPENDED = (("suspend",), ("runPolicy", "suspend"), ("rayClusterSpec", "suspend"))
 
@@ -91,10 +91,10 @@ def unbound_pods(pods: Sequence[Pod]) -> list[UnboundPod]:
 
 def unscheduled(scheduler: str | None) -> str:
     """Why no scheduler may have looked at a pod: its ``schedulerName``, or that none runs."""
-    name = scheduler or _SCHEDULERS[-1]
-    if name in _SCHEDULERS:
+    name = scheduler or SERVED_NAMES[-1]
+    if name in SERVED_NAMES:
         return f"no running scheduler has looked at it yet (schedulerName {name})"
-    near = difflib.get_close_matches(name, _SCHEDULERS, 1, cutoff=0.8) or _SCHEDULERS[:1]
+    near = difflib.get_close_matches(name, SERVED_NAMES, 1, cutoff=0.8) or SERVED_NAMES[:1]
     return (
         f"no running scheduler serves its schedulerName {name}; jobs and pods of Unisono say schedulerName: {near[0]}"
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
-from unisono.agent.simulated import SimulatedNodes
-from unisono.agent.simulated_specs import NodeSpec
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import NodeSpec
 from unisono.api.pod_limit import MOST_PODS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
@@ -16,6 +17,7 @@ from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.probes import NetworkProber
+from unisono.scheduler.recording import recorder_to
 from unisono.scheduler.scheduler import Scheduler
 from unisono.scheduler.settings import ConfigSource
 from unisono.standalone.metrics import PartMetrics
@@ -40,6 +42,8 @@ class Work:
         metrics: gets the metrics of the scheduler's latest start.
         changed: called when a part has begun or become ready.
         most_pods: pods that one object may ask for.
+        fleet: the scheduler is a hub's, and jobs run in members instead of here.
+        record: file in which the scheduler writes down what it sees and decides.
     """
 
     def __init__(
@@ -51,8 +55,11 @@ class Work:
         changed: Callable[[], None] = _nobody,
         *,
         most_pods: int = MOST_PODS,
+        fleet: bool = False,
+        record: Path | None = None,
     ) -> None:
-        self._most_pods = most_pods
+        self._record = record
+        self._most_pods, self._fleet = most_pods, fleet
         self._client_of, self._source, self._nodes, self._metrics = client_of, source, nodes, metrics
         self._changed = changed
         self.parts: dict[str, Start] = {"controllers": self._controllers, "scheduler": self._scheduler}
@@ -67,7 +74,13 @@ class Work:
     async def _scheduler(self) -> None:
         client = self._client_of("unisono-scheduler")
         registry = self._metrics.renew("scheduler")
-        scheduler = Scheduler(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES)
+        recorder = None if self._record is None else recorder_to(self._record)
+        make: type[Scheduler] = Scheduler
+        if self._fleet:
+            from unisono.fleet.hub import Hub
+
+            make = Hub
+        scheduler = make(client, self._source, registry=registry, scheduler_names=SCHEDULER_NAMES, recorder=recorder)
         await self._run("scheduler", scheduler.ready, scheduler.run(), client)
 
     async def _controllers(self) -> None:
@@ -77,7 +90,11 @@ class Work:
         keeper = ObjectKeeper(client, recorder, most_pods=self._most_pods, registry=registry)
         manager = Manager(client, keeper=keeper)
         everywhere = all_controllers(
-            recorder, scheduler_names=SCHEDULER_NAMES, prober=NetworkProber(), registry=registry
+            recorder,
+            scheduler_names=SCHEDULER_NAMES,
+            prober=NetworkProber(),
+            registry=registry,
+            runs_jobs=not self._fleet,
         )
 
         async def reconcile() -> None:

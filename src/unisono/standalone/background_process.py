@@ -30,7 +30,7 @@ _END_SECONDS = 5.0
 
 async def work(end: socket.socket) -> None:
     """Work until the other side of the channel is gone, or SIGTERM."""
-    from unisono.agent.simulated_specs import parse_specs
+    from unisono.agent.simulated.specs import parse_specs
     from unisono.kube.backoff import Backoff
     from unisono.kube.clock import SYSTEM_CLOCK
     from unisono.scheduler.settings import FileConfig, FixedConfig
@@ -55,6 +55,8 @@ async def work(end: socket.socket) -> None:
         metrics,
         lambda: channel.tell(News(unready=done.unready())),
         most_pods=settings.most_pods,
+        fleet=settings.fleet,
+        record=Path(settings.record) if settings.record else None,
     )
     tasks = [
         asyncio.create_task(

@@ -32,6 +32,8 @@ class Settings(msgspec.Struct):
         log_file: path of the log, empty for standard error.
         log_level: what the log tells.
         most_pods: pods that one object may ask for.
+        fleet: the control plane is a hub.
+        record: file in which the scheduler writes down what it sees and decides, empty for none.
     """
 
     parent: int
@@ -42,6 +44,8 @@ class Settings(msgspec.Struct):
     log_file: str = ""
     log_level: str = "info"
     most_pods: int = MOST_PODS
+    fleet: bool = False
+    record: str = ""
 
 
 class Question(msgspec.Struct):

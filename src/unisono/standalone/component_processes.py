@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
@@ -17,7 +18,7 @@ from unisono.kube.reflector import ReflectorStatistics
 from unisono.standalone.component import MakePart, Part
 
 if TYPE_CHECKING:
-    from unisono.agent.simulated_specs import NodeSpec
+    from unisono.agent.simulated.specs import NodeSpec
     from unisono.scheduler.settings import ConfigSource
 
 
@@ -70,14 +71,29 @@ class _Controllers:
 
 
 def scheduler_part(
-    source: ConfigSource, scheduler_names: Sequence[str], default_queue: str, **options: Any
+    source: ConfigSource,
+    scheduler_names: Sequence[str],
+    default_queue: str,
+    *,
+    record: Path | None = None,
+    **options: Any,
 ) -> MakePart:
-    """Schedules the pods of ``scheduler_names``; ``options`` are further ones of ``Scheduler``."""
+    """Schedules the pods of ``scheduler_names``; ``options`` are further ones of ``Scheduler``.
+
+    Each time that it runs, it begins a recording in ``record``, or in a file of that name with a number.
+    """
+    from unisono.scheduler.recording import recorder_to
     from unisono.scheduler.scheduler import Scheduler
 
     def make(client: Client, registry: CollectorRegistry) -> Part:
         return Scheduler(
-            client, source, registry=registry, scheduler_names=scheduler_names, default_queue=default_queue, **options
+            client,
+            source,
+            registry=registry,
+            scheduler_names=scheduler_names,
+            default_queue=default_queue,
+            recorder=None if record is None else recorder_to(record),
+            **options,
         )
 
     return make
@@ -103,7 +119,7 @@ def controllers_part(
 
 def simulated_part(specs: Sequence[NodeSpec], heartbeat: float) -> MakePart:
     """Registers simulated nodes and plays their pods; ``heartbeat`` is the time in seconds between two renewals."""
-    from unisono.agent.simulated import SimulatedNodes
+    from unisono.agent.simulated.nodes import SimulatedNodes
 
     return lambda client, registry: SimulatedNodes(client, specs, heartbeat=heartbeat)
 

@@ -16,7 +16,7 @@ def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
         ConfigError: the file is missing, is no YAML or no list of mappings, or says something wrong of a node.
 
     """
-    from unisono.agent.simulated_specs import parse_specs
+    from unisono.agent.simulated.specs import parse_specs
     from unisono.api.yaml import load_all
 
     try:

@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any
 import structlog
 from prometheus_client import CollectorRegistry
 
-from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, Threshold
-from unisono.agent.simulated_specs import NodeSpec, parse_specs
+from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Threshold
+from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
 from unisono.api.pod_limit import MOST_PODS
 from unisono.errors import ConfigError
@@ -36,7 +36,7 @@ from unisono.standalone.worker_process import WorkerProcess
 if TYPE_CHECKING:
     from unisono.agent.agent import Agent
     from unisono.apiserver.backend import Backend
-    from unisono.apiserver.limits import Limits
+    from unisono.apiserver.flow_control.limits import Limits
     from unisono.apiserver.server import ApiServer
     from unisono.scheduler.settings import ConfigSource
     from unisono.standalone.background import Work
@@ -68,6 +68,8 @@ class PlaneOptions:
         log_level: what its log tells.
         limits: bounds on what clients of the API may take; None for the defaults.
         most_pods: pods that one object may ask for.
+        fleet: the control plane is a hub, whose jobs run in the members of its fleets.
+        record: file in which the scheduler writes down what it sees and decides.
     """
 
     port: int = 0
@@ -82,6 +84,8 @@ class PlaneOptions:
     log_level: str = "info"
     limits: Limits | None = None
     most_pods: int = MOST_PODS
+    fleet: bool = False
+    record: Path | None = None
 
 
 class Plane:
@@ -175,6 +179,8 @@ class Plane:
                 nodes,
                 self._scheduler_metrics,
                 most_pods=most,
+                fleet=self._options.fleet,
+                record=self._options.record,
             )
             for name, part in self._work.parts.items():
                 self._keep(name, part)
@@ -208,8 +214,8 @@ class Plane:
         self._port_file.write_text(server.url.rpartition(":")[2])
 
     async def _listen(self, backend: Backend, port: int) -> ApiServer:
-        from unisono.agent.access import FilePodAccess
-        from unisono.agent.logs import FileLogSource
+        from unisono.agent.access.pod_access import FilePodAccess
+        from unisono.agent.logs.reader import FileLogSource
         from unisono.apiserver.server import ApiServer
 
         server = ApiServer(
@@ -242,6 +248,8 @@ class Plane:
             log_file=str(options.log_file or ""),
             log_level=options.log_level,
             most_pods=options.most_pods,
+            fleet=options.fleet,
+            record=str(options.record.absolute()) if options.record else "",
         )
 
     @cached_property

@@ -43,7 +43,7 @@ def command(
     run: Callable[[Any], None],
 ) -> None:
     """Register simulated nodes with an API server and play their pods, until it is told to end."""
-    from unisono.agent.simulated_specs import parse_specs
+    from unisono.agent.simulated.specs import parse_specs
     from unisono.standalone.component_processes import simulated_part
     from unisono.standalone.nodes_file import read_nodes
 

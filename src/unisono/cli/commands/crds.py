@@ -19,6 +19,6 @@ def command(output: str) -> None:
 
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2))
         return
-    import yaml
+    from unisono.api.yaml_writer import dump_all
 
-    click.echo(yaml.safe_dump_all(manifests, sort_keys=False), nl=False)
+    click.echo(dump_all(manifests), nl=False)

@@ -20,6 +20,8 @@ PATIENCE_SECONDS = 3.0
 POLL_SECONDS = 0.05
 # For the end of a process after SIGKILL: longer takes only one that the kernel does not let go.
 KILL_SECONDS = 20.0
+# Pods that are named.
+_MOST_PODS = 8
 
 
 class StillRunning(UnisonoError):
@@ -29,6 +31,7 @@ class StillRunning(UnisonoError):
 @click.command("down")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory of the control plane to stop.")
 @click.option("--kill-pods", is_flag=True, help="Also end the processes of running pods; without it they go on.")
+@click.option("--stop-jobs", is_flag=True, help="First stop all jobs for good, and wait until their pods have ended.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -36,7 +39,7 @@ class StillRunning(UnisonoError):
     show_default=True,
     help="Seconds to wait before a control plane that does not stop is killed.",
 )
-def command(data_dir: Path | None, kill_pods: bool, timeout: float) -> None:
+def command(data_dir: Path | None, kill_pods: bool, stop_jobs: bool, timeout: float) -> None:
     """Stop the control plane of this machine; nothing that was submitted is lost."""
     from unisono.standalone.paths import DataDir
 
@@ -46,12 +49,41 @@ def command(data_dir: Path | None, kill_pods: bool, timeout: float) -> None:
         click.echo(f"No control plane runs in {data.root}.")
     else:
         _check(data, holder)
+        if stop_jobs:
+            from unisono.cli.stopping import stop_all_jobs
+
+            stop_all_jobs(data, timeout)
         _stop(data, holder, timeout)
     if kill_pods:
-        from unisono.agent.cleanup import kill_leftover_pods
+        from unisono.agent.processes.cleanup import kill_leftover_pods
 
         count = kill_leftover_pods(data.agent)
         click.echo(f"Ended the processes of {count} pods.")
+    else:
+        _tell_what_runs(data)
+
+
+def _tell_what_runs(data: DataDir) -> None:
+    """Name the pods whose processes go on."""
+    from unisono.agent.processes.cleanup import running_pods
+
+    running = [name.removeprefix("default/") for name in running_pods(data.agent)]
+    if not running:
+        return
+    more = f" and {len(running) - _MOST_PODS} more" if len(running) > _MOST_PODS else ""
+    where = f" --data-dir {data.root}" if data.root != default_root() else ""
+    number = "1 pod goes on" if len(running) == 1 else f"{len(running)} pods go on"
+    click.echo(
+        f"{number} running: {', '.join(running[:_MOST_PODS])}{more}. The next 'unisono up{where}' finds them again; "
+        f"'unisono down{where} --kill-pods' ends them, and 'unisono down --stop-jobs' stops jobs first."
+    )
+
+
+def default_root() -> Path:
+    """The data directory of commands that name none."""
+    from unisono.standalone.paths import DataDir
+
+    return DataDir.at(None).root
 
 
 def _check(data: DataDir, holder: Holder) -> None:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from unisono.cli.options import Where, output_option, where_options
 
+if TYPE_CHECKING:
+    from unisono.sdk.explanation import Explanation
+    from unisono.sdk.fixes.fix import Fix
+
 
 @click.command("explain")
 @click.argument("what", nargs=-1, required=True, metavar="KIND/NAME")
+@click.option("--apply", "number", type=click.IntRange(min=1), metavar="N", help="Carry out fix N.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before a fix is carried out.")
+@click.option("--dry-run", is_flag=True, help="Let the server check the fix, and change nothing.")
 @output_option("text", "json")
 @where_options
-def command(where: Where, what: tuple[str, ...], output: str) -> None:
+def command(where: Where, what: tuple[str, ...], number: int | None, output: str, *, yes: bool, dry_run: bool) -> None:
     """Say why a job, workload, PodGroup, pod, or all jobs of a queue wait: numbers, who holds it, and the way out.
 
     KIND is any kind that has pods: job, jobflow, pytorchjob, trainjob, jobset, rayjob, deployment, cronjob, ...
+
+    Each fix has a number and the commands that carry it out; --apply N carries it out with your rights.
     """
     from unisono.cli.connection import run_async
 
-    run_async(_explain(where, what, output))
+    if number is None and (yes or dry_run):
+        raise click.UsageError("--yes and --dry-run go with --apply N.")
+    if number is None:
+        run_async(_explain(where, what, output))
+    else:
+        run_async(_apply(where, what, number, yes=yes, dry_run=dry_run))
 
 
 async def _explain(where: Where, what: tuple[str, ...], output: str) -> None:
@@ -33,3 +49,40 @@ async def _explain(where: Where, what: tuple[str, ...], output: str) -> None:
         return
     for line in explanation_lines(explanation):
         click.echo(line)
+    if any(fix.operations for fix in explanation.fixes):
+        click.echo(f"  apply a fix with: unisono explain {explanation.title} --apply N")
+
+
+async def _apply(where: Where, what: tuple[str, ...], number: int, *, yes: bool, dry_run: bool) -> None:
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.cli.explaining import explain, fix_lines
+    from unisono.sdk.fixes.applying import apply_fix
+
+    async with connect(where) as client:
+        explanation = await explain(client, what, namespace_of(where))
+        fix = _chosen(explanation, number)
+        for line in fix_lines([fix], first=number):
+            click.echo(line)
+        if fix.operations and not (yes or dry_run):
+            _ask(fix)
+        await apply_fix(client, fix, dry_run=dry_run)
+    click.echo("The server would accept it; nothing was changed." if dry_run else "Done.")
+
+
+def _chosen(explanation: Explanation, number: int) -> Fix:
+    if number > len(explanation.fixes):
+        count = len(explanation.fixes)
+        known = f"It has {count} fix{'es' if count != 1 else ''}" if count else "No fix is known"
+        raise click.UsageError(f"{known} for {explanation.title}; ask again without --apply.")
+    return explanation.fixes[number - 1]
+
+
+def _ask(fix: Fix) -> None:
+    """On a terminal the user decides; elsewhere --yes has to say so."""
+    import sys
+
+    if not sys.stdin.isatty():
+        raise click.UsageError("This is no terminal: say --yes to carry the fix out.")
+    again = any(operation.verb == "replace" for operation in fix.operations)
+    question = "Delete the object and create it again?" if again else "Carry it out?"
+    click.confirm(question, abort=True)

@@ -130,13 +130,9 @@ def _print(manifests: list[dict[str, Any]], output: str) -> None:
 
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2))
         return
-    import yaml
+    from unisono.api.yaml_writer import dump_all
 
-    # libyaml, where it is there, is ten times as fast.
-    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    # Without anchors: what is the same twice is written twice.
-    dumper: Any = type("Plain", (base,), {"ignore_aliases": lambda self, data: True})
-    click.echo(yaml.dump_all(manifests, Dumper=dumper, sort_keys=False, width=120), nl=False)
+    click.echo(dump_all(manifests), nl=False)
 
 
 async def _install(where: Where, manifests: list[dict[str, Any]], dry_run: bool) -> None:

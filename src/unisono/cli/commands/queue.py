@@ -79,10 +79,10 @@ def operate(where: Where, name: str, action: str, weight: int | None) -> None:
 
 
 @command.command("list")
-@print_option("text", "json", "yaml")
+@print_option("text", "wide", "json", "yaml")
 @cluster_options
 def list_(where: Where, output: str) -> None:
-    """List queues with the number of their PodGroups by phase."""
+    """List queues with the number of their PodGroups by phase; wide: with what they use, deserve and may use."""
     from unisono.cli.connection import run_async
     from unisono.cli.vcctl.queues import show_list
 

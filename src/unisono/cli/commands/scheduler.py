@@ -38,6 +38,11 @@ from unisono.cli.components import component_options, scheduling_options
     show_default=True,
     help="NAMESPACE/NAME of the Lease that is renewed when cycles end.",
 )
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write down what is seen and decided, for 'unisono simulate replay'.",
+)
 @scheduling_options
 @component_options("unisono-scheduler", 8080)
 def command(
@@ -45,6 +50,7 @@ def command(
     bind_concurrency: int,
     gang_patience: float,
     heartbeat_lease: str,
+    record: Path | None,
     scheduler_names: tuple[str, ...],
     default_queue: str,
     run: Callable[[Any], None],
@@ -62,5 +68,6 @@ def command(
             bind_concurrency=bind_concurrency,
             gang_patience=gang_patience,
             heartbeat_lease=heartbeat_lease,
+            record=record,
         )
     )

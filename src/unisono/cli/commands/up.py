@@ -65,11 +65,21 @@ class StartFailed(UnisonoError):
     help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
 )
 @click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write down what the scheduler sees and decides, for 'unisono simulate replay'.",
+)
+@click.option(
     "--api-limit",
     "api_limits",
     multiple=True,
     metavar="NAME=VALUE",
     help="Change a bound on the API's clients (docs/kubernetes-api.md lists them); can be given several times.",
+)
+@click.option(
+    "--fleet",
+    is_flag=True,
+    help="Be the hub of a fleet: jobs run in the clusters that 'unisono fleet join' brings, and not on this machine.",
 )
 @click.option("--repair", is_flag=True, help="Set aside what is damaged in the store, and serve the rest.")
 @click.option("--accept-loss", is_flag=True, help="Start although changes that were acknowledged are missing.")
@@ -96,16 +106,18 @@ def command(
     no_agent: bool,
     eviction_hard: str | None,
     scheduler_config: Path | None,
+    record: Path | None,
     api_limits: tuple[str, ...],
     most_pods: int,
+    fleet: bool,
     log_level: str,
     repair: bool,
     accept_loss: bool,
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
-    from unisono.agent.eviction_thresholds import DEFAULT_EVICTION, parse_eviction
+    from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.hosts import is_loopback
-    from unisono.apiserver.limits import Limits
+    from unisono.apiserver.flow_control.limits import Limits
     from unisono.standalone.nodes_file import read_nodes
     from unisono.standalone.paths import DataDir
 
@@ -141,13 +153,15 @@ def command(
         host=host,
         port=port,
         simulated_nodes=nodes,
-        local_node=not no_agent,
+        local_node=not (no_agent or fleet),
         own_users=True,
         eviction=eviction,
         scheduler_config=scheduler_config,
+        record=record,
         apart=True,
         limits=limits,
         most_pods=most_pods,
+        fleet=fleet,
         log_file=log,
         log_level=log_level,
     )

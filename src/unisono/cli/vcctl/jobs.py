@@ -93,7 +93,7 @@ async def show_list(where: Where, everywhere: bool, output: str, *, queue: str, 
 
 async def show_one(where: Where, name: str, output: str) -> None:
     """Print one job, for people as ``unisono describe`` does."""
-    from unisono.cli.commands.describe import describe
+    from unisono.cli.describing import describe
 
     kind, name = target(name)
     try:

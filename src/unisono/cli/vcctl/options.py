@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
 
-from unisono.cli.options import KUBECTL, Command, Where
+from unisono.cli.options import Command, control_plane_options
 
 
 def cluster_options(function: Command) -> Command:
     """``--data-dir``, ``-k/--kubeconfig`` and ``--context``; the command gets one ``where``."""
-
-    @click.option("--context", help="Context of the kubeconfig.")
-    @click.option("-k", "--kubeconfig", type=click.Path(path_type=Path), help="Talk to the cluster of this file.")
-    @click.option("--data-dir", type=click.Path(path_type=Path), help="Talk to the 'unisono up' of this directory.")
-    @wraps(function)
-    def wrapper(
-        *args: Any,
-        context: str | None,
-        kubeconfig: Path | None,
-        data_dir: Path | None,
-        namespace: str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        if kubeconfig and data_dir:
-            raise click.UsageError("--kubeconfig and --data-dir name two different control planes; give one of them.")
-        found = click.get_current_context().find_object(dict) or {}
-        kubectl = bool(found.get(KUBECTL)) and not (kubeconfig or data_dir)
-        return function(*args, where=Where(kubeconfig, data_dir, context, namespace, kubectl), **kwargs)
-
-    return wrapper  # type: ignore[return-value]
+    return control_plane_options(function, ("-k", "--kubeconfig"))
 
 
 def namespace_option(function: Command) -> Command:

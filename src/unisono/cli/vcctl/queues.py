@@ -120,8 +120,14 @@ async def show_list(where: Where, name: str | None, output: str) -> None:
 
     async with connected(where) as (client, _):
         found = [await item(client, QUEUES, None, name)] if name else await items(client, QUEUES, None)
-        groups = (await client.list(POD_GROUPS)).items if output == "text" else []
+        groups = (await client.list(POD_GROUPS)).items if output in ("text", "wide") else []
     views = queue_views((decode(QUEUES, value).obj for value in found), groups)
+    if output == "wide":
+        from unisono.cli.overview_lines import queue_table
+
+        for line in queue_table(views, wide=True):
+            click.echo(line)
+        return
     show(output, found[0] if name else found, queue_lines(views))
 
 

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from unisono.errors import ApiError
+from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.aio import AsyncClient
 from unisono.sdk.client import Client
 from unisono.sdk.errors import CannotShip
 from unisono.sdk.launch import GangOptions, Launched, collect, forget, launch, shares
 from unisono.sdk.pod_entrypoint import INSIDE
+from unisono.sdk.program_end import end_with_program
+from unisono.sdk.telling import telling
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +74,11 @@ class GangFunction(Generic[P, R]):
         """
         _outside(self.function)
         client = self._client or default_client()
-        return _finish(client, client.run(launch(client.aio, self.function, (args, kwargs), self.options)))
+        try:
+            return _finish(client, client.run(launch(client.aio, self.function, (args, kwargs), self.options)))
+        except UnisonoError as error:
+            # The caller's frames say where the call stands, and the note what happened in the pod: ours say nothing.
+            raise error.with_traceback(None) from None
 
     async def aio(self, client: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """The same with an asynchronous client; nothing is printed."""
@@ -131,14 +137,18 @@ def map(
     plain = function.function if isinstance(function, GangFunction) else function
     chosen = _options(size, {"echo": False, **options})
     where = client or default_client()
-    launched = where.run(launch(where.aio, plain, given, chosen, mode="map"))
-    return shares(_finish(where, launched), len(given))
+    try:
+        launched = where.run(launch(where.aio, plain, given, chosen, mode="map"))
+        return shares(_finish(where, launched), len(given))
+    except UnisonoError as error:
+        raise error.with_traceback(None) from None
 
 
 def _finish(client: Client, launched: Launched) -> list[Any]:
     """Show what the pods print, and answer the results; Ctrl-C deletes the job."""
     try:
-        results = client.start(collect(client.aio, launched))
+        end_with_program(client, launched.view)
+        results = client.start(_collect(client, launched))
         if launched.options.echo:
             for line in client.logs(launched.view, follow=True):
                 if not launched.is_frame(line.text):
@@ -150,6 +160,11 @@ def _finish(client: Client, launched: Launched) -> list[Any]:
         raise
     client.run(forget(client.aio, launched))
     return values
+
+
+async def _collect(client: Client, launched: Launched) -> list[Any]:
+    async with telling(client.shows) as tell:
+        return await collect(client.aio, launched, tell=tell)
 
 
 def _options(workers: int, options: dict[str, Any]) -> GangOptions:

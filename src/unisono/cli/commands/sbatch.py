@@ -1,0 +1,86 @@
+"""``unisono sbatch``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.cli.options import Where
+from unisono.cli.slurm.arguments import slurm_options
+
+if TYPE_CHECKING:
+    from unisono.cli.slurm.script import Batch
+    from unisono.sdk.program import Program
+
+_POLL_SECONDS = 1.0
+
+
+@click.command("sbatch", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@slurm_options
+@click.option("--dry-run", is_flag=True, help="Print the jobs as YAML, and create nothing.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SBATCH] SCRIPT [ARGUMENTS...]")
+def command(where: Where, image: str | None, dry_run: bool, words: tuple[str, ...]) -> None:
+    """Submit a script with #SBATCH lines as a job and return, as Slurm's sbatch does.
+
+    Options of sbatch may stand before SCRIPT, too; what is not supported is told. Every task runs the script; srun in
+    it runs its command once in each.
+    """
+    from unisono.cli.slurm.arguments import script_programs
+
+    batch, programs = script_programs(words, image)
+    for note in batch.notes:
+        click.echo(f"{click.style('Note:', fg='yellow')} {note}", err=True)
+    if dry_run:
+        _print(where, programs)
+        return
+    from unisono.cli.running.session import Request, run
+
+    asyncio.run(_dependencies(where, batch))
+    for program in programs:
+        code = run(Request(where, program=program, detach=True))
+        if code:
+            raise SystemExit(code)
+
+
+def _print(where: Where, programs: list[Program]) -> None:
+    from unisono.cli.printing import print_yaml
+    from unisono.cli.running.objects import of_program
+    from unisono.cli.running.place import is_cluster
+
+    for number, program in enumerate(programs):
+        if number:
+            click.echo("---")
+        print_yaml(of_program(program, local=not is_cluster(where)).value)
+
+
+async def _dependencies(where: Where, batch: Batch) -> None:
+    """Wait for the jobs that come first.
+
+    Raises:
+        UnisonoError: one did not end as it was to.
+        NotFound: there is none of that name.
+
+    """
+    if not batch.after:
+        return
+    from unisono.api.kinds import JOBS
+    from unisono.cli.connection import connect, namespace_of
+    from unisono.errors import UnisonoError
+    from unisono.sdk.views import ENDED, SUCCEEDED
+
+    async with connect(where) as client:
+        for how, name in batch.after:
+            told = False
+            while True:
+                state = (await client.get(JOBS, name, namespace_of(where))).status.state
+                phase = (state.phase if state else None) or "Pending"
+                if phase in ENDED or (how == "after" and phase == "Running"):
+                    break
+                if not told:
+                    told = True
+                    click.echo(f"Waiting for job/{name}, which is {phase.lower()} ...", err=True)
+                await asyncio.sleep(_POLL_SECONDS)
+            if how == "afterok" and phase != SUCCEEDED:
+                raise UnisonoError(f"Nothing was submitted: job/{name} ended as {phase}, not well.")

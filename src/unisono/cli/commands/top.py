@@ -1,0 +1,74 @@
+"""``unisono top``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.cli.options import Where, where_options
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from unisono.sdk.overview import Overview
+
+
+@click.command("top")
+@click.option(
+    "-d", "--delay", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds between two looks."
+)
+@click.option("--count", type=click.IntRange(1), help="End after so many looks.  [default: Ctrl-C]")
+@where_options
+def command(where: Where, delay: float, count: int | None) -> None:
+    """Show what 'unisono status' shows, again and again, on the whole terminal."""
+    from unisono.cli.connection import run_async
+
+    run_async(_top(where, delay, count))
+
+
+async def _top(where: Where, delay: float, count: int | None) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from unisono.cli.connection import connect
+    from unisono.cli.overview_lines import overview_lines
+    from unisono.errors import Unavailable
+    from unisono.sdk.overview_source import read_overview
+
+    console = Console(highlight=False)
+    seen: Overview | None = None
+    looks = 0
+    async with connect(where) as client:
+        if not sys.stdout.isatty():
+            for line in overview_lines(await read_overview(client), width=1000):
+                click.echo(line)
+            return
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while count is None or looks < count:
+                problem = ""
+                try:
+                    seen = await read_overview(client)
+                except Unavailable as error:  # a restart of the control plane is worth watching
+                    problem = error.message
+                live.update(_picture(seen, problem, console), refresh=True)
+                looks += 1
+                if count is None or looks < count:
+                    await asyncio.sleep(delay)
+
+
+def _picture(seen: Overview | None, problem: str, console: Console) -> RenderableType:
+    import time
+
+    from rich.text import Text
+
+    from unisono.cli.overview_lines import overview_lines
+
+    width, height = console.size
+    head = f"unisono top  {time.strftime('%H:%M:%S')}  Ctrl-C ends"
+    lines = [head, *([click.style(problem, fg="red")] if problem else [])]
+    if seen is not None:
+        lines += overview_lines(seen, width=width, most=max(3, height // 3), colour=True)
+    return Text.from_ansi("\n".join(lines[:height]), no_wrap=True)

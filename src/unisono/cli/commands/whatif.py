@@ -1,0 +1,129 @@
+"""``unisono whatif``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.cli.options import Where, file_option, output_option, where_options
+
+if TYPE_CHECKING:
+    from unisono.simulator.forecast.live import LiveObjects
+
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("whatif")
+@where_options
+@file_option(required=False)
+@click.option("--change", "changes", type=_File, multiple=True, help="What to change (YAML); may be repeated.")
+@click.option("--config", type=_File, help="The scheduler's configuration.  [default: the built-in one]")
+@click.option("--for", "duration", default="24h", show_default=True, help="How far to look ahead, such as 4h.")
+@click.option("--futures", type=click.IntRange(1, 1000), default=20, show_default=True, help="Possible futures.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same answer.")
+@click.option("--now", help="The time of the files (RFC 3339).  [default: now]")
+@output_option("text", "json")
+def command(
+    where: Where,
+    files: tuple[str, ...],
+    changes: tuple[Path, ...],
+    config: Path | None,
+    duration: str,
+    futures: int,
+    seed: int,
+    now: str | None,
+    output: str,
+) -> None:
+    """Say when waiting jobs start, and what a change of nodes, queues, priorities or configuration would do.
+
+    Takes the state of a live cluster, or of files (-f, as kubectl get -A -o json prints them), and simulates what may
+    come. Nothing is changed anywhere.
+    """
+    from unisono.cli.simulating.bar import progress_bar
+    from unisono.cli.simulating.forecasts import start_lines, whatif_lines
+    from unisono.engine.config_file.reader import load_config
+    from unisono.simulator.experiment import config_text
+    from unisono.simulator.forecast.changes import apply_changes
+    from unisono.simulator.forecast.forecast import forecast
+    from unisono.simulator.forecast.whatif import as_json, starts_json, what_if
+    from unisono.simulator.metrics.summary import encode
+
+    until, moment = _seconds(duration), _moment(now)
+    used = load_config(config_text(config), "default configuration" if config is None else str(config))
+    objects = _from_files(files) if files else _from_cluster(where)
+    if not changes:
+        with progress_bar("futures") as tell:
+            found = forecast(objects, used, moment, futures=futures, until=until, seed=seed, whole=False, progress=tell)
+        if output == "json":
+            click.echo(encode(starts_json(found, moment, until)))
+            return
+        lines = start_lines(found, until)
+    else:
+        changed = apply_changes(objects, _documents(changes))
+        with progress_bar("futures") as tell:
+            answer = what_if(objects, used, moment, changed, futures=futures, until=until, seed=seed, progress=tell)
+        if output == "json":
+            click.echo(encode(as_json(answer)))
+            return
+        lines = whatif_lines(answer)
+    for line in lines:
+        click.echo(line)
+
+
+def _seconds(duration: str) -> float:
+    from unisono.api.times import parse_duration
+
+    try:
+        seconds = parse_duration(duration)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise click.UsageError(f"--for takes a time such as 4h or 90m, not '{duration}'.")
+    return seconds
+
+
+def _moment(now: str | None) -> float:
+    from unisono.api.times import parse_time
+
+    if now is None:
+        return time.time()
+    try:
+        return parse_time(now)
+    except ValueError:
+        raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
+
+
+def _documents(files: tuple[Path, ...]) -> list[tuple[dict[str, object], str]]:
+    from unisono.api.yaml import load_all
+    from unisono.errors import ConfigError
+
+    found = []
+    for file in files:
+        for document in load_all(file.read_bytes(), str(file)):
+            if not isinstance(document.value, dict):
+                raise ConfigError(
+                    "give objects, nodes, or a scheduler configuration", file=str(file), line=document.line
+                )
+            found.append((document.value, f"{file}:{document.line}"))
+    return found
+
+
+def _from_files(files: tuple[str, ...]) -> LiveObjects:
+    from unisono.cli.manifests import read
+    from unisono.simulator.forecast.live import read_objects
+
+    return read_objects((manifest.value, manifest.where) for manifest in read(files))
+
+
+def _from_cluster(where: Where) -> LiveObjects:
+    from unisono.cli.connection import connect, run_async
+    from unisono.simulator.forecast.listing import list_objects
+
+    async def work() -> LiveObjects:
+        async with connect(where) as client:
+            return await list_objects(client)
+
+    return run_async(work())

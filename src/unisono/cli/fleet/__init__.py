@@ -1,0 +1,1 @@
+"""What ``unisono fleet`` does."""

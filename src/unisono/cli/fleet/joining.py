@@ -1,0 +1,149 @@
+"""Members join and leave: an account in the member, a Secret, an AttachedCluster and a Fleet on the hub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from unisono.api.fleet import Fleet
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS, FLEETS
+from unisono.api.kinds import SECRETS, find
+from unisono.cli.connection import connect
+from unisono.cli.fleet.processes import stop
+from unisono.cli.options import Where
+from unisono.errors import ApiError, ConfigError, NotFound, UnisonoError
+from unisono.fleet import joining
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+
+_READY_SECONDS = 60.0
+
+
+class NotReady(UnisonoError):
+    """The hub does not reach a member."""
+
+
+async def join(where: Where, name: str, member: Path, context: str | None, about: Mapping[str, Any]) -> None:
+    """Join a cluster; ends when it takes work, or says why it does not.
+
+    Args:
+        where: the hub, and the namespace of the fleet's objects there.
+        name: of the member.
+        member: kubeconfig by which the user reaches it.
+        context: of that kubeconfig.
+        about: fleet, region, labels and prices.
+
+    Raises:
+        NotReady: it has joined, and takes no work.
+
+    """
+    from unisono.kube.http import HttpClient
+    from unisono.kube.kubeconfig import load
+
+    namespace = where.namespace or joining.FLEET_NAMESPACE
+    client = HttpClient(load(member, context=context))
+    try:
+        kubeconfig = joining.hub_kubeconfig(client.config, await _account(client))
+    finally:
+        await client.close()
+    async with connect(where) as hub:
+        objects = joining.hub_objects(
+            name,
+            namespace,
+            kubeconfig,
+            labels=_pairs(about["labels"], "--label"),
+            region=about["region"],
+            prices=",".join(f"{key}={value}" for key, value in _pairs(about["prices"], "--price").items()),
+        )
+        await _bring(hub, objects)
+        await _add(hub, about["fleet"], namespace, name)
+        click.echo(f"{name} has joined fleet {about['fleet']}.")
+        click.echo(await _ready(hub, name, namespace))
+
+
+async def leave(where: Where, name: str, namespace: str) -> None:
+    """Take a member out of the hub's fleets and forget how it is reached."""
+    async with connect(where) as hub:
+        cluster = await hub.get(ATTACHED_CLUSTERS, name, namespace)
+        for fleet in (await hub.list(FLEETS, namespace)).items:
+            members = [each.name or "" for each in fleet.spec.clusters or ()]
+            if name in members:
+                members.remove(name)
+                left = joining.fleet_with(fleet.metadata.name, namespace, members)["spec"]
+                await hub.patch(FLEETS, fleet.metadata.name, {"spec": left}, namespace=namespace)
+        await hub.delete(ATTACHED_CLUSTERS, name, namespace)
+        secret = cluster.spec.secret.name or ""
+        if secret == f"{name}-kubeconfig":  # as 'fleet join' calls it
+            await hub.delete(SECRETS, secret, namespace)
+    click.echo(f"{name} has left.")
+    if stop(where, name):
+        click.echo(f"The control plane of {name} is stopped; its data is kept.")
+
+
+async def _account(member: HttpClient) -> str:
+    """Make the hub's account in the member and answer a token of it."""
+    await _bring(member, joining.account())
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": joining.TOKEN_SECONDS},
+    }
+    status, _, body = await member.request("POST", joining.token_path(), body=msgspec.json.encode(request))
+    answer = msgspec.json.decode(body)
+    if status >= 300:
+        raise ApiError(answer.get("message", "the member gives no token"), code=status)
+    return str(answer["status"]["token"])
+
+
+async def _bring(client: HttpClient, objects: Iterable[dict[str, Any]]) -> None:
+    for value in objects:
+        kind = find(value["apiVersion"], value["kind"])
+        assert kind is not None
+        meta = value["metadata"]
+        await client.patch(kind, meta["name"], value, namespace=meta.get("namespace"), patch_type="apply")
+
+
+async def _add(hub: HttpClient, fleet: str, namespace: str, name: str) -> None:
+    """Make the fleet, or add a member to it."""
+    try:
+        found = await hub.get(FLEETS, fleet, namespace)
+    except NotFound:
+        await hub.create(FLEETS, msgspec.convert(joining.fleet_with(fleet, namespace, [name]), Fleet))
+        return
+    known = msgspec.to_builtins(found.spec.clusters or [])
+    if any(each.get("name") == name for each in known):
+        return
+    added = [*known, {"name": name, "kind": ATTACHED_CLUSTERS.kind}]
+    patch = {"metadata": {"resourceVersion": found.metadata.resource_version}, "spec": {"clusters": added}}
+    await hub.patch(FLEETS, fleet, patch, namespace=namespace)
+
+
+async def _ready(hub: HttpClient, name: str, namespace: str) -> str:
+    """Wait until the member takes work, and say what it has."""
+    why = "the hub has not looked at it: does 'unisono up --fleet' run?"
+    waited = 0.0
+    while waited < _READY_SECONDS:
+        status = (await hub.get(ATTACHED_CLUSTERS, name, namespace)).status
+        if status.ready and status.node_summary is not None:
+            return f"It takes work: {status.node_summary.ready_num or 0} nodes, Kubernetes {status.kubernetes_version}."
+        told = [each.message for each in status.conditions or () if each.message]
+        why = told[0] if told and told[0] else why
+        await asyncio.sleep(0.25)
+        waited += 0.25
+    raise NotReady(f"{name} has joined and takes no work yet: {why}")
+
+
+def _pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in given:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise ConfigError(f"{option} must be KEY=VALUE, not {pair!r}")
+        found[key] = value
+    return found

@@ -1,0 +1,145 @@
+"""Members of a hub as tables, and where its jobs are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from unisono.api.annotations import MEMBER_REASONS
+from unisono.api.fleet import READY, AttachedCluster
+from unisono.api.fleet_kinds import ATTACHED_CLUSTERS
+from unisono.api.keys import TOPOLOGY_REGION
+from unisono.api.kinds import POD_GROUPS
+from unisono.api.quantity import to_milli
+from unisono.api.resources import readable, resource_list
+from unisono.cli.connection import connect
+from unisono.cli.fleet.jobs import all_jobs, job_of
+from unisono.cli.options import Where
+from unisono.cli.printing import columns, print_json
+from unisono.controllers.owners import controller_of
+from unisono.fleet.copies import placement_of
+from unisono.fleet.work import has_ended
+
+_MAIN = ("cpu", "memory")
+
+
+async def show_members(where: Where, output: str) -> None:
+    """``unisono fleet list``."""
+    async with connect(where) as hub:
+        clusters = (await hub.list(ATTACHED_CLUSTERS)).items
+        jobs = Counter(placement_of(job).cluster for kind, job in await all_jobs(hub) if not has_ended(kind, job))
+    found = [_member(each, jobs[each.metadata.name]) for each in sorted(clusters, key=lambda one: one.metadata.name)]
+    if output == "json":
+        print_json(found)
+        return
+    headers = ("name", "ready", "version", "nodes", "accelerators", "region", "jobs", "message")
+    rows = [
+        (
+            each["name"],
+            "True" if each["ready"] else "False",
+            each["version"],
+            each["nodes"],
+            ", ".join(f"{one['total']} {one['type'] or one['resource']}" for one in each["accelerators"]),
+            each["region"],
+            each["jobs"],
+            each["message"],
+        )
+        for each in found
+    ]
+    for line in columns(headers, rows) if found else ("There are no members: 'unisono fleet join' brings one.",):
+        click.echo(line)
+
+
+async def show_use(where: Where, output: str) -> None:
+    """``unisono fleet top``."""
+    async with connect(where) as hub:
+        clusters = (await hub.list(ATTACHED_CLUSTERS)).items
+    found = [_use(each) for each in sorted(clusters, key=lambda one: one.metadata.name)]
+    if output == "json":
+        print_json(found)
+        return
+    rows = []
+    for each in found:
+        for resource, figures in each["resources"].items():
+            block = next((one["largestFreeBlock"] for one in each["blocks"] if one["resource"] == resource), None)
+            rows.append((each["name"], resource, figures["allocated"], figures["allocatable"], figures["use"], block))
+    for line in columns(("name", "resource", "used", "of", "use", "largest free block"), rows, empty="-"):
+        click.echo(line)
+
+
+async def explain(where: Where, what: str, namespace: str, output: str) -> None:
+    """``unisono fleet explain``."""
+    async with connect(where) as hub:
+        kind, job = await job_of(hub, what, namespace)
+        placement = placement_of(job)
+        groups = (await hub.list(POD_GROUPS, namespace)).items
+    told: dict[str, str] = {}
+    for group in groups:
+        owner = controller_of(group)
+        if owner is not None and owner.uid == job.metadata.uid:
+            told = _reasons((group.metadata.annotations or {}).get(MEMBER_REASONS))
+    ended = has_ended(kind, job)
+    if output == "json":
+        facts = {"cluster": placement.cluster, "dispatch": placement.generation, "ended": ended, "members": told}
+        print_json({"kind": kind.kind, "name": job.metadata.name, "namespace": namespace, **facts})
+        return
+    title = f"{kind.kind.lower()}/{job.metadata.name}"
+    if placement.cluster:
+        click.echo(f"{title} {'ran' if ended else 'is'} in {placement.cluster} (dispatch {placement.generation}).")
+        return
+    click.echo(f"{title} {'has ended' if ended else 'waits for a cluster'}.")
+    for cluster, reason in told.items():
+        click.echo(f"  {cluster}: {reason}")
+
+
+def _reasons(text: str | None) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, str])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _member(cluster: AttachedCluster, jobs: int) -> dict[str, Any]:
+    status = cluster.status
+    ready = next((each for each in status.conditions or () if each.type == READY), None)
+    return {
+        "name": cluster.metadata.name,
+        "namespace": cluster.metadata.namespace,
+        "ready": bool(status.ready),
+        "message": (ready.message or "") if ready is not None else "the hub has not looked at it",
+        "version": status.kubernetes_version or "",
+        "nodes": (status.node_summary.ready_num or 0) if status.node_summary is not None else 0,
+        "accelerators": msgspec.to_builtins(status.accelerators or []),
+        "region": (cluster.metadata.labels or {}).get(TOPOLOGY_REGION, ""),
+        "jobs": jobs,
+    }
+
+
+def _use(cluster: AttachedCluster) -> dict[str, Any]:
+    summary = cluster.status.resource_summary
+    whole: Mapping[str, Any] = (summary.allocatable or {}) if summary is not None else {}
+    used: Mapping[str, Any] = (summary.allocated or {}) if summary is not None else {}
+    names = [name for name in whole if name in _MAIN or "/" in name]
+    amounts = readable(resource_list(whole))
+    taken = readable(resource_list({name: used.get(name, 0) for name in whole}))
+    return {
+        "name": cluster.metadata.name,
+        "resources": {
+            name: {
+                "allocatable": amounts.get(name, "0"),
+                "allocated": taken.get(name, "0"),
+                "use": _percent(used.get(name, 0), whole[name]),
+            }
+            for name in names
+        },
+        "blocks": msgspec.to_builtins(cluster.status.accelerators or []),
+    }
+
+
+def _percent(part: Any, whole: Any) -> str:
+    total = to_milli(whole)
+    return f"{100 * to_milli(part) // total} %" if total else "-"

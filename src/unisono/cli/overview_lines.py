@@ -1,0 +1,130 @@
+"""An overview as text that fits 80 columns (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.cli.durations import duration_text
+from unisono.cli.printing import columns
+
+if TYPE_CHECKING:
+    from unisono.sdk.overview import Component, JobLine, Overview
+    from unisono.sdk.queues import QueueView
+
+_MOST_HOLES = 6
+_MOST_NODES = 5
+Style = Callable[..., str]
+
+
+def overview_lines(found: Overview, *, width: int = 80, most: int = 20, colour: bool = False) -> list[str]:
+    """Lines for people.
+
+    Args:
+        found: the overview.
+        width: columns; longer lines end with an ellipsis.
+        most: jobs of each list.
+        colour: mark what is wrong.
+
+    """
+    style: Style = click.style if colour else lambda text, **_: text
+    lines = [*_components(found.components, style), *_nodes(found, style)]
+    lines += [style("Queues", bold=True), *_indented(queue_table(found.queues, wide=True))]
+    lines += _jobs("Waiting", found.waiting, most, style, _waiting_lines)
+    lines += _jobs("Running", found.running, most, style, _running_lines)
+    return [_cut(line, width) for line in lines]
+
+
+def queue_table(queues: Sequence[QueueView], *, wide: bool) -> list[str]:
+    """Queues with what they use, deserve and may use; ``wide`` adds the columns besides state and weight."""
+    headers = ["name", "state", "weight"]
+    rows: list[list[object]] = [[view.name, view.state, view.weight] for view in queues]
+    if wide:
+        headers += ["used", "deserved", "cap", "waiting", "running"]
+        for row, view in zip(rows, queues, strict=True):
+            waiting = view.groups.get("Pending", 0) + view.groups.get("Inqueue", 0)
+            amounts = (short_amounts(each) for each in (view.allocated, view.deserved, view.capability))
+            row += [*amounts, waiting, view.groups.get("Running", 0)]
+    return columns(headers, rows, empty="-")
+
+
+def short_amounts(amounts: Mapping[str, str]) -> str:
+    """``cpu=4,memory=8Gi,gpu=2``; nothing for what is zero."""
+    shown = ((name.rpartition("/")[2], amount) for name, amount in amounts.items() if name != "pods")
+    return ",".join(f"{name}={amount}" for name, amount in shown if amount not in ("0", "0m"))
+
+
+def _components(found: Sequence[Component], style: Style) -> list[str]:
+    lines = [style("Control plane", bold=True)]
+    for part in found:
+        state = style(part.problem, fg="red") if part.problem else style("ok", fg="green")
+        note = f"  ({part.note})" if part.note and not part.problem else ""
+        lines.append(f"  {part.name:<14} {state}{note}")
+    return lines
+
+
+def _nodes(found: Overview, style: Style) -> list[str]:
+    counts = [f"{len(found.ready)} ready"]
+    for names, word in ((found.not_ready, "not ready"), (found.cordoned, "cordoned")):
+        if names:
+            more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+            counts.append(style(f"{len(names)} {word} ({', '.join(names[:_MOST_NODES])}{more})", fg="red"))
+    lines = [f"{style('Nodes', bold=True)}  {', '.join(counts)}"]
+    rows = [[each.name, each.used, each.total, each.largest, _holes(each.holes)] for each in found.resources]
+    if rows:
+        lines += _indented(columns(["resource", "used", "of", "largest hole", "free"], rows, empty=""))
+    return lines
+
+
+def _holes(holes: Mapping[int, int]) -> str:
+    """``8 on 2 nodes, 4 on 1``."""
+    shown = [f"{free} on {count}" for free, count in list(holes.items())[:_MOST_HOLES]]
+    if not shown:
+        return ""
+    shown[0] += " node" if next(iter(holes.values())) == 1 else " nodes"
+    return ", ".join(shown) + (", ..." if len(holes) > _MOST_HOLES else "")
+
+
+def _jobs(
+    title: str,
+    found: Sequence[JobLine],
+    most: int,
+    style: Style,
+    lines_of: Callable[[Sequence[JobLine]], list[str]],
+) -> list[str]:
+    lines = [f"{style(title, bold=True)}  {len(found)} job{'' if len(found) == 1 else 's'}"]
+    lines += _indented(lines_of(found[:most]))
+    if len(found) > most:
+        lines.append(f"  and {len(found) - most} more")
+    return lines
+
+
+def _waiting_lines(found: Sequence[JobLine]) -> list[str]:
+    lines = []
+    for job in found:
+        lines.append(f"{_title(job)} in queue {job.queue}, for {duration_text(job.seconds)}")
+        lines.append(f"  {job.waiting or 'no scheduling cycle has looked at it yet'}")
+    return lines
+
+
+def _running_lines(found: Sequence[JobLine]) -> list[str]:
+    rows = [[_title(job), job.queue, f"{job.pods} pods", duration_text(job.seconds)] for job in found]
+    return columns(["job", "queue", "running", "age"], rows) if rows else []
+
+
+def _title(job: JobLine) -> str:
+    return job.title if job.namespace == "default" else f"{job.namespace}/{job.title}"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _cut(line: str, width: int) -> str:
+    plain = click.unstyle(line)
+    if len(plain) <= width:
+        return line
+    # Styles end before what is cut off: a coloured line keeps its colour only where it fits.
+    return plain[: max(1, width - 3)].rstrip() + "..."

@@ -1,0 +1,294 @@
+"""One ``unisono run`` from the first line to the last: where, what, following it, the end, and what Ctrl-C does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unisono.cli.options import Where, where_arguments
+from unisono.cli.running.submitting import Naming
+
+if TYPE_CHECKING:
+    from unisono.cli.manifests import Manifest
+    from unisono.cli.report import Reporter
+    from unisono.cli.running.outcome import Failure
+    from unisono.cli.running.place import Place
+    from unisono.cli.views import JobView
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.events import Target
+    from unisono.sdk.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked ``unisono run`` for.
+
+    Attributes:
+        where: which control plane.
+        files: manifests; empty where a program is given.
+        program: the command after ``--``.
+        logs: copy the logs of the containers.
+        timeout: seconds after which following ends.
+        nodes_file: simulated nodes of a private control plane.
+        output: ``text`` or ``json``.
+        replace: delete an earlier run of the same name.
+        detach: return when the jobs are created.
+
+    """
+
+    where: Where
+    files: tuple[str, ...] = ()
+    program: Program | None = None
+    logs: bool = True
+    timeout: float | None = None
+    nodes_file: str | None = None
+    output: str = "text"
+    replace: bool = False
+    detach: bool = False
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of a run, also after an interruption."""
+
+    targets: list[Target] = field(default_factory=list)
+    views: dict[Target, JobView] = field(default_factory=dict)
+    failures: dict[Target, Failure] = field(default_factory=dict)
+    received: list[signal.Signals] = field(default_factory=list)
+    timed_out: bool = False
+    private: bool = False
+
+
+def run(request: Request) -> int:
+    """Run to the end; answers the exit code."""
+    from unisono.cli.running.objects import of_files
+
+    manifests = of_files(request.files) if request.files else []
+    _check(request)
+    state = _State()
+    code = asyncio.run(_interruptible(_session(request, manifests, state), state))
+    if state.received and state.targets and not state.private:
+        _stop_or_leave(request.where, state)
+    return code
+
+
+def _check(request: Request) -> None:
+    """Complain of what can be known before a control plane is started.
+
+    Raises:
+        UsageError: nothing stays that a detached job could run on.
+        BadWork: there is no such program, or it needs an image.
+
+    """
+    from unisono.cli.running.place import is_cluster, is_private
+
+    if request.detach and is_private(request.where):
+        raise click.UsageError("--detach needs a control plane that stays: start one with 'unisono up --detach'.")
+    if request.program is not None:
+        from unisono.sdk.program_submission import job_of
+
+        job_of(request.program, local=not is_cluster(request.where))
+
+
+async def _interruptible(work: Any, state: _State) -> int:
+    """Run to the end, or until Ctrl-C or SIGTERM; either way a private control plane and its pods are taken away."""
+    task = asyncio.ensure_future(work)
+
+    def interrupt(name: signal.Signals) -> None:
+        state.received.append(name)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, interrupt, name)
+    try:
+        code: int = await task
+        return code
+    except asyncio.CancelledError:
+        if not state.received:
+            raise
+        return 128 + state.received[0]
+
+
+async def _session(request: Request, manifests: Sequence[Manifest], state: _State) -> int:
+    from unisono.cli.report import reporter
+    from unisono.cli.running.place import control_plane
+
+    report = reporter(json_output=request.output == "json")
+    started = time.monotonic()
+    try:
+        async with control_plane(request.where, report, request.nodes_file) as place:
+            state.private = place.private
+            await _in_time(request, place, manifests, report, state)
+    finally:
+        report.close()
+    return _tell(request, state, time.monotonic() - started)
+
+
+async def _in_time(
+    request: Request, place: Place, manifests: Sequence[Manifest], report: Reporter, state: _State
+) -> None:
+    rest = "their processes are ended" if place.private else "the jobs go on"
+    try:
+        async with asyncio.timeout(request.timeout):
+            await _submit_and_follow(request, place, manifests, report, state)
+    except TimeoutError:
+        state.timed_out = True
+        report.line("run", f"gave up after {request.timeout:g} s; {rest}")
+    except asyncio.CancelledError:
+        report.line("run", f"interrupted; {rest if place.private or not _asks(state) else 'the jobs still run'}")
+        raise
+
+
+async def _submit_and_follow(
+    request: Request, place: Place, manifests: Sequence[Manifest], report: Reporter, state: _State
+) -> None:
+    """Create everything and follow the jobs."""
+    from unisono.cli.connection import connect
+    from unisono.cli.following import Progress
+    from unisono.cli.running.submitting import submit
+
+    naming = Naming(request.replace, _asker(report, request))
+    if request.program is not None:
+        manifest, naming = _of_program(request, request.program, place, naming)
+        manifests = [manifest]
+    async with connect(place.where) as client:
+        report.step("submitting", 0, 0)
+        state.targets += await submit(client, place, manifests, report, naming)
+        if request.detach:
+            return
+        progress = Progress(state.targets, report)
+        try:
+            await progress.follow(client, logs=request.logs)
+            await _find_causes(client, request, place, progress, state)
+        finally:
+            state.views.update(progress.seen)
+
+
+def _of_program(request: Request, program: Program, place: Place, naming: Naming) -> tuple[Manifest, Naming]:
+    from unisono.cli.running.objects import of_program
+
+    folders: tuple[Path, ...] = ()
+    if place.local:
+        from unisono.sdk.program_submission import program_folders
+
+        folders = program_folders(program)
+    numbered = None
+    if program.name is None and not request.replace:
+
+        def numbered(name: str) -> Manifest:
+            return of_program(replace(program, name=name), local=place.local)
+
+    naming = replace(naming, numbered=numbered, folders=folders)
+    return of_program(program, local=place.local), naming
+
+
+async def _find_causes(client: HttpClient, request: Request, place: Place, progress: Any, state: _State) -> None:
+    from unisono.cli.running.outcome import failure_of
+    from unisono.cli.views import SUCCEEDED
+
+    options = "" if place.private else where_arguments(request.where)
+    for target, seen in progress.observations.items():
+        if seen.view.ended and seen.view.phase != SUCCEEDED:
+            failure = await failure_of(client, seen, options, private=place.private)
+            if failure is not None:
+                state.failures[target] = failure
+
+
+def _asker(report: Reporter, request: Request) -> Any:
+    """Asks questions on a terminal; None where there is none."""
+    if request.output == "json" or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+
+    def ask(question: str) -> bool:
+        report.pause()
+        try:
+            return click.confirm(question, default=False)
+        finally:
+            report.resume()
+
+    return ask
+
+
+def _tell(request: Request, state: _State, seconds: float) -> int:
+    """Say how the jobs ended; answers the exit code."""
+    from unisono.cli.running.outcome import ending_line, results
+    from unisono.cli.views import SUCCEEDED
+
+    if request.detach:
+        for target in state.targets:
+            _tell_detached(request, target)
+        return 0
+    succeeded = not state.timed_out and all(view.phase == SUCCEEDED for view in state.views.values())
+    if request.output == "json":
+        from unisono.cli.printing import print_json
+
+        print_json(results(state.views, state.failures, seconds, succeeded=succeeded))
+    else:
+        for target, view in state.views.items():
+            click.echo(ending_line(view, seconds, state.failures.get(target)))
+    return 0 if succeeded else 124 if state.timed_out else 1
+
+
+def _tell_detached(request: Request, target: Target) -> None:
+    if request.output == "json":
+        from unisono.cli.printing import print_json
+
+        print_json({"kind": target.kind.kind, "namespace": target.namespace, "name": target.name})
+        return
+    title = f"{target.kind.kind.lower()}/{target.name}"
+    click.echo(f"{title} is submitted; follow it with: {_follow_command(request.where, target)}")
+
+
+def _follow_command(where: Where, target: Target) -> str:
+    place = f" --namespace {target.namespace}" if target.namespace != "default" else ""
+    return f"unisono logs -f {target.kind.kind.lower()}/{target.name}{where_arguments(where)}{place}"
+
+
+def _asks(state: _State) -> bool:
+    """Whether Ctrl-C on a terminal leads to a question."""
+    return state.received[:1] == [signal.SIGINT] and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _stop_or_leave(where: Where, state: _State) -> None:
+    """After an interruption: stop the jobs if the user says so, else say how to follow them again."""
+    stop = False
+    if _asks(state):
+        try:
+            answer = click.prompt(
+                "Stop the jobs, or leave them running? [s/L]", default="l", show_default=False, prompt_suffix=" "
+            )
+            stop = answer.strip().lower() in ("s", "stop")
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("")
+    if stop:
+        asyncio.run(_stop(where, state))
+        return
+    for target in state.targets:
+        click.echo(f"It goes on; follow it again with: {_follow_command(where, target)}")
+
+
+async def _stop(where: Where, state: _State) -> None:
+    from unisono.api.kinds import PODS
+    from unisono.cli.connection import connect
+    from unisono.errors import NotFound
+    from unisono.sdk.control import send_action
+
+    async with connect(where) as client:
+        for target in state.targets:
+            try:
+                if target.kind is PODS:
+                    await client.delete(target.kind, target.name, target.namespace)
+                else:
+                    await send_action(client, target.kind, target.namespace, target.name, "TerminateJob")
+            except NotFound:
+                continue
+            click.echo(f"Stopped {target.kind.kind.lower()}/{target.name}.")

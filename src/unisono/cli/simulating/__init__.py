@@ -1,0 +1,1 @@
+"""What `unisono simulate` prints and shows."""

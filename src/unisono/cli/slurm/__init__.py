@@ -1,0 +1,1 @@
+"""Slurm's habits: ``sbatch``, ``srun``, ``squeue``, ``sinfo`` and ``scancel`` as names for what Unisono does."""

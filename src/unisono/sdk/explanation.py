@@ -1,0 +1,75 @@
+"""What is known about why an object waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from unisono.errors import UnisonoError
+from unisono.sdk.group_verdicts import telling
+
+if TYPE_CHECKING:
+    from unisono.api.verdict import Verdict
+    from unisono.sdk.failures import FailedPod
+    from unisono.sdk.fixes.fix import Fix
+    from unisono.sdk.refusals import Refusal
+    from unisono.sdk.running_state import RunningNote
+    from unisono.sdk.waiting import UnboundPod, WaitingContainer
+
+
+class NothingToExplain(UnisonoError):
+    """The object has nothing that could wait for a node."""
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What is known about why an object waits.
+
+    Attributes:
+        kind: of the object.
+        name: of the object.
+        title: ``job/train``.
+        state: what the object itself says it is doing.
+        verdicts: of its PodGroups that wait, as the scheduler wrote them.
+        pods: pods without a node that no verdict speaks of.
+        containers: containers of bound pods that wait on their nodes.
+        suspended: the field that stops it.
+        failures: pods that have failed.
+        refused: pods that it wants and that the server does not let be created.
+        gates: which of its pods have which scheduling gates.
+        unseen: that no scheduler has looked at its PodGroup.
+        silent: that no scheduler is alive; ``verdicts`` is empty then, because what stood there may no longer hold.
+        outdated: the verdicts that a scheduler wrote before it fell silent.
+        configuration_error: why the scheduler refuses its newest configuration.
+        warnings: fields of a queue that the scheduler's configuration does not enforce.
+        running: what is worth knowing of its pods that run.
+        fixes: ways out, the first one first, with the requests that carry them out.
+
+    """
+
+    kind: str
+    name: str
+    title: str
+    state: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    pods: list[UnboundPod] = field(default_factory=list)
+    containers: list[WaitingContainer] = field(default_factory=list)
+    suspended: str = ""
+    failures: list[FailedPod] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    gates: str = ""
+    unseen: str = ""
+    silent: str = ""
+    outdated: list[Verdict] = field(default_factory=list)
+    configuration_error: str = ""
+    warnings: list[str] = field(default_factory=list)
+    running: list[RunningNote] = field(default_factory=list)
+    fixes: list[Fix] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.verdicts = telling(self.verdicts, self.refused)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is for a scheduler to do something."""
+        return bool(self.verdicts or self.pods or self.unseen or self.gates)

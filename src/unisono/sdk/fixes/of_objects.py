@@ -1,0 +1,184 @@
+"""Ways out that no scheduler knows of: suspended objects, and pods that the server refuses or that lack a scheduler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from unisono.api import kinds
+from unisono.api.kinds import JOBS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
+from unisono.api.resources import to_units, to_wire
+from unisono.errors import UnisonoError
+from unisono.sdk.fixes import gang_sizes, pod_specs
+from unisono.sdk.fixes.fix import Fix, Operation
+from unisono.sdk.fixes.of_changes import changed, command, create
+from unisono.sdk.fixes.owners import Raw
+
+_ACCOUNT = re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE)
+_PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
+_MEANT = re.compile(r"did you mean ([^?\s]+)\?")
+_MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)")
+_LEAST = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+)")
+_UNLIMITED = re.compile(r"must specify ((?:limits|requests)\.[\w./-]+(?:[,;] ?(?:limits|requests)\.[\w./-]+)*)")
+_LONGEST = 4000
+_DEFAULTS = {"cpu": "1", "memory": "1Gi"}
+"""What a container may use for which a quota wants a limit, where it requests nothing."""
+Edit = Callable[[dict[str, Any]], None]
+
+
+def resumed(owner: Raw, path: str) -> Fix:
+    """Of an object that a field suspends; ``path`` such as ``spec.runPolicy.suspend``."""
+    body: Any = False
+    for name in reversed(path.split(".")):
+        body = {name: body}
+    return Fix(f"set {path} to false", False, {"kind": "Resume", "field": path}, tuple(_merge(owner, body)))
+
+
+def restarted(owner: Raw) -> Fix:
+    """Of a Volcano Job that was aborted."""
+    meta = owner["metadata"]
+    one = command(JOBS, meta["name"], meta.get("uid", ""), "ResumeJob", meta.get("namespace", "default"))
+    return Fix("resume the job", False, {"kind": "ResumeJob", "job": meta["name"]}, (one,))
+
+
+def scheduled_by(owner: Raw, name: str) -> Fix:
+    """Of an object that names a scheduler that does not run."""
+
+    def edit(body: Raw) -> None:
+        if "schedulerName" in (body.get("spec") or {}) and body["kind"] != "Pod":
+            body["spec"]["schedulerName"] = name
+        for spec in _specs(body):
+            spec["schedulerName"] = name
+
+    text, change = f"set schedulerName to {name}", {"kind": "SetPodField", "field": "schedulerName", "value": name}
+    return Fix(text, False, change, tuple(changed(owner, edit)))
+
+
+def in_queue(owner: Raw, name: str, near: str) -> Fix:
+    """Of an object that names a queue that does not exist; ``near``: one that does and was probably meant."""
+    if not near:
+        made = create(QUEUES, name, spec={"weight": 1, "reclaimable": True})
+        return Fix(f"create queue {name}", False, {"kind": "CreateQueue", "queue": name}, (made,))
+    change = {"kind": "UseQueue", "queue": near}
+    edited = changed(owner, lambda body: gang_sizes.use_queue(body, near))
+    return Fix(f"name queue {near}", False, change, tuple(edited))
+
+
+def with_group(owner: Raw, name: str, near: str) -> Fix:
+    """Of pods that name a PodGroup that does not exist; ``near``: one that does and was probably meant."""
+    meta = owner["metadata"]
+    if near:
+
+        def edit(body: Raw) -> None:
+            notes = body["metadata"].get("annotations") or {}
+            for key in [key for key, value in notes.items() if value == name]:
+                notes[key] = near
+
+        change = {"kind": "UsePodGroup", "name": name, "instead": near}
+        return Fix(f"name PodGroup {near} in the pod", False, change, tuple(changed(owner, edit)))
+    made = create(POD_GROUPS, name, meta.get("namespace", "default"), spec={"minMember": 1})
+    return Fix(f"create PodGroup {name}", False, {"kind": "CreatePodGroup", "name": name}, (made,))
+
+
+def allowed(owner: Raw, message: str) -> Iterator[Fix]:
+    """Of an object whose pods the server refuses, for what ``message`` says."""
+    text = message[:_LONGEST]
+    near = _MEANT.search(text)
+    meant = near[1] if near else ""
+    if found := _ACCOUNT.search(text):
+        yield _named(
+            owner, found[1].rpartition("/")[2], meant, "serviceAccountName", SERVICE_ACCOUNTS, "service account"
+        )
+    elif found := _PRIORITY.search(text):
+        yield _named(owner, found[1], meant, "priorityClassName", PRIORITY_CLASSES, "priority class")
+    elif most := list(_MOST.finditer(text)):
+        amounts = {one[1]: one[3] for one in most}
+        told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
+        yield _resized(owner, f"ask for at most {told} per {most[0][2].lower()}", amounts, max_=True)
+    elif least := list(_LEAST.finditer(text)):
+        amounts = {one[1]: one[3] for one in least}
+        told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
+        yield _resized(owner, f"ask for at least {told} per {least[0][2].lower()}", amounts, max_=False)
+    elif bare := _UNLIMITED.search(text):
+        yield _stated(owner, re.split(r"[,;] ?", bare[1]))
+
+
+def _named(owner: Raw, name: str, meant: str, field: str, kind: Any, word: str) -> Fix:
+    if meant:
+        return _template(owner, f"name {word} {meant} in its pods", field, meant)
+    namespace = owner["metadata"].get("namespace", "default") if kind.namespaced else ""
+    made = create(kind, name, namespace)
+    if kind is PRIORITY_CLASSES:
+        made.body["value"] = 0
+    text = f"create {word} {name}"
+    return Fix(text, False, {"kind": f"Create{kind.kind}", "name": name}, (made,))
+
+
+def _template(owner: Raw, text: str, field: str, value: Any) -> Fix:
+    def edit(body: Raw) -> None:
+        spec = body.get("spec") or {}
+        if field == "priorityClassName" and body["kind"] != "Pod" and field in spec:
+            spec[field] = value
+        for pod in _specs(body):
+            pod_specs.set_field(pod, field, value)
+            if field == "serviceAccountName":
+                pod.pop("serviceAccount", None)
+            if field == "priorityClassName":
+                pod.pop("priority", None)
+
+    return Fix(text, False, {"kind": "SetPodField", "field": field, "value": value}, tuple(changed(owner, edit)))
+
+
+def _resized(owner: Raw, text: str, amounts: Mapping[str, str], *, max_: bool) -> Fix:
+    """Every container asks for no more, or no less, than this."""
+
+    def edit(body: Raw) -> None:
+        for spec in _specs(body):
+            for container in spec["containers"]:
+                resources = container.get("resources") or {}
+                for part in ("requests", "limits"):
+                    _bound(resources.get(part) or {}, amounts, max_=max_)
+
+    change = {"kind": "RequestAtMost" if max_ else "RequestAtLeast", "amounts": dict(amounts)}
+    try:
+        return Fix(text, False, change, tuple(changed(owner, edit)))
+    except UnisonoError:
+        return Fix(text, False, change)
+
+
+def _bound(given: dict[str, Any], amounts: Mapping[str, str], *, max_: bool) -> None:
+    for name, amount in amounts.items():
+        if name in given:
+            have, bound = to_units(name, given[name]), to_units(name, amount)
+            if (have > bound) if max_ else (have < bound):
+                given[name] = to_wire({name: bound})[name]
+
+
+def _stated(owner: Raw, fields: list[str]) -> Fix:
+    """Containers state what a quota counts: what they request, else a modest amount."""
+
+    def edit(body: Raw) -> None:
+        for spec in _specs(body):
+            for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+                resources = container.setdefault("resources", {})
+                for field in fields:
+                    part, _, name = field.partition(".")
+                    other = resources.get("requests" if part == "limits" else "limits") or {}
+                    amounts = resources.get(part) or {}
+                    amounts.setdefault(name, other.get(name) or _DEFAULTS.get(name, "1Gi"))
+                    resources[part] = amounts
+
+    text = f"state {', '.join(fields)} in its containers"
+    return Fix(text, False, {"kind": "StateAmounts", "fields": fields}, tuple(changed(owner, edit)))
+
+
+def _specs(body: Raw) -> Iterator[dict[str, Any]]:
+    return pod_specs.pod_specs(body)
+
+
+def _merge(owner: Raw, body: Any) -> Iterator[Operation]:
+    kind = kinds.find(owner["apiVersion"], owner["kind"])
+    if kind is not None:
+        meta = owner["metadata"]
+        yield Operation("patch", kind, meta["name"], meta.get("namespace", ""), body)

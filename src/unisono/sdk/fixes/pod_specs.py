@@ -1,0 +1,151 @@
+"""Changes to the pods that a manifest describes, wherever its kind keeps their specs (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from unisono.api.resources import to_units, to_wire
+
+Manifest = dict[str, Any]
+_RULES = ("podAffinity", "podAntiAffinity")
+
+
+def pod_specs(manifest: Manifest) -> Iterator[Manifest]:
+    """Every pod spec in a manifest; that of a pod is its own."""
+    return _below(manifest.get("spec") or {})
+
+
+def _below(value: Any) -> Iterator[Manifest]:
+    if isinstance(value, dict):
+        if isinstance(value.get("containers"), list):
+            yield value
+            return
+        for child in value.values():
+            yield from _below(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _below(child)
+
+
+def each_pod(edit: Callable[[Manifest], None]) -> Callable[[Manifest], None]:
+    """An edit of a manifest that changes all its pod specs."""
+
+    def change(manifest: Manifest) -> None:
+        for spec in pod_specs(manifest):
+            edit(spec)
+
+    return change
+
+
+def request_at_most(spec: Manifest, most: Mapping[str, int]) -> None:
+    """Let the pod request no more than ``most`` (engine units): the largest of its containers gives way first."""
+    for name, limit in most.items():
+        for container in spec.get("initContainers") or ():
+            if _asked(container, name) > limit:
+                _set(container, name, limit)
+        asking = [one for one in spec["containers"] if _asked(one, name)]
+        over = sum(_asked(one, name) for one in asking) - limit
+        for container in sorted(asking, key=lambda one: -_asked(one, name)):
+            if over <= 0:
+                break
+            amount = _asked(container, name)
+            less = max(amount - over, 0)
+            over -= amount - less
+            _set(container, name, less)
+
+
+def _asked(container: Manifest, name: str) -> int:
+    resources = container.get("resources") or {}
+    for part in ("requests", "limits"):
+        amount = (resources.get(part) or {}).get(name)
+        if amount is not None:
+            return to_units(name, amount)
+    return 0
+
+
+def _set(container: Manifest, name: str, amount: int) -> None:
+    for part in ("requests", "limits"):
+        amounts = container["resources"].get(part) or {}
+        if name in amounts and to_units(name, amounts[name]) > amount:
+            if amount:
+                amounts[name] = to_wire({name: amount})[name]
+            else:
+                del amounts[name]
+
+
+def use_resource(spec: Manifest, name: str, instead: str) -> None:
+    """Request another resource."""
+    for part in ("containers", "initContainers"):
+        for container in spec.get(part) or ():
+            for amounts in ((container.get("resources") or {}).get(one) or {} for one in ("requests", "limits")):
+                if name in amounts:
+                    amounts[instead] = amounts.pop(name)
+
+
+def tolerate(spec: Manifest, change: Mapping[str, Any]) -> None:
+    """Tolerate a taint."""
+    one = {"key": change["key"], "effect": change["effect"]}
+    one |= {"operator": "Equal", "value": change["value"]} if change.get("value") else {"operator": "Exists"}
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), one]
+
+
+def relax(spec: Manifest, rule: str) -> None:
+    """Turn what the pod requires of other pods into a preference."""
+    if rule == "nodeSelector":
+        spec.pop(rule, None)
+        return
+    if rule == "nodeAffinity":
+        near = (spec.get("affinity") or {}).get(rule) or {}
+        required = near.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or {}
+        wished = near.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+        more = [{"weight": 100, "preference": term} for term in required.get("nodeSelectorTerms") or ()]
+        near["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
+        return
+    if rule == "topologySpreadConstraints":
+        for one in spec.get(rule) or ():
+            one["whenUnsatisfiable"] = "ScheduleAnyway"
+        return
+    part = (spec.get("affinity") or {}).get(rule) or {}
+    terms = part.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or []
+    if terms:
+        wished = part.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+        more = [{"weight": 100, "podAffinityTerm": term} for term in terms]
+        part["preferredDuringSchedulingIgnoredDuringExecution"] = [*wished, *more]
+
+
+def use_label(spec: Manifest, change: Mapping[str, str]) -> None:
+    """Select nodes by another label."""
+    key, value = change["key"], change["value"]
+    selector = spec.get("nodeSelector") or {}
+    if selector.get(key) == value:
+        del selector[key]
+        selector[change["instead_key"]] = change["instead_value"]
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for one in term.get("matchExpressions") or ():
+            if one.get("key") == key and value in (one.get("values") or [value]):
+                one["key"] = change["instead_key"]
+                if one.get("values"):
+                    one["values"] = [change["instead_value"] if each == value else each for each in one["values"]]
+
+
+def use_claim(spec: Manifest, kind: str, name: str, instead: str) -> None:
+    """Name another PersistentVolumeClaim or ResourceClaim."""
+    for volume in (spec.get("volumes") or ()) if kind == "PersistentVolumeClaim" else ():
+        claim = volume.get("persistentVolumeClaim") or {}
+        if claim.get("claimName") == name:
+            claim["claimName"] = instead
+    for claim in (spec.get("resourceClaims") or ()) if kind == "ResourceClaim" else ():
+        if claim.get("resourceClaimName") == name:
+            claim["resourceClaimName"] = instead
+
+
+def set_field(spec: Manifest, name: str, value: Any) -> None:
+    """Set a field of the pod spec; None takes it away."""
+    if value is None:
+        spec.pop(name, None)
+    else:
+        spec[name] = value

@@ -1,0 +1,99 @@
+"""The verdicts that concern an object, and what of them says something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.kinds import JOBS, POD_GROUPS, PODS, QUEUES
+from unisono.api.membership import pod_group_name, queue_of
+from unisono.api.verdict import Cause, Verdict, verdict_in
+from unisono.errors import NotFound
+from unisono.sdk.dependents import Dependents, listed
+from unisono.sdk.refusal_causes import missing_pods, quota_verdict
+
+if TYPE_CHECKING:
+    from unisono.api.base import Object, ObjectMeta
+    from unisono.api.core import Pod
+    from unisono.api.scheduling import PodGroup
+    from unisono.kube.client import Client
+    from unisono.sdk.refusals import Refusal
+
+# Causes that say only that pods are missing.
+_MISSING_PODS = frozenset({Cause.NO_PODS, Cause.TOO_FEW_PODS})
+# Controllers that make pods with new names from a template: what is changed on a pod is lost with it.
+_FROM_TEMPLATES = frozenset({"ReplicaSet", "Job", "DaemonSet", "StatefulSet"})
+
+
+async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdict]:
+    """Verdicts that concern an object: of its PodGroup, or for a queue those of all its PodGroups.
+
+    Args:
+        client: the server.
+        kind: ``PodGroup``, ``Pod``, ``Queue`` or ``Job``; objects of other kinds have none.
+        meta: of the object.
+
+    Raises:
+        ApiError: the server cannot answer.
+
+    """
+    groups: list[PodGroup] = []
+    if kind == POD_GROUPS.kind:
+        return _verdicts(verdict_in(meta.annotations))
+    if kind == PODS.kind:
+        name = pod_group_name(meta.annotations)
+        try:
+            groups = [await client.get(POD_GROUPS, name, meta.namespace)] if name else []
+        except NotFound:
+            groups = []
+    elif kind == QUEUES.kind:
+        groups = [each for each in await listed(client, POD_GROUPS, None) if queue_of(each) == meta.name]
+    elif kind == JOBS.kind:
+        groups = [
+            each
+            for each in await listed(client, POD_GROUPS, meta.namespace)
+            if any(owner.uid == meta.uid for owner in each.metadata.owner_references or ())
+        ]
+    return _verdicts(*(verdict_in(group.metadata.annotations) for group in groups))
+
+
+def group_verdicts(found: Dependents) -> list[Verdict]:
+    """The verdicts of the PodGroups that wait."""
+    return _verdicts(*(verdict_in(group.metadata.annotations) for group in found.groups))
+
+
+def _verdicts(*found: Verdict | None) -> list[Verdict]:
+    return [verdict for verdict in found if verdict is not None]
+
+
+def verdicts_beside(refused: list[Refusal], item: Mapping[str, Any], owner: Object, found: Dependents) -> list[Verdict]:
+    """What the scheduler says, without what only follows from refused pods; else the quota that refuses them."""
+    verdicts = telling(group_verdicts(found), refused)
+    if verdicts or not refused:
+        return verdicts
+    there = sum(pod.status.phase not in ("Succeeded", "Failed") for pod in found.pods)
+    key = f"{owner.metadata.namespace}/{owner.metadata.name}"
+    verdict = quota_verdict(refused[0], key, missing_pods(item, there))
+    return [verdict] if verdict is not None else []
+
+
+def telling(verdicts: list[Verdict], refused: list[Refusal]) -> list[Verdict]:
+    """That pods are missing says nothing where it is known why they are not there."""
+    return [one for one in verdicts if not (refused and one.cause in _MISSING_PODS)]
+
+
+def gates_in_template(verdicts: list[Verdict], pods: list[Pod], title: str) -> list[Verdict]:
+    """Gates that come from a template are removed there: pods that follow have them again."""
+    gated = [pod for pod in pods if pod.spec.scheduling_gates and not pod.spec.node_name]
+    owners = {
+        reference.kind
+        for pod in gated
+        for reference in pod.metadata.owner_references or ()
+        if reference.controller and not (reference.api_version or "").startswith("batch.volcano.sh")
+    }
+    if not owners & _FROM_TEMPLATES:
+        return verdicts
+    text = f"remove spec.schedulingGates from the pod template of {title}"
+    return [msgspec.structs.replace(one, suggestion=text) if one.cause == Cause.GATED else one for one in verdicts]

@@ -1,0 +1,40 @@
+"""Pods that name a PodGroup that does not exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unisono.api.kinds import POD_GROUPS
+from unisono.api.membership import pod_group_name
+from unisono.api.near_names import did_you_mean
+from unisono.errors import ApiError
+from unisono.sdk.dependents import listed
+from unisono.sdk.refusal_causes import with_meant
+from unisono.sdk.waiting import UnboundPod, unbound_pods
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.kube.http import HttpClient
+
+
+async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundPod]:
+    """Pods without a node, with the PodGroups that they name and that do not exist."""
+    unbound, known = unbound_pods(pods), dict[str, list[str]]()
+    named = {pod.metadata.name: pod for pod in pods}
+    for at, each in enumerate(unbound):
+        pod = named[each.name]
+        name, namespace = pod_group_name(pod.metadata.annotations), pod.metadata.namespace or ""
+        if not name and each.message:
+            unbound[at] = UnboundPod(each.name, each.reason, await with_meant(client, each.message, namespace))
+        if not name:
+            continue
+        if namespace not in known:
+            try:
+                groups = await listed(client, POD_GROUPS, namespace)
+            except ApiError:
+                return unbound
+            known[namespace] = sorted(group.metadata.name for group in groups)
+        if name not in known[namespace]:
+            text = f"PodGroup {name}, which it names, does not exist{did_you_mean(name, known[namespace])}"
+            unbound[at] = UnboundPod(each.name, "PodGroupMissing", text)
+    return unbound

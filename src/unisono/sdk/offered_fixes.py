@@ -1,0 +1,77 @@
+"""All fixes of one explanation, in the order in which they are offered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.verdict import Verdict
+from unisono.sdk.fixes import of_objects
+from unisono.sdk.fixes.change_texts import change_text
+from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.fixes.of_changes import Reader
+from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, root_of
+from unisono.sdk.waiting import SERVED_NAMES
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.explanation import Explanation
+
+# Verdicts of a queue for whose jobs fixes are made.
+_MOST_JOBS = 10
+_NO_GROUP = re.compile(r"PodGroup (\S+), which it names, does not exist(?: \(did you mean (\S+)\?\))?")
+_NO_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found(?: \(did you mean (\S+)\?\))?')
+_UNSERVED = re.compile(r"serves its schedulerName (\S+);")
+
+
+async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -> list[Fix]:
+    """What would help, with the requests that do it.
+
+    Args:
+        client: the server.
+        told: the explanation so far.
+        item: the object, as the server sent it; None for a queue, whose verdicts are of different jobs.
+
+    """
+    if told.silent:
+        return []
+    root = await root_of(client, item) if item is not None and _needs_owner(told) else item
+    found: list[Fix] = []
+    for verdict in told.verdicts[:_MOST_JOBS]:
+        namespace = verdict.job.partition("/")[0]
+        owner = root if root is not None and makes_pods(root) else await owner_of_group(client, verdict.job)
+        found += await _of_verdict(Reader(client, owner, namespace), verdict)
+    return found + (list(_of_object(told, root)) if root is not None else [])
+
+
+def _needs_owner(told: Explanation) -> bool:
+    return bool(told.verdicts or told.suspended or told.refused or told.pods or told.unseen)
+
+
+async def _of_verdict(reader: Reader, verdict: Verdict) -> list[Fix]:
+    changes = [*([verdict.change] if verdict.change else []), *verdict.otherwise]
+    found = [await reader.fix(change, change_text(change)) for change in changes]
+    if verdict.would_run_after and not verdict.would_run_after_count:
+        change: dict[str, Any] = {"kind": "EvictPods", "pods": list(verdict.would_run_after)}
+        found.append(await reader.fix(change, change_text(change)))
+    return found
+
+
+def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
+    if told.suspended:
+        yield of_objects.resumed(root, told.suspended)
+    if root["kind"] == "Job" and told.state.startswith("its phase is Aborted"):
+        yield of_objects.restarted(root)
+    for refusal in told.refused[:1]:
+        yield from of_objects.allowed(root, refusal.message)
+    for text in [*(pod.message for pod in told.pods[:1]), told.unseen]:
+        if _UNSERVED.search(text):
+            yield of_objects.scheduled_by(root, SERVED_NAMES[0])
+            break
+    refused = _NO_QUEUE.search(told.pods[0].message) if told.pods else None
+    if refused is not None:
+        yield of_objects.in_queue(root, refused[1], refused[2] or "")
+    missing = _NO_GROUP.search(told.pods[0].message) if told.pods else None
+    if missing is not None:
+        yield of_objects.with_group(root, missing[1], missing[2] or "")

@@ -1,0 +1,301 @@
+"""A control plane at a glance: parts that are alive, what nodes have left, what queues use, jobs that wait and run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.annotations import SCHEDULER_CYCLES, SCHEDULER_NAMES
+from unisono.api.keys import GROUP_NAME
+from unisono.api.membership import queue_of
+from unisono.api.resources import add, pod_requests, readable, resource_list
+from unisono.api.times import parse_time
+from unisono.api.verdict import waiting_text
+from unisono.sdk.queues import QueueView, queue_views
+from unisono.sdk.scheduler_health import judge
+
+if TYPE_CHECKING:
+    from unisono.api.core import Lease, Node, Pod
+    from unisono.api.scheduling import PodGroup, Queue
+
+_WAITING = frozenset({"", "Pending", "Inqueue"})
+_ENDED = frozenset({"Succeeded", "Failed"})
+_COMPONENT = "unisono-"
+_LEASE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of the control plane; ``problem`` is empty where it is alive."""
+
+    name: str
+    problem: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of all ready nodes, in quantities for people.
+
+    Attributes:
+        name: such as ``cpu`` or ``nvidia.com/gpu``.
+        used: requested by pods that have a node and have not ended.
+        total: allocatable on nodes that take pods.
+        largest: most that is free on one node.
+        holes: of a device, number of nodes by how many are free there, most first.
+
+    """
+
+    name: str
+    used: str
+    total: str
+    largest: str
+    holes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """One node.
+
+    Attributes:
+        name: of the node.
+        state: ``idle``, ``mix``, ``alloc`` (no core or no device is left), ``drain`` (cordoned), ``down`` (not ready).
+        cpus, memory: ``4/16``: requested by pods, and allocatable.
+        devices: ``nvidia.com/gpu 2/8``; empty where it has none.
+
+    """
+
+    name: str
+    state: str
+    cpus: str
+    memory: str
+    devices: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """A job that waits or runs.
+
+    Attributes:
+        title: ``job/train``.
+        namespace: of the job.
+        queue: where it is.
+        seconds: how long it has waited, or run.
+        pods: pods that run.
+        gang: pods that start together.
+        waiting: why it waits; empty where no verdict says it yet.
+
+    """
+
+    title: str
+    namespace: str
+    queue: str
+    seconds: float
+    pods: int = 0
+    gang: int = 1
+    waiting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything at one moment.
+
+    Attributes:
+        components: parts of the control plane.
+        ready, not_ready, cordoned: names of nodes.
+        nodes: all of them, by name.
+        resources: of the nodes that take pods.
+        queues: by name.
+        waiting: jobs, the one that waits longest first.
+        running: jobs, the youngest first.
+
+    """
+
+    components: list[Component]
+    ready: list[str]
+    not_ready: list[str]
+    cordoned: list[str]
+    nodes: list[NodeLine]
+    resources: list[Resource]
+    queues: list[QueueView]
+    waiting: list[JobLine]
+    running: list[JobLine]
+
+    def json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the server answered; ``problem`` is what its readiness says, empty where it is ready."""
+
+    problem: str
+    nodes: Sequence[Node]
+    pods: Sequence[Pod]
+    queues: Sequence[Queue]
+    groups: Sequence[PodGroup]
+    leases: Sequence[Lease]
+
+
+def overview(found: Found, now: float) -> Overview:
+    """The overview of what a server answered at ``now``, seconds since the epoch."""
+    ready = [node for node in found.nodes if _is_ready(node)]
+    open_nodes = [node for node in ready if not node.spec.unschedulable]
+    pods = [pod for pod in found.pods if pod.status.phase not in _ENDED]
+    by_group: dict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        if name := (pod.metadata.annotations or {}).get(GROUP_NAME):
+            by_group[f"{pod.metadata.namespace}/{name}"].append(pod)
+    lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
+    return Overview(
+        _components(found, now),
+        sorted(node.metadata.name for node in open_nodes),
+        sorted(node.metadata.name for node in found.nodes if not _is_ready(node)),
+        sorted(node.metadata.name for node in ready if node.spec.unschedulable),
+        _node_lines(found.nodes, pods),
+        _resources(open_nodes, pods),
+        queue_views(found.queues, found.groups),
+        sorted((line for group, line in lines if _waits(group)), key=lambda line: -line.seconds),
+        sorted((line for group, line in lines if not _waits(group)), key=lambda line: line.seconds),
+    )
+
+
+def _is_ready(node: Node) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+
+
+def _waits(group: PodGroup) -> bool:
+    return (group.status.phase or "") in _WAITING
+
+
+def _has_ended(group: PodGroup) -> bool:
+    return group.status.phase == "Completed" or bool(group.metadata.deletion_timestamp)
+
+
+def _job_line(group: PodGroup, pods: Sequence[Pod], now: float) -> JobLine:
+    meta = group.metadata
+    owner = next((each for each in meta.owner_references or () if each.controller), None)
+    title = f"{owner.kind.lower()}/{owner.name}" if owner else f"podgroup/{meta.name}"
+    running = [pod for pod in pods if pod.status.phase == "Running"]
+    since = [_seconds(pod.status.start_time) for pod in running if pod.status.start_time]
+    begun = min(since) if since and not _waits(group) else _seconds(meta.creation_timestamp)
+    return JobLine(
+        title,
+        meta.namespace or "default",
+        queue_of(group),
+        max(0.0, now - begun) if begun else 0.0,
+        len(running),
+        group.spec.min_member or 1,
+        waiting_text(meta.annotations) if _waits(group) else "",
+    )
+
+
+def _seconds(time: str | None) -> float:
+    try:
+        return parse_time(time or "")
+    except ValueError:
+        return 0.0
+
+
+def _node_lines(nodes: Iterable[Node], pods: Iterable[Pod]) -> list[NodeLine]:
+    used: dict[str, dict[str, int]] = defaultdict(dict)
+    for pod in pods:
+        if pod.spec.node_name:
+            add(used[pod.spec.node_name], pod_requests(pod.spec))
+    ordered = sorted(nodes, key=lambda node: node.metadata.name)
+    return [_node_line(node, used.get(node.metadata.name, {})) for node in ordered]
+
+
+def _node_line(node: Node, used: Mapping[str, int]) -> NodeLine:
+    there = resource_list(node.status.allocatable)
+    devices = [name for name in _ordered(there) if name not in _FIRST]
+
+    def text(name: str) -> str:
+        return "/".join(readable({name: amounts.get(name, 0)}).get(name, "0") for amounts in (used, there))
+
+    full = any(there.get(name, 0) <= used.get(name, 0) for name in ("cpu", *devices) if there.get(name, 0))
+    state = "alloc" if full else "mix" if any(used.values()) else "idle"
+    if node.spec.unschedulable:
+        state = "drain"
+    if not _is_ready(node):
+        state = "down"
+    shown = ", ".join(f"{name} {text(name)}" for name in devices)
+    return NodeLine(node.metadata.name, state, text("cpu"), text("memory"), shown)
+
+
+def _resources(nodes: Sequence[Node], pods: Iterable[Pod]) -> list[Resource]:
+    """Totals and holes of every resource that a node offers."""
+    free = {node.metadata.name: resource_list(node.status.allocatable) for node in nodes}
+    total: dict[str, int] = {}
+    for amounts in free.values():
+        add(total, amounts)
+    used: dict[str, int] = {}
+    for pod in pods:
+        left = free.get(pod.spec.node_name or "")
+        if left is None:
+            continue
+        wanted = {**pod_requests(pod.spec), "pods": 1}
+        add(used, wanted)
+        for name, amount in wanted.items():
+            left[name] = left.get(name, 0) - amount
+    return [_resource(name, used, total, free) for name in _ordered(total) if total[name] > 0]
+
+
+_FIRST = ("cpu", "memory")
+_LEFT_OUT = ("pods", "ephemeral-storage")
+
+
+def _ordered(total: Mapping[str, int]) -> list[str]:
+    others = sorted(name for name in total if name not in (*_FIRST, *_LEFT_OUT) and not name.startswith("hugepages-"))
+    return [*(name for name in _FIRST if name in total), *others]
+
+
+def _resource(
+    name: str, used: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, Mapping[str, int]]
+) -> Resource:
+    left = [max(0, amounts.get(name, 0)) for amounts in free.values() if name in amounts]
+    holes: dict[int, int] = {}
+    if name not in _FIRST:
+        # Devices are counted in thousandths, as all that are no bytes; what is left of a shared one is no hole.
+        counted = Counter(amount // 1000 for amount in left if amount >= 1000)
+        holes = dict(sorted(counted.items(), reverse=True))
+
+    def text(amount: int) -> str:
+        return readable({name: amount}).get(name, "0")
+
+    return Resource(name, text(used.get(name, 0)), text(total[name]), text(max(left, default=0)), holes)
+
+
+def _components(found: Found, now: float) -> list[Component]:
+    parts = [Component("api server", found.problem)]
+    cycles = [lease for lease in found.leases if SCHEDULER_CYCLES in (lease.metadata.labels or {})]
+    served = sorted({tuple(_names(lease)) for lease in cycles} - {()})
+    for names in served:
+        health = judge([lease for lease in cycles if tuple(_names(lease)) == names], names[0], now)
+        refused = f"its newest configuration is refused: {health.configuration_error}"
+        problem = health.silent or (refused if health.configuration_error else "")
+        parts.append(Component("scheduler", problem, f"for {', '.join(names)}"))
+    if not served:
+        parts.append(Component("scheduler", "no scheduler has ever told that it is alive"))
+    for lease in sorted(found.leases, key=lambda each: each.metadata.name):
+        if lease.metadata.name.startswith(_COMPONENT) and lease not in cycles:
+            parts.append(_elected(lease, now))
+    return parts
+
+
+def _elected(lease: Lease, now: float) -> Component:
+    """A component of which one process at a time holds a Lease."""
+    name = lease.metadata.name.removeprefix(_COMPONENT)
+    if not lease.spec.holder_identity:
+        return Component(name, "no process of it is running")
+    age = now - _seconds(lease.spec.renew_time)
+    if age > float(lease.spec.lease_duration_seconds or _LEASE_SECONDS):
+        return Component(name, f"{lease.spec.holder_identity} has not answered for {age:.0f} s")
+    return Component(name, note=lease.spec.holder_identity)
+
+
+def _names(lease: Lease) -> list[str]:
+    return [name for name in (lease.metadata.annotations or {}).get(SCHEDULER_NAMES, "").split(",") if name]

@@ -1,0 +1,75 @@
+"""What an object says of itself: its phase, whether it is over, which scheduler it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kinds import JOBS
+from unisono.sdk.dependents import Dependents
+from unisono.sdk.followed import workload_view
+from unisono.sdk.job_kinds import job_kind_of
+from unisono.sdk.waiting import pods_text, unscheduled
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+
+# What Volcano Jobs and PodGroups are scheduled by where they name no scheduler.
+DEFAULT_SCHEDULER = "volcano"
+# Phases of a Volcano Job in which its message says how it came to that.
+_TELLING = ("Aborting", "Aborted", "Failed", "Restarting", "Terminating", "Terminated")
+# Phases and conditions after which no pods are wanted any more.
+_OVER = frozenset({"Aborted", "Complete", "Completed", "Failed", "Finished", "Succeeded", "Terminated"})
+
+
+def scheduler_of(item: Mapping[str, Any], found: Dependents) -> str:
+    """``schedulerName`` of the pods that have no node, or of those that the object will have."""
+    unbound = [pod.spec.scheduler_name or "default-scheduler" for pod in found.pods if not pod.spec.node_name]
+    return unbound[0] if unbound else (item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER
+
+
+def unseen(item: Mapping[str, Any], found: Dependents) -> str:
+    """That no scheduler has looked at a PodGroup of the object; empty where one has, or there is none."""
+    waiting = any((group.status.phase or "Pending") == "Pending" for group in found.groups)
+    if not waiting or found.pods or is_over(item):
+        return ""
+    return unscheduled((item.get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER)
+
+
+def is_over(item: Mapping[str, Any]) -> bool:
+    """Whether the object wants no more pods."""
+    status = item.get("status") or {}
+    state = status.get("state") or {}
+    phases = {state.get("phase") if isinstance(state, dict) else state, status.get("jobDeploymentStatus")}
+    conditions = status.get("conditions")
+    if isinstance(conditions, list):  # those of a JobFlow are a map by job
+        phases |= {each.get("type") for each in conditions if each.get("status") == "True"}
+    return not _OVER.isdisjoint(phases)
+
+
+def state_text(kind: Kind[Any] | None, owner: Any, found: Dependents) -> str:
+    """What the object itself says it is doing."""
+    pods = pods_text(found.pods)
+    if kind is None:
+        return pods
+    if kind.resource == JOBS.resource:
+        state = owner.status.state
+        if state is None or not state.phase:
+            return "its phase is Pending, its PodGroup comes next"
+        told = (state.message or state.reason or "").rstrip(".")
+        text = f"its phase is {state.phase}" + (f": {told}" if told and state.phase in _TELLING else "")
+        again = f"; unisono job resume --name {owner.metadata.name} starts it again"
+        return text + (again if state.phase in ("Aborting", "Aborted") else "")
+    if job_kind_of(kind) is None:
+        parts = f"{len(found.parts)} {found.parts[0].kind or 'part'}s, and " if len(found.parts) > 1 else ""
+        return pods.replace("it has ", f"it has {parts}", 1)
+    view = workload_view(owner, found.parts, found.groups, found.pods)
+    message = f": {view.message.rstrip('.')}" if view.message else ""
+    return f"its phase is {view.phase}{message}; {pods}"
+
+
+def queue_state(item: Mapping[str, Any]) -> str:
+    """Of a queue."""
+    status = item.get("status") or {}
+    counts = ", ".join(f"{status.get(name) or 0} {name}" for name in ("pending", "inqueue", "running"))
+    return f"it is {status.get('state') or 'not opened yet'}, with {counts} PodGroups"

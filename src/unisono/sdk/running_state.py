@@ -1,0 +1,175 @@
+"""What is known of pods that run: gangs below their minimum, restarts, silence in their logs, and the last warning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.kinds import EVENTS, PODS
+from unisono.api.times import parse_time
+
+if TYPE_CHECKING:
+    from unisono.api.core import Pod
+    from unisono.api.scheduling import PodGroup
+    from unisono.kube.http import HttpClient
+
+# Pods whose logs are asked for their last line, and that are told of.
+_MOST_ASKED = 32
+_MOST_TOLD = 4
+# From so many seconds without a line on silence is worth telling; less where the others of its gang go on.
+_QUIET_SECONDS = 300.0
+_BEHIND_SECONDS = 60.0
+_MINUTE, _HOUR = 60, 3600
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNote:
+    """One thing that is worth knowing of a running object.
+
+    Attributes:
+        about: ``pod/x`` or ``podgroup/y``.
+        text: what is known.
+        kind: ``BelowMinimum``, ``Restarts``, ``Silent`` or ``Warning``.
+
+    """
+
+    about: str
+    text: str
+    kind: str
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.about} {self.text}"
+
+    def json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+async def running_notes(
+    client: HttpClient, groups: Sequence[PodGroup], pods: Sequence[Pod], now: float
+) -> list[RunningNote]:
+    """What is known of the pods that run; nothing where none does.
+
+    Args:
+        client: the server; what it does not let the user read is left out.
+        groups: PodGroups of the object.
+        pods: all its pods.
+        now: seconds since the epoch, by the server's clock.
+
+    """
+    running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
+    if not running:
+        return []
+    found = below_minimum(groups, pods) + restarts(running, now)
+    last = [(pod.metadata.name, await _last_line(client, pod)) for pod in running[:_MOST_ASKED]]
+    found += silent([(name, when) for name, when in last if when is not None], now)
+    return found + await _warnings(client, running, now)
+
+
+def below_minimum(groups: Sequence[PodGroup], pods: Sequence[Pod]) -> list[RunningNote]:
+    """Gangs of which fewer pods run, or have succeeded, than they need (pure)."""
+    found = []
+    for group in groups:
+        name = group.metadata.name
+        mine = [pod for pod in pods if name in (pod.metadata.annotations or {}).values()]
+        alive = sum(pod.status.phase in ("Running", "Succeeded") for pod in mine)
+        need = group.spec.min_member or 0
+        if mine and 0 < alive < need:
+            text = f"is below its minimum: {alive} of {need} pods run"
+            found.append(RunningNote(f"podgroup/{name}", text, "BelowMinimum"))
+    return found
+
+
+def restarts(pods: Sequence[Pod], now: float) -> list[RunningNote]:
+    """Pods whose containers were started again, those that did so most often first (pure)."""
+    rows = []
+    for pod in pods:
+        for status in pod.status.container_statuses or ():
+            if not status.restart_count:
+                continue
+            end = status.last_state.terminated if status.last_state is not None else None
+            times = "once" if status.restart_count == 1 else f"{status.restart_count} times"
+            text = f"was restarted {times}"
+            if end is not None:
+                code = f"exit code {end.exit_code}" + (f" ({end.reason})" if end.reason else "")
+                text += f", the last time {_ago(end.finished_at, now)}after {code}"
+            rows.append((-status.restart_count, RunningNote(f"pod/{pod.metadata.name}", text, "Restarts")))
+    return [note for _, note in sorted(rows, key=lambda row: (row[0], row[1].about))[:_MOST_TOLD]]
+
+
+def silent(last: Sequence[tuple[str, float]], now: float) -> list[RunningNote]:
+    """Pods that have written nothing for long, or for longer than the others of their job (pure).
+
+    Args:
+        last: names of pods, and when each wrote its last line.
+        now: seconds since the epoch.
+
+    """
+    if not last:
+        return []
+    newest = max(when for _, when in last)
+    found = []
+    for name, when in sorted(last, key=lambda one: one[1]):
+        quiet, behind = now - when, newest - when
+        if quiet >= _QUIET_SECONDS or (behind >= _BEHIND_SECONDS and quiet >= _BEHIND_SECONDS):
+            others = f"; others wrote {duration(now - newest)} ago" if behind >= _BEHIND_SECONDS else ""
+            text = f"has written nothing for {duration(quiet)}: it may hang{others}"
+            found.append(RunningNote(f"pod/{name}", text, "Silent"))
+    return found[:_MOST_TOLD]
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min`` or ``3 h``."""
+    whole = max(int(seconds), 0)
+    if whole < 2 * _MINUTE:
+        return f"{whole} s"
+    return f"{whole // _MINUTE} min" if whole < 2 * _HOUR else f"{whole // _HOUR} h"
+
+
+def _ago(when: str | None, now: float) -> str:
+    moment = _moment(str(when or ""))
+    return f"{duration(now - moment)} ago " if moment else ""
+
+
+def _moment(text: str) -> float:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return 0.0
+
+
+async def _last_line(client: HttpClient, pod: Pod) -> float | None:
+    """When the pod's first container wrote its last line, or was started; None where that cannot be read."""
+    path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
+    container = (pod.spec.containers or [])[0].name if pod.spec.containers else ""
+    params = {"tailLines": "1", "timestamps": "true", "container": container}
+    status, _, body = await client.request("GET", path, params=params)
+    if status >= 300:
+        return None
+    told = body.decode(errors="replace").strip().partition(" ")[0]
+    return _moment(told) or _moment(str(pod.status.start_time or "")) or None
+
+
+async def _warnings(client: HttpClient, pods: Sequence[Pod], now: float) -> list[RunningNote]:
+    """The newest warning among the events of the pods."""
+    names = {pod.metadata.name for pod in pods}
+    params = {"fieldSelector": "type=Warning,involvedObject.kind=Pod"}
+    status, _, body = await client.request("GET", EVENTS.path(pods[0].metadata.namespace), params=params)
+    if status >= 300:
+        return []
+    items: list[dict[str, Any]] = msgspec.json.decode(body).get("items") or []
+    mine = [one for one in items if (one.get("involvedObject") or {}).get("name") in names]
+    newest = max(mine, key=_seen, default=None)
+    if newest is None:
+        return []
+    text = f"last warning, {_ago(_seen(newest), now)}{newest.get('reason')}: {newest.get('message')}"
+    return [RunningNote(f"pod/{newest['involvedObject']['name']}:", text, "Warning")]
+
+
+def _seen(event: dict[str, Any]) -> str:
+    series = event.get("series") or {}
+    return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -1,0 +1,42 @@
+"""``unisono config check``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from unisono.cli.main import cli
+
+
+def check(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["config", "check", *words])
+
+
+def test_a_file_that_can_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.conf"
+    file.write_text('actions: "enqueue, allocate"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n')
+    done = check("-f", str(file))
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [f"{file}: ok", "  actions: enqueue, allocate", "  tier 1: gang, predicates"]
+    assert json.loads(check("-f", str(file), "-o", "json").stdout)["tiers"] == [["gang", "predicates"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("actions: alocate\n", "alocate"),
+        ("actions: allocate\ntiers:\n- plugins:\n  - name: gangg\n", "gangg"),
+        ("actions: allocate\ntiers:\n- plugins:\n  - name: nowhere_to_be_found:Mine\n", "cannot be imported"),
+        ("actions: [", "scheduler.conf"),
+    ],
+)
+def test_an_error_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "scheduler.conf"
+    file.write_text(text)
+    done = check("-f", str(file))
+    assert done.exit_code == 1
+    assert said in done.stdout
+    assert json.loads(check("-f", str(file), "-o", "json").stdout)["error"]

@@ -1,0 +1,47 @@
+"""What commands import before they ask the server: nothing that takes long and that they do not need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Of these each takes as long as everything else that a command imports.
+SLOW = {"aiohttp", "attr", "numpy", "pygments", "rich", "sqlite3", "structlog", "cryptography"}
+CONNECTED = "import unisono.cli.connection, unisono.kube.command_transport, unisono.kube.http, unisono.cli.resources"
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import unisono.cli.main",
+        f"{CONNECTED}, unisono.cli.commands.get",
+        f"{CONNECTED}, unisono.cli.commands.delete",
+        f"{CONNECTED}, unisono.cli.vcctl.queues, unisono.cli.vcctl.listing",
+        f"{CONNECTED}, unisono.cli.vcctl.jobs",
+        f"{CONNECTED}, unisono.cli.explaining",
+        "import unisono.cli.commands.run, unisono.cli.running.objects, unisono.sdk.program_submission",
+    ],
+)
+def test_a_command_imports_nothing_slow(imports: str) -> None:
+    code = f"import sys; {imports}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not SLOW & set(done.stdout.split())
+
+
+def test_the_sdk_imports_a_name_when_it_is_used() -> None:
+    code = (
+        "import sys, unisono.sdk.gang_functions, unisono.sdk as sdk\n"
+        "from unisono.sdk import gang, map, Job\n"
+        "assert callable(gang) and callable(map) and set(sdk.__all__) <= set(dir(sdk))\n"
+        "[getattr(sdk, name) for name in sdk.__all__]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_name_that_the_sdk_does_not_have_is_an_attribute_error() -> None:
+    import unisono.sdk
+
+    with pytest.raises(AttributeError, match="no attribute 'Jobb'"):
+        unisono.sdk.Jobb  # noqa: B018

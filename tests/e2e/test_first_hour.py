@@ -1,0 +1,150 @@
+"""The first hour of a newcomer, on a terminal: a script runs, fails, hangs, outgrows its memory and is replaced."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.plane import RunningPlane, unisono, wait_until
+from support.terminal import WIDTH, Terminal, unisono_on_terminal
+
+pytestmark = pytest.mark.processes
+
+TRAIN = """
+import os, sys, time
+rank = int(os.environ["RANK"])
+print("rank", rank, "of", os.environ["WORLD_SIZE"], "in", sys.prefix, "at", os.getcwd(), flush=True)
+mode = sys.argv[1] if len(sys.argv) > 1 else ""
+if mode == "fail" and rank == 1:
+    raise ValueError("no data in shard 7")
+if mode == "fail":
+    time.sleep(0.5)
+    raise ConnectionResetError("peer has closed the connection")
+if mode == "grow":
+    kept = bytearray(600 * 1024 * 1024)
+    time.sleep(600)
+if mode == "hang":
+    print("progress: 30/100", flush=True)
+    time.sleep(600)
+"""
+Run = Callable[..., Terminal]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a script and a virtual environment of its own."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")], check=True)
+    return folder
+
+
+@pytest.fixture
+def plane(start_plane: Callable[..., RunningPlane]) -> RunningPlane:
+    return start_plane()
+
+
+@pytest.fixture
+def run(project: Path, plane: RunningPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """``unisono`` on a terminal, in the project, with its virtual environment."""
+    opened: list[Terminal] = []
+    path = f"{project / '.venv' / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    monkeypatch.setenv("UNISONO_DATA_DIR", str(plane.data_dir))
+
+    def start(*words: str) -> Terminal:
+        terminal = unisono_on_terminal(project, *words, PATH=path, VIRTUAL_ENV=str(project / ".venv"))
+        opened.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def test_the_first_hour(run: Run, project: Path) -> None:
+    # A script, with the caller's virtual environment and folder.
+    ran = run("run", "-n", "2", "--", "python", "train.py")
+    assert ran.end() == 0, ran.raw
+    shown = " ".join("".join(ran.lines()).split())
+    assert f"rank 0 of 2 in {project / '.venv'} at {project}".replace(" ", "") in shown.replace(" ", "")
+    assert ran.lines()[-1].startswith("job/train completed in")
+    assert "[info" not in ran.raw
+
+    # One that fails: the last line is the cause, and the rank that failed first.
+    failing = run("run", "-n", "3", "--name", "failing", "--", "python", "train.py", "fail")
+    assert failing.end() == 1
+    last = "".join(failing.lines()[-4:])
+    assert "job/failing failed: rank 1" in last
+    assert "ValueError: no data in shard 7 (exit code 1)" in last
+    assert "unisono logs job/failing" in last
+
+    # One that needs more memory than it has.
+    growing = run("run", "--memory", "100Mi", "--name", "growing", "--", "python", "train.py", "grow")
+    assert growing.end() == 1
+    assert "job/growing failed: OOMKilled" in "".join(growing.lines()[-4:])
+
+    # One that hangs: --timeout ends the wait; the job is looked at, and replaced after a question.
+    hanging = run("run", "--name", "hanging", "--timeout", "10", "--", "python", "train.py", "hang")
+    assert hanging.end() == 124
+    seen = run("status")
+    assert seen.end() == 0
+    text = "\n".join(seen.lines())
+    assert "job/hanging" in text
+    assert all(len(line) <= WIDTH for line in seen.lines())
+    again = run("run", "--name", "hanging", "--", "python", "train.py", "hang")
+    again.read_until("exists already")
+    again.keys("y\n")
+    again.read_until(r"30/100")
+    assert any("━" in line for line in again.lines())
+
+    # Ctrl-C asks; the job goes on, and stops the next time.
+    again.keys("\x03")
+    again.read_until("leave them running")
+    again.keys("l\n")
+    assert again.end() == 130
+    assert "unisono logs -f job/hanging" in "".join(again.lines())
+    stopped = run("run", "--replace", "--name", "hanging", "--", "python", "train.py", "hang")
+    stopped.read_until(r"30/100")
+    stopped.keys("\x03")
+    stopped.read_until("leave them running")
+    stopped.keys("s\n")
+    assert stopped.end() == 130
+    assert "Stopped job/hanging" in "\n".join(stopped.lines())
+
+
+def test_what_is_not_on_a_terminal_is_told_instead_of_asked(project: Path, plane: RunningPlane) -> None:
+    words = ("--data-dir", str(plane.data_dir), "--name", "once", "--", "sh", "-c", "exit 0")
+    assert unisono("run", *words, cwd=project).returncode == 0
+    again = unisono("run", *words, cwd=project, check=False)
+    assert again.returncode == 1
+    assert "--replace" in again.stderr
+    assert unisono("run", "--replace", *words, cwd=project).returncode == 0
+
+
+def test_jobs_without_a_name_of_their_own_are_numbered(project: Path, plane: RunningPlane) -> None:
+    words = ("--data-dir", str(plane.data_dir), "--", "sh", "-c", "exit 0")
+    told = [unisono("run", *words, cwd=project).stdout.splitlines()[-1] for _ in range(3)]
+    assert [line.partition(" ")[0] for line in told] == ["job/sh", "job/sh-2", "job/sh-3"]
+
+
+def test_down_names_the_pods_that_go_on_and_stops_jobs_where_it_is_asked_to(
+    project: Path, start_plane: Callable[..., RunningPlane]
+) -> None:
+    plane = start_plane()
+    where = ("--data-dir", str(plane.data_dir))
+    unisono("run", *where, "--detach", "--name", "long", "--", "sleep", "600", cwd=project)
+    wait_until("the pod runs", lambda: plane.pods("Running"))
+    told = unisono("down", *where).stdout
+    assert "1 pod goes on running: long-rank-0" in told
+    assert "--kill-pods" in told
+    plane.stop()
+    plane.start()
+    wait_until("the pod is found again", lambda: plane.pods("Running"))
+    told = unisono("down", *where, "--stop-jobs").stdout
+    assert "Stopped 1 job." in told
+    assert "running" not in told

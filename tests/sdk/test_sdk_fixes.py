@@ -1,0 +1,147 @@
+"""Fixes as requests: what they change in manifests, and how they are sent."""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.api.kinds import JOBS, QUEUES
+from unisono.sdk.fixes import gang_sizes, of_objects, pod_specs
+from unisono.sdk.fixes.applying import apply_patch
+from unisono.sdk.fixes.change_texts import change_text
+from unisono.sdk.fixes.fix import Operation
+from unisono.sdk.fixes.gang_sizes import NoSuchField
+from unisono.sdk.fixes.json_diff import json_diff
+from unisono.sdk.fixes.of_changes import changed
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=3),
+    max_leaves=12,
+)
+manifests = st.dictionaries(st.text("ab/~", max_size=2), values, max_size=4)
+
+
+@given(manifests, manifests)
+def test_a_patch_turns_the_old_manifest_into_the_new_one(old: dict[str, Any], new: dict[str, Any]) -> None:
+    before = copy.deepcopy(old)
+    assert apply_patch(old, json_diff(old, new)) == new
+    assert old == before
+
+
+def job(kind: str = "Job", api: str = "batch.volcano.sh/v1alpha1", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": "train", "namespace": "ns"}, "spec": spec}
+
+
+def pod(**requests: str) -> dict[str, Any]:
+    return {"containers": [{"name": "main", "resources": {"requests": dict(requests), "limits": dict(requests)}}]}
+
+
+def task(spec: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": "worker", "replicas": 4, "template": {"spec": spec}, **more}
+
+
+@pytest.mark.parametrize(
+    ("given_job", "path", "value"),
+    [
+        (job(minAvailable=4, tasks=[task(pod())]), ("minAvailable",), 2),
+        (job("PyTorchJob", "kubeflow.org/v1"), ("runPolicy", "schedulingPolicy", "minAvailable"), 2),
+        (job("PodGroup", "scheduling.volcano.sh/v1beta1", minMember=4), ("minMember",), 2),
+        (
+            job("RayCluster", "ray.io/v1", workerGroupSpecs=[{"replicas": 3, "minReplicas": 3}]),
+            ("workerGroupSpecs", 0, "replicas"),
+            1,
+        ),
+    ],
+)
+def test_a_smaller_gang(given_job: dict[str, Any], path: tuple[Any, ...], value: int) -> None:
+    gang_sizes.lower(given_job, 2)
+    at: Any = given_job["spec"]
+    for name in path:
+        at = at[name]
+    assert at == value
+
+
+def test_a_kind_whose_gang_is_whole_says_so() -> None:
+    with pytest.raises(NoSuchField, match="JobSet starts with all its pods"):
+        gang_sizes.lower(job("JobSet", "jobset.x-k8s.io/v1alpha2"), 2)
+
+
+def test_the_gang_may_be_patched_and_the_template_may_not() -> None:
+    whole = job(minAvailable=4, tasks=[task(pod(cpu="8"))])
+    (smaller,) = changed(whole, lambda body: gang_sizes.lower(body, 2))
+    assert (smaller.verb, smaller.body) == ("patch", [{"op": "replace", "path": "/spec/minAvailable", "value": 2}])
+    less = pod_specs.each_pod(lambda spec: pod_specs.request_at_most(spec, {"cpu": 4000}))
+    (other,) = changed(whole, less)
+    assert other.verb == "replace"
+    assert {one["value"] for one in other.body} == {"4"}
+    assert "--dry-run=client -o json | kubectl replace --force -f -" in other.kubectl()
+
+
+def test_requests_shrink_container_by_container() -> None:
+    spec = {"containers": [{"resources": {"requests": {"cpu": amount}}} for amount in ("1", "6", "3")]}
+    pod_specs.request_at_most(spec, {"cpu": 5000})
+    assert [one["resources"]["requests"]["cpu"] for one in spec["containers"]] == ["1", "1", "3"]
+
+
+def test_labels_and_resources_are_replaced_where_they_stand() -> None:
+    terms = [{"matchExpressions": [{"key": "zome", "operator": "In", "values": ["a", "b"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec = {**pod(gpus="1"), "nodeSelector": {"zome": "a"}, "affinity": {"nodeAffinity": required}}
+    pod_specs.use_label(spec, {"key": "zome", "value": "a", "instead_key": "zone", "instead_value": "a"})
+    pod_specs.use_resource(spec, "gpus", "gpu")
+    assert spec["nodeSelector"] == {"zone": "a"}
+    assert terms[0]["matchExpressions"][0] == {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    assert spec["containers"][0]["resources"] == {"requests": {"gpu": "1"}, "limits": {"gpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "text"),
+    [
+        (
+            'error looking up service account ns/bot: serviceaccount "bot" not found',
+            "create",
+            "create service account bot",
+        ),
+        (
+            'serviceaccount "bto" not found (did you mean bot?)',
+            "replace",
+            "name service account bot in its pods",
+        ),
+        ("no PriorityClass with name high was found", "create", "create priority class high"),
+        (
+            "maximum cpu usage per Container is 2, but limit is 8",
+            "replace",
+            "ask for at most cpu 2 per container",
+        ),
+        (
+            "failed quota: team: must specify limits.memory for: main",
+            "replace",
+            "state limits.memory in its containers",
+        ),
+    ],
+)
+def test_what_the_server_refuses(message: str, kind: str, text: str) -> None:
+    (fix,) = of_objects.allowed(job(tasks=[task(pod(cpu="8"))]), message)
+    assert (fix.text, fix.tried) == (text, False)
+    assert [operation.verb for operation in fix.operations] == [kind]
+
+
+def test_commands_are_quoted_for_a_shell() -> None:
+    patch = Operation("patch", QUEUES, "q", body={"spec": {"weight": 2}})
+    assert shlex.split(patch.kubectl())[-1] == '{"spec":{"weight":2}}'
+    assert Operation("delete", JOBS, "j", "ns").kubectl() == "kubectl delete job.batch.volcano.sh/j -n ns"
+
+
+def test_changes_in_words() -> None:
+    both = {
+        "kind": "Together",
+        "changes": [{"kind": "OpenQueue", "queue": "q"}, {"kind": "LowerMinAvailable", "to": 2}],
+    }
+    assert change_text(both) == "open queue q and lower minAvailable to 2"
+    assert change_text({"kind": "FromTheFuture", "x": 1}) == "FromTheFuture"

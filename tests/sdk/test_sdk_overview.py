@@ -1,0 +1,158 @@
+"""The overview of a control plane, and its lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono.api.decode import decode
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.times import parse_time
+from unisono.api.verdict import Cause, Verdict, encode
+from unisono.cli.overview_lines import overview_lines, queue_table, short_amounts
+from unisono.sdk.overview import Component, Found, Overview, overview
+
+NOW = parse_time("2026-01-01T01:00:00Z")
+GPU = "nvidia.com/gpu"
+
+
+def node(name: str, ready: bool = True, cordoned: bool = False, **amounts: str) -> Any:
+    allocatable = {"cpu": "16", "memory": "64Gi", GPU: "8", "pods": "110", **amounts}
+    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]}
+    return decode(NODES, {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": status}).obj
+
+
+def pod(name: str, on: str | None, group: str, gpus: int, phase: str = "Running") -> Any:
+    meta = {"name": name, "namespace": "default", "annotations": {"scheduling.k8s.io/group-name": group}}
+    requests = {"cpu": "2", GPU: str(gpus)}
+    spec = {"nodeName": on, "containers": [{"name": "c", "resources": {"requests": requests}}]}
+    status = {"phase": phase, "startTime": "2026-01-01T00:59:00Z"}
+    return decode(PODS, {"metadata": meta, "spec": spec, "status": status}).obj
+
+
+def group(name: str, phase: str, **annotations: str) -> Any:
+    owner = {"apiVersion": "v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
+    meta = {
+        "name": f"{name}-1",
+        "namespace": "default",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [owner],
+        "annotations": {key.replace("_", "/"): value for key, value in annotations.items()},
+    }
+    spec = {"minMember": 2, "queue": "research"}
+    return decode(POD_GROUPS, {"metadata": meta, "spec": spec, "status": {"phase": phase}}).obj
+
+
+def queue(name: str, **spec: Any) -> Any:
+    status = {"state": "Open", "allocated": {"cpu": "4", GPU: "6", "pods": "2"}}
+    return decode(QUEUES, {"metadata": {"name": name}, "spec": spec, "status": status}).obj
+
+
+def lease(name: str, holder: str, renewed: str, scheduler: bool = False, error: str = "") -> Any:
+    meta: dict[str, Any] = {"name": name, "namespace": "kube-system"}
+    if scheduler:
+        meta["labels"] = {"unisono.io/scheduler-cycles": "true"}
+        meta["annotations"] = {"unisono.io/scheduler-names": "volcano,unisono"}
+        if error:
+            meta["annotations"]["unisono.io/configuration-error"] = error
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}
+    return decode(LEASES, {"metadata": meta, "spec": spec}).obj
+
+
+def look(**parts: Any) -> Overview:
+    empty: dict[str, Any] = {"problem": "", "nodes": [], "pods": [], "queues": [], "groups": [], "leases": []}
+    return overview(Found(**{**empty, **parts}), NOW)
+
+
+def test_nodes_and_their_holes() -> None:
+    nodes = [node("a"), node("b"), node("c"), node("lost", ready=False), node("off", cordoned=True)]
+    pods = [pod("p", "a", "g", 5), pod("q", "lost", "g", 8), pod("r", "b", "g", 8, "Succeeded"), pod("s", None, "g", 8)]
+    found = look(nodes=nodes, pods=pods)
+    assert (found.ready, found.not_ready, found.cordoned) == (["a", "b", "c"], ["lost"], ["off"])
+    by_name = {each.name: each for each in found.resources}
+    gpu = by_name[GPU]
+    assert (gpu.used, gpu.total, gpu.largest, gpu.holes) == ("5", "24", "8", {8: 2, 3: 1})
+    assert (by_name["cpu"].used, by_name["cpu"].total, by_name["memory"].total) == ("2", "48", "192Gi")
+    assert [(each.name, each.state) for each in found.nodes] == [
+        ("a", "mix"),
+        ("b", "idle"),
+        ("c", "idle"),
+        ("lost", "down"),
+        ("off", "drain"),
+    ]
+    text = "\n".join(overview_lines(found))
+    assert "3 ready, 1 not ready (lost), 1 cordoned (off)" in text
+    assert "8 on 2 nodes, 3 on 1" in text
+
+
+def test_what_is_left_of_a_shared_card_is_no_hole() -> None:
+    found = look(nodes=[node("a"), node("b")], pods=[pod("p", "a", "g", 7.5), pod("q", "b", "g", 1.5)])
+    (gpu,) = (each for each in found.resources if each.name == GPU)
+    assert (gpu.used, gpu.largest, gpu.holes) == ("9", "6.5", {6: 1})
+
+
+def test_a_node_without_a_free_card_is_allocated() -> None:
+    assert look(nodes=[node("a")], pods=[pod("p", "a", "g", 8)]).nodes[0].state == "alloc"
+
+
+def test_jobs_that_wait_and_run() -> None:
+    verdict = encode(Verdict(job="default/w", cause=Cause.NODES_FULL, message="no room for 2 pods"))
+    groups = [group("w", "Pending", unisono_io="x"), group("r", "Running"), group("old", "Completed")]
+    groups[0].metadata.annotations["unisono.io/verdict"] = verdict
+    found = look(groups=groups, pods=[pod("p", "a", "r-1", 1), pod("q", "a", "r-1", 1, "Pending")])
+    (waiting,), (running,) = found.waiting, found.running
+    assert (waiting.title, waiting.queue, waiting.seconds) == ("job/w", "research", 3600)
+    assert "no room for 2 pods" in waiting.waiting
+    assert (running.title, running.pods, running.gang, running.seconds) == ("job/r", 1, 2, 60)
+    lines = overview_lines(found)
+    assert "  job/w in queue research, for 1 h" in lines
+    assert any(line.split() == ["job/r", "research", "1", "pods", "60", "s"] for line in lines)
+
+
+def test_which_parts_are_alive() -> None:
+    fresh, stale = "2026-01-01T00:59:55.000000Z", "2026-01-01T00:50:00.000000Z"
+    found = look(
+        problem="[-]background failed",
+        leases=[
+            lease("unisono-scheduler-cycles", "s", fresh, scheduler=True),
+            lease("unisono-controllers", "c", stale),
+            lease("unisono-webhook", "", stale),
+            lease("other", "x", fresh),
+        ],
+    )
+    assert found.components == [
+        Component("api server", "[-]background failed"),
+        Component("scheduler", "", "for volcano, unisono"),
+        Component("controllers", "c has not answered for 600 s"),
+        Component("webhook", "no process of it is running"),
+    ]
+
+
+def test_a_scheduler_that_is_silent_or_refuses_its_configuration() -> None:
+    stale = lease("x", "s", "2026-01-01T00:50:00.000000Z", scheduler=True)
+    assert "no cycle has ended for 600 s" in look(leases=[stale]).components[1].problem
+    refused = lease("x", "s", "2026-01-01T00:59:59.000000Z", scheduler=True, error="line 3: no plug-in gangg")
+    assert look(leases=[refused]).components[1].problem.endswith("no plug-in gangg")
+    assert "no scheduler has ever told" in look().components[1].problem
+
+
+def test_queues_with_what_they_use() -> None:
+    found = look(queues=[queue("research", weight=3, deserved={GPU: "8"}, capability={"cpu": "64"})])
+    heading, row = queue_table(found.queues, wide=True)
+    assert heading.split() == ["NAME", "STATE", "WEIGHT", "USED", "DESERVED", "CAP", "WAITING", "RUNNING"]
+    assert row.split() == ["research", "Open", "3", "cpu=4,gpu=6", "gpu=8", "cpu=64", "0", "0"]
+    assert queue_table(found.queues, wide=False)[0].split() == ["NAME", "STATE", "WEIGHT"]
+    assert short_amounts({"cpu": "0", "pods": "3"}) == ""
+
+
+def test_lines_fit_and_long_lists_are_cut() -> None:
+    groups = [group(f"job-{number}", "Pending") for number in range(30)]
+    lines = overview_lines(look(groups=groups), width=40, most=5, colour=True)
+    assert "  and 25 more" in lines
+    assert all(len(line) <= 40 or "\x1b" in line for line in lines)
+
+
+def test_the_overview_as_json_is_made_of_plain_values() -> None:
+    import json
+
+    found = look(nodes=[node("a")], queues=[queue("q")], groups=[group("w", "Inqueue")])
+    assert set(json.loads(json.dumps(found.json()))) >= {"components", "nodes", "resources", "queues", "waiting"}

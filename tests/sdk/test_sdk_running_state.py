@@ -1,0 +1,50 @@
+"""What explain says of pods that run."""
+
+from __future__ import annotations
+
+from support.build import group, pod
+from unisono.api.core import ContainerState, ContainerStateTerminated, ContainerStatus, Pod
+from unisono.api.times import rfc3339
+from unisono.sdk.running_state import below_minimum, duration, restarts, silent
+
+NOW = 1_700_000_000.0
+
+
+def restarted(name: str, times: int) -> Pod:
+    made = pod(name, "j", node="n")
+    end = ContainerStateTerminated(exit_code=137, reason="OOMKilled", finished_at=rfc3339(NOW - 90))
+    made.status.container_statuses = [
+        ContainerStatus(name="main", restart_count=times, last_state=ContainerState(terminated=end))
+    ]
+    return made
+
+
+def test_a_rank_that_is_silent_while_others_write() -> None:
+    notes = silent([("w-0", NOW - 5), ("w-1", NOW - 840), ("w-2", NOW - 7)], NOW)
+    assert [str(note) for note in notes] == [
+        "pod/w-1 has written nothing for 14 min: it may hang; others wrote 5 s ago"
+    ]
+    assert not silent([("w-0", NOW - 200), ("w-1", NOW - 220)], NOW)
+    assert [str(note) for note in silent([("w-0", NOW - 400)], NOW)] == [
+        "pod/w-0 has written nothing for 6 min: it may hang"
+    ]
+
+
+def test_restarts_are_told_with_how_the_last_one_ended() -> None:
+    notes = restarts([restarted("w-0", 1), restarted("w-1", 5), pod("w-2", "j", node="n")], NOW)
+    assert [str(note) for note in notes] == [
+        "pod/w-1 was restarted 5 times, the last time 90 s ago after exit code 137 (OOMKilled)",
+        "pod/w-0 was restarted once, the last time 90 s ago after exit code 137 (OOMKilled)",
+    ]
+
+
+def test_a_gang_below_its_minimum() -> None:
+    pods = [pod("w-0", "j", node="n"), pod("w-1", "j", node="n", phase="Failed")]
+    assert [str(note) for note in below_minimum([group("j", 2)], pods)] == [
+        "podgroup/j is below its minimum: 1 of 2 pods run"
+    ]
+    assert not below_minimum([group("j", 1)], pods)
+
+
+def test_durations() -> None:
+    assert [duration(seconds) for seconds in (0, 119, 120, 7199, 7200)] == ["0 s", "119 s", "2 min", "119 min", "2 h"]
