@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.answers.case import Case
 from benchmarks.churn.virtual import LoopClock, VirtualLoop
-from unisono.agent.simulated import SimulatedNodes
-from unisono.agent.simulated_specs import parse_specs
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import parse_specs
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.server import ApiServer
 from unisono.cli.applying import create

