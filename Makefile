@@ -26,15 +26,16 @@ run: $(VENV)/.run-ready
 
 test: lint unit
 
+# One process more than two processors can run at a time: many tests wait for processes of their own.
 unit: $(VENV)/.dev-ready
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not (more or frameworks)" --hypothesis-profile=quick $(PYTEST_ARGS)
+	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not (more or frameworks)" --hypothesis-profile=quick $(PYTEST_ARGS)
 
 # Ray, MPI, JAX and XGBoost come with make frameworks; without them their tests say that they were skipped.
 test-more: $(VENV)/.dev-ready
-	$(BIN)/pytest -n 2 --dist loadgroup -m "more or frameworks" $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "more or frameworks" $(PYTEST_ARGS)
 
 test-nightly: $(VENV)/.dev-ready
-	$(BIN)/pytest -n 2 --dist loadgroup -m "hypothesis" --hypothesis-profile=nightly $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "hypothesis" --hypothesis-profile=nightly $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff check .

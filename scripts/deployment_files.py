@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from unisono import __version__
 from unisono.api.crds import crd_manifests
+from unisono.api.yaml_writer import dump_all
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.dashboards import DASHBOARDS, dashboard
 from unisono.install.monitoring import alert_groups, monitors
@@ -24,16 +23,8 @@ CHART = DEPLOY / "chart" / "unisono"
 NOTE = "# Written by scripts/deployment_files.py; do not edit.\n"
 
 
-class _Dumper(yaml.SafeDumper):
-    """Without anchors, which Helm's templates would have to understand."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def _yaml(*documents: Any) -> str:
-    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, explicit_start=len(documents) > 1)
-    return NOTE + text
+    return NOTE + ("---\n" if len(documents) > 1 else "") + dump_all(documents)
 
 
 def files() -> dict[Path, str]:

@@ -25,7 +25,9 @@ from unisono.apiserver.server import ApiServer
 from unisono.errors import ApiError
 from unisono.kube import kubeconfig
 from unisono.kube.client import Client
+from unisono.kube.command_transport import CommandTransport
 from unisono.kube.http import HttpClient
+from unisono.kube.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ async def local(directory: Path) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def http(directory: Path) -> AsyncIterator[Client]:
+async def http(directory: Path, transport: type[Transport] = Transport) -> AsyncIterator[Client]:
     backend = await Backend.open(directory / "state.db")
     server = ApiServer(backend.service, data_dir=directory)
     try:
         await server.start()
-        client = HttpClient(kubeconfig.load(server.kubeconfig_path))
+        config = kubeconfig.load(server.kubeconfig_path)
+        client = HttpClient(config, transport=transport(config))
         try:
             yield client
         finally:
@@ -66,6 +69,11 @@ async def http(directory: Path) -> AsyncIterator[Client]:
     finally:
         await server.stop()
         await backend.close()
+
+
+def command(directory: Path) -> AbstractAsyncContextManager[Client]:
+    """As commands ask: with the standard library's client."""
+    return http(directory, CommandTransport)
 
 
 @asynccontextmanager
@@ -87,6 +95,7 @@ async def cluster(directory: Path) -> AsyncIterator[Client]:
 IMPLEMENTATIONS = {
     "local": Implementation(local),
     "http": Implementation(http),
+    "command": Implementation(command),
     "memory": Implementation(memory, serves=False, admits=False),
 }
 if cluster_turn.VARIABLE in os.environ:

@@ -12,7 +12,7 @@ import pytest
 
 from support.plane import PATIENCE, REPOSITORY, unisono
 
-pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
+pytestmark = [pytest.mark.processes]
 
 COMMANDS = re.findall(r"^\$ unisono (.+)$", (REPOSITORY / "docs" / "backup.md").read_text(), re.MULTILINE)
 

@@ -20,7 +20,8 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 EXPECTED = (
     r"(?s)(?=.*hello-worker-3 \| hello).*Completed\n",
     "True\n",
-    "ClusterOvercommitted 8000000\n",
+    "Completed\n",
+    "TooLarge 8000000\n",
     r"(?s)(?=.*count-master-0 \| rank 0).*Completed\n2\n",
     r"\['Completed', 'Completed', 'Completed'\]\n",
     r"(?s)(?=.*\[3\] worker 3 of 4\n).*499500\n",
@@ -33,7 +34,7 @@ def test_every_example_has_its_expectation() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.xdist_group("sdk")
+@pytest.mark.unshared
 @pytest.mark.parametrize("number", range(len(EXPECTED)))
 def test_an_example_does_what_it_says(number: int, tmp_path: Path) -> None:
     file = tmp_path / "example.py"

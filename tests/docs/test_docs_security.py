@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.plane import REPOSITORY
-from unisono.agent.launch import LOG_BYTES, LOG_FILES
-from unisono.agent.pod_resources import _LEAST_PIDS, _PIDS_PER_CPU
+from unisono.agent.pods.resources import _LEAST_PIDS, _PIDS_PER_CPU
+from unisono.agent.processes.launch import LOG_BYTES, LOG_FILES
 from unisono.api import patterns
 from unisono.api.cel import budget, estimate, syntax
 from unisono.api.pod_limit import MOST_PODS
@@ -17,9 +17,9 @@ from unisono.api.resources import LARGEST
 from unisono.api.validation.meta import LARGEST_ANNOTATIONS
 from unisono.apiserver.access.pki import Authority, utc_now
 from unisono.apiserver.access.tokens import TokenSigner
-from unisono.apiserver.depth import DEEPEST
-from unisono.apiserver.limits import Limits
-from unisono.apiserver.writes import LARGEST_OBJECT
+from unisono.apiserver.flow_control.depth import DEEPEST
+from unisono.apiserver.flow_control.limits import Limits
+from unisono.apiserver.operations.writes import LARGEST_OBJECT
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()

@@ -52,6 +52,16 @@ def test_four_ranks_on_two_workers_of_a_volcano_job(tmp_path: Path, monkeypatch:
     assert "job/allreduce completed" in done.stdout
 
 
+def test_a_command_that_mpirun_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("mpirun", "sshd", "ssh")
+    monkeypatch.setenv("UNISONO_DATA_DIR", str(tmp_path / "none"))
+    say = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE: $0"
+    words = ["-n", "2", "--launcher", "mpi", "--name", "ranks", "--timeout", "600", "--", "sh", "-c", say, "a b"]
+    done = unisono("run", *words, cwd=tmp_path, patience=700)
+    assert sorted(re.findall(r"rank \d of 2: a b", done.stdout)) == ["rank 0 of 2: a b", "rank 1 of 2: a b"]
+    assert "job/ranks completed" in done.stdout
+
+
 def test_four_ranks_on_two_workers_of_an_mpi_job(jobs: Jobs) -> None:
     """Workers without a command serve ssh, and mpirun finds hosts and slots by itself."""
     need("mpirun", "sshd", "ssh", "mpi4py")

@@ -14,8 +14,8 @@ from integration_ledger import Ledger
 from integration_servers import PREFIX
 
 from support.accounts import Accounts, Requests
-from unisono.agent.simulated import SimulatedNodes
-from unisono.agent.simulated_specs import parse_specs
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import parse_specs
 from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.base import ObjectMeta
 from unisono.api.batch import Job, JobSpec, LifecyclePolicy, TaskSpec

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from integration_foreign import foreign_pod
-from integration_world import PATIENCE, plane
+from integration_world import PATIENCE, job, plane
 
+from unisono.api.batch import DependsOn
 from unisono.api.keys import GROUP_NAME
-from unisono.api.kinds import PODS
+from unisono.api.kinds import JOBS, PODS
 from unisono.kube.kubeconfig import ClusterConfig
 
 
@@ -21,6 +23,20 @@ async def test_a_job_goes_from_its_submission_to_its_end(config: ClusterConfig) 
         assert {(pod.metadata.annotations or {}).get(GROUP_NAME) for pod in pods} == {
             group.metadata.name for group in it.ledger.groups.items()
         }
+        it.held()
+
+
+async def test_a_gang_starts_whose_tasks_wait_for_others_of_it(config: ClusterConfig) -> None:
+    """The workers' pods are made when the master runs; the cluster holds exactly the gang."""
+    async with plane(config, nodes=1, cpus=3) as it:
+        staged = job("one", it.namespace, 2, minimum=3, seconds=0.5)
+        (worker,) = staged.spec.tasks or ()
+        master = msgspec.structs.replace(worker, name="master", replicas=1)
+        worker.depends_on = DependsOn(name=["master"])
+        staged.spec.tasks = [master, worker]
+        await it.client.create(JOBS, staged)
+        await it.completed("one")
+        assert len(it.ledger.pods) == 3
         it.held()
 
 

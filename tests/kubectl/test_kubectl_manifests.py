@@ -13,8 +13,8 @@ from support.plane import MANIFESTS
 pytestmark = pytest.mark.kubectl
 
 FILES = sorted(MANIFESTS.glob("*.yaml"))
-# Kinds of fleet managers, serving and autoscaling, whose definitions their own projects install.
-FOREIGN = ("kurator.dev", "knative.dev", "keda.sh")
+# Kinds of serving and autoscaling, whose definitions their own projects install.
+FOREIGN = ("knative.dev", "keda.sh")
 WAYS = (
     ("create", "--dry-run=server"),
     ("apply", "--server-side", "--dry-run=server"),

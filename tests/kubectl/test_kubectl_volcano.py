@@ -73,7 +73,8 @@ async def test_strategic_patches_are_refused_with_a_clear_text(plane: Plane) -> 
 
 async def test_queues_and_groups(plane: Plane) -> None:
     await plane.apply(QUEUE, GROUP)
-    assert rows(await plane.ok("get", "queues"))[0] == ["NAME", "PARENT"]
+    headings = ["NAME", "PARENT", "STATE", "WEIGHT", "CPU", "MEMORY", "GPU", "AGE"]
+    assert rows(await plane.ok("get", "queues"))[0] == headings
     assert {row[0] for row in rows(await plane.ok("get", "q"))[1:]} == {"default", "research", "root"}
     assert re.search(r"Weight: +1", await plane.ok("describe", "queue", "research"))
     found = rows(await plane.ok("get", "pg", "-o", "wide"))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from support.kubectl import Plane
-from unisono.agent.simulated import SimulatedNodes
-from unisono.agent.simulated_specs import parse_specs
+from unisono.agent.simulated.nodes import SimulatedNodes
+from unisono.agent.simulated.specs import parse_specs
 from unisono.api.core import Pod
 from unisono.api.kinds import PODS
 from unisono.controllers.builtin import builtin_controllers

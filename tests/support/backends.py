@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from unisono.apiserver.backend import Backend
-from unisono.apiserver.service import ObjectService
+from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.storage.store import Change
 from unisono.apiserver.types import DeleteOptions, WriteOptions
 

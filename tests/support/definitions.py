@@ -6,8 +6,8 @@ from typing import Any
 
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
-from unisono.apiserver.context import Context
-from unisono.apiserver.service import ObjectService
+from unisono.apiserver.operations.context import Context
+from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.types import WriteOptions
 
 CRDS = CUSTOM_RESOURCE_DEFINITIONS

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from support.patches import apply_json_patch, merge
+from support.patches import apply_json_patch, merge, merge_strategically
 from support.selectors import match_fields, match_labels
 from support.virtual_clock import VirtualClock
 from unisono.api.base import Object
@@ -176,7 +176,10 @@ class MemoryClient:
         await self._enter("patch", kind, namespace, name)
         record = self._record(kind, name, namespace)
         old = record.value
-        new = merge(old, patch) if isinstance(patch, Mapping) else apply_json_patch(old, patch)
+        if patch_type == "strategic" and isinstance(patch, Mapping):
+            new = merge_strategically(old, patch)
+        else:
+            new = merge(old, patch) if isinstance(patch, Mapping) else apply_json_patch(old, patch)
         self.writes.append(Write("patch", kind.plural, _key(old["metadata"]), patch, subresource))
         if isinstance(patch, Mapping):
             wanted = (patch.get("metadata") or {}).get("resourceVersion")

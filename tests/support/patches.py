@@ -87,3 +87,14 @@ def _remove(document: Any, path: str) -> None:
         del parent[int(last)]
     else:
         del parent[last]
+
+
+def merge_strategically(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """As far as components use it: conditions of the status are merged by type, everything else as by `merge`."""
+    merged: dict[str, Any] = merge(target, patch)
+    wanted = (patch.get("status") or {}).get("conditions")
+    if wanted:
+        named = {one["type"] for one in wanted}
+        others = [one for one in (target.get("status") or {}).get("conditions") or () if one["type"] not in named]
+        merged["status"]["conditions"] = [*others, *wanted]
+    return merged
