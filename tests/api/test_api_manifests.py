@@ -10,6 +10,7 @@ from unisono.api import kinds
 from unisono.api.crds import structural_schema
 from unisono.api.decode import decode, encode
 from unisono.api.defaulting import apply_defaults
+from unisono.api.kind import Kind
 from unisono.api.schema import schema_of
 from unisono.api.validation import validate
 from unisono.api.yaml import expand_lists, load_all
@@ -24,6 +25,20 @@ def documents() -> list[Any]:
             value = document.value
             name = f"{path.stem}-{value['kind']}-{value['metadata']['name']}"
             found.append(pytest.param(value, id=name))
+    return found
+
+
+def written() -> list[Any]:
+    """Objects of kinds that come with a definition, in every manifest here that users have or are shown."""
+    here = FOLDER.parents[2]
+    found = []
+    for folder in (FOLDER, FOLDER.parents[1] / "manifests", here / "examples"):
+        for path in sorted(folder.rglob("*.yaml")):
+            for number, document in enumerate(expand_lists(load_all(path.read_bytes(), path.name))):
+                value = document.value
+                kind = kinds.find(value.get("apiVersion", ""), value.get("kind", ""))
+                if kind in kinds.CUSTOM_KINDS:
+                    found.append(pytest.param(kind, value, id=f"{path.relative_to(here)}-{number}"))
     return found
 
 
@@ -65,3 +80,21 @@ def test_the_whole_way(value: dict[str, Any]) -> None:
     again = decode(kind, shown).obj
     assert validate(kind, again, decoded.obj) == []
     assert encode(again) == encode(decoded.obj)
+
+
+@pytest.mark.parametrize(("kind", "value"), written())
+def test_a_definition_has_every_field_as_it_is_written(kind: Kind[Any], value: dict[str, Any]) -> None:
+    """With its default validation, kubectl lets a real server refuse what the definition's schema does not have."""
+    assert problems(structural_schema(kind), value) == []
+
+
+def test_the_other_spelling_of_a_guarantee_is_in_the_definition_of_queues_and_means_the_same() -> None:
+    amounts = {"cpu": 20, "memory": "1Gi"}
+    head = {"apiVersion": kinds.QUEUES.api_version, "kind": "Queue", "metadata": {"name": "q"}}
+    alias = head | {"spec": {"guaranteed": amounts}}
+    assert problems(structural_schema(kinds.QUEUES), alias) == []
+    decoded = decode(kinds.QUEUES, alias)
+    assert decoded.unknown_fields == []
+    assert encode(decoded.obj) == encode(
+        decode(kinds.QUEUES, head | {"spec": {"guarantee": {"resource": amounts}}}).obj
+    )

@@ -5,22 +5,30 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from installed import cluster, eventually, needs_cluster, refused, send
 
 from support.plane import REPOSITORY
-from unisono.api import kinds
+from unisono.api import kinds, messages
 from unisono.api.decode import decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.policies import POLICIES
+from unisono.api.policies.pod import budget_rules
+from unisono.api.policies.rule import text as quoted
 from unisono.api.validation import validate
 from unisono.api.yaml import expand_lists, load_all
+from unisono.apiserver.admission.pods import check_disruption_budget
+from unisono.apiserver.admission.request import Request
 from unisono.apiserver.custom import cel
+from unisono.errors import Invalid
 from unisono.install.policies import policies
 from unisono.kube.http import HttpClient
 
@@ -116,6 +124,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("amount", queue(capability={"cpu": "-1"}), "spec.capability"),
     ("guarantee above capability", queue(capability={"cpu": "1"}, guarantee={"resource": {"cpu": "2"}}), "guarantee"),
     ("deserved above capability", queue(capability={"cpu": "1"}, deserved={"cpu": "1500m"}), "capability"),
+    (
+        "other spelling of a guarantee",
+        queue(capability={"cpu": "1"}, guaranteed={"cpu": "2"}),
+        "must be >= guarantee",
+    ),
+    ("amount in the other spelling", queue(guaranteed={"cpu": "-1"}), "spec.guarantee.resource"),
     ("guarantee without deserved", queue(deserved={"memory": "1Gi"}, guarantee={"resource": {"cpu": 2}}), "guarantee"),
     ("own parent", queue(parent="probe"), "queue probe cannot use itself as parent"),
     (
@@ -155,6 +169,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
         ),
     ),
     ("queue without deserved", queue(capability={"cpu": "4"}, guarantee={"resource": {"cpu": "4"}})),
+    ("queue in the other spelling", queue(capability={"cpu": "4"}, guaranteed={"cpu": 4})),
     ("group", group(minTaskMember={"a": 0}, networkTopology={"mode": "soft", "highestTierAllowed": 2})),
     ("cron job", cron(timeZone="Etc/UTC")),
     ("flow", flow(("a", []), ("b", ["a"]))),
@@ -201,6 +216,64 @@ def test_every_expression_can_be_read() -> None:
         for rule in policy.rules:
             assert not cel.check_expression(rule.expression(), variables), rule.expression()
             assert not cel.check_expression(rule.message, variables), rule.message
+
+
+# ---- pods
+
+
+def pod(scheduler: str = "volcano", **notes: str) -> dict[str, Any]:
+    meta = {"name": "p", "namespace": "default", "annotations": notes} if notes else {"name": "p"}
+    spec = {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+BUDGETS = st.one_of(
+    st.sampled_from(["0", "1", "00", "007", "0%", "1%", "09%", "099%", "100%", "99%", "-1", "", "%", "1 ", "1" * 10]),
+    st.text("0123456789%-. ", max_size=11),
+    st.text(max_size=4),
+)
+
+
+@given(st.dictionaries(st.sampled_from([JDB_MIN_AVAILABLE, JDB_MAX_UNAVAILABLE]), BUDGETS, min_size=1))
+def test_a_policy_refuses_the_budgets_that_the_embedded_server_refuses_in_the_same_words(notes: dict[str, str]) -> None:
+    value = pod(**notes)
+    obj = decode(kinds.PODS, copy.deepcopy(value)).obj
+    told = ""
+    try:
+        check_disruption_budget(Request("CREATE", kinds.PODS, "default", "p", obj, None, "", ""), cast(Any, None))
+    except Invalid as error:
+        told = error.message
+    broken = [rule for rule in budget_rules() if not cel.holds(rule.expression(), {"object": value}, cel.budget())]
+    reasons = (messages.BUDGET_NUMBER, messages.BUDGET_SHARE, messages.several_budgets(notes))
+    assert [why for why in reasons if why in told] == [
+        why for why in reasons if any(why in rule.message for rule in broken)
+    ], told
+
+
+def test_a_policy_quotes_the_budget_that_it_refuses() -> None:
+    value = {"object": pod(**{JDB_MIN_AVAILABLE: "none"})}
+    (broken,) = (rule for rule in budget_rules() if not cel.holds(rule.expression(), value, cel.budget()))
+    words = f'metadata.annotations[{JDB_MIN_AVAILABLE}]: invalid value <"none"> for {JDB_MIN_AVAILABLE}, '
+    assert cel.holds(f"{broken.message} == {quoted(words + messages.BUDGET_NUMBER)}", value, cel.budget())
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        (pod(), False),
+        (pod("default-scheduler", **{JDB_MIN_AVAILABLE: "none"}), False),
+        (pod(**{"a": "b"}), False),
+        (pod(**{JDB_MIN_AVAILABLE: "1"}), True),
+    ],
+    ids=["plain", "foreign", "other annotations", "budget"],
+)
+def test_a_policy_looks_only_at_pods_of_ours_with_a_budget(value: dict[str, Any], asked: bool) -> None:
+    (policy,) = (
+        one for one in policies() if one["metadata"]["name"] == "pods.unisono" and "validations" in one["spec"]
+    )
+    assert policy["spec"]["failurePolicy"] == "Ignore"
+    conditions = [one["expression"] for one in policy["spec"]["matchConditions"]]
+    assert all(cel.holds(one, {"object": value}, cel.budget()) for one in conditions) is asked
 
 
 # ---- on a cluster

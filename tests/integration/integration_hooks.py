@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -31,6 +32,7 @@ class Hooks:
         self.port = free_port()
         self._ready = asyncio.Event()
         self._asked = False
+        self._registry = CollectorRegistry()
         self._configurations = webhooks(InstallOptions(namespace=namespace))
         for one in self._configurations:
             one["metadata"]["name"] = namespace
@@ -44,9 +46,10 @@ class Hooks:
         assert isinstance(client, HttpClient)
 
         async def once() -> None:
+            self._registry = CollectorRegistry()
             server = WebhookServer(
                 client,
-                CollectorRegistry(),
+                self._registry,
                 host="127.0.0.1",
                 port=self.port,
                 namespace=self._namespace,
@@ -94,6 +97,16 @@ class Hooks:
             if status == 422 and "no-such-queue" in answer["message"]:
                 return
             await asyncio.sleep(0.1)
+
+    def reviews(self) -> Counter[tuple[str, str, str]]:
+        """What the webhook was asked since its last start: path, resource, operation."""
+        found: Counter[tuple[str, str, str]] = Counter()
+        for family in self._registry.collect():
+            for sample in family.samples:
+                if sample.name == "unisono_webhook_answers_total":
+                    labels = sample.labels
+                    found[labels["path"], labels["resource"], labels["operation"]] += int(sample.value)
+        return found
 
     async def remove(self) -> None:
         """Take the configurations away."""

@@ -96,6 +96,7 @@ class Plane:
     ledger: Ledger
     accounts: Accounts
     parts: dict[str, Part]
+    hooks: Hooks
     queues: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
     parts_of_all_times: list[Part] = field(default_factory=list)
@@ -195,8 +196,8 @@ async def plane(
     ledger = Ledger(client, namespace)
     watching = asyncio.create_task(ledger.run())
     accounts = Accounts(client, namespace, hooks=namespace)
-    world = Plane(client, namespace, ledger, accounts, {})
     hooks = Hooks(client, namespace)
+    world = Plane(client, namespace, ledger, accounts, {}, hooks)
     works: dict[str, Work] = {
         "controllers": _controllers,
         "scheduler": lambda client: run_scheduler(client, namespace),

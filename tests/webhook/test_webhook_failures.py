@@ -67,7 +67,7 @@ async def test_a_review_that_fails_is_a_refusal_of_that_object_alone(
     assert refused["status"]["message"] == 'jobs.batch.volcano.sh "ns/bad" cannot be checked: OverflowError: too large'
     if path == "mutate":
         assert (await ask("good"))["allowed"]
-    labels = {"path": path, "outcome": "failed"}
+    labels = {"path": path, "resource": "jobs.batch.volcano.sh", "operation": "CREATE", "outcome": "failed"}
     assert registry.get_sample_value("unisono_webhook_answers_total", labels) == 1.0
 
 

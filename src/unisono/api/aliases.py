@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from unisono.api.batch import DependsOn
-from unisono.api.scheduling import QueueSpec
+from unisono.api.scheduling import Guarantee, QueueSpec
+from unisono.api.shape import FieldShape, shape_of
 
 
 def _queue_spec(value: Any) -> Any:
@@ -39,3 +41,16 @@ def normalise(struct: type[msgspec.Struct], value: Any) -> Any:
     """``value`` in the official spelling of ``struct``; the input is not changed."""
     normaliser = _NORMALISERS.get(struct)
     return value if normaliser is None else normaliser(value)
+
+
+@cache
+def alias_fields(struct: type[msgspec.Struct]) -> Mapping[str, FieldShape]:
+    """Fields that only other spellings have, by wire name.
+
+    A definition names them, since an API server refuses or drops what its schema does not have. A spelling that gives a
+    known field another type has no place in a schema; the mutating webhook rewrites it.
+    """
+    if struct is not QueueSpec:
+        return {}
+    told = "the same as guarantee.resource, for manifests that spell it so; guarantee wins."
+    return {"guaranteed": FieldShape("guaranteed", "", shape_of(Guarantee).fields["resource"].shape, False, told)}

@@ -8,6 +8,8 @@ UPDATE_SCOPE = (
     "job updates may not change fields other than "
     "`minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
 )
+BUDGET_NUMBER = "it must be a positive integer"
+BUDGET_SHARE = "it must be a valid percentage which between 1% ~ 99%"
 TOPOLOGY_EXCLUSIVE = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
 
 
@@ -55,3 +57,8 @@ def queue_has_child_queues(queue: str, children: Iterable[str]) -> str:
 def queue_has_pods(queue: str, pods: int) -> str:
     """A queue with running pods stays, where the server is told so."""
     return f"queue {queue} cannot be deleted because it has allocated Pods: {pods}"
+
+
+def several_budgets(annotations: Iterable[str]) -> str:
+    """A pod that names two budgets of disruptions."""
+    return f"not allow configure multiple annotations <[{' '.join(annotations)}]> at same time"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from unisono.api.aliases import alias_fields
 from unisono.api.base import ObjectMeta
 from unisono.api.fields import QUANTITY_PATTERN
 from unisono.api.kind import Kind
@@ -116,7 +117,8 @@ def _render_object(shape: Shape, *, builtin: bool) -> dict[str, Any]:
         name = shape.struct.__name__
         if name in ATOMIC_STRUCTS:
             schema["x-kubernetes-map-type"] = "atomic"
-    schema["properties"] = {wire: _render_field(name, each, builtin=builtin) for wire, each in shape.fields.items()}
+    fields = shape.fields if shape.struct is None else {**shape.fields, **alias_fields(shape.struct)}
+    schema["properties"] = {wire: _render_field(name, each, builtin=builtin) for wire, each in fields.items()}
     required = {wire for wire, each in shape.fields.items() if each.required}
     required.update(REQUIRED.get(name, ()) if builtin else ())
     if required:

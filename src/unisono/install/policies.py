@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unisono.api.admission_registration import VALIDATING_WEBHOOKS
+from unisono.api.kinds import PODS
 from unisono.api.policies import POLICIES, RIGHTS, Policy
+from unisono.install.conditions import changed, staying
 from unisono.install.options import labels
 
 
@@ -27,7 +29,8 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "kind": "ValidatingAdmissionPolicy",
         "metadata": _meta(policy),
         "spec": {
-            "failurePolicy": "Fail",
+            # Pods, which clusters live by, go on in any case.
+            "failurePolicy": "Ignore" if kind is PODS else "Fail",
             "matchConstraints": {
                 "resourceRules": [
                     {
@@ -47,15 +50,19 @@ def _policy(policy: Policy) -> dict[str, Any]:
                 {"expression": rule.expression(), "messageExpression": rule.message, "reason": "Invalid"}
                 for rule in policy.rules
             ],
-            # An object on its way out must get there, whatever it looks like.
-            "matchConditions": [
-                {
-                    "name": "not-being-deleted",
-                    "expression": "object == null || !has(object.metadata.deletionTimestamp)",
-                }
-            ],
+            "matchConditions": _conditions(policy),
         },
     }
+
+
+def _conditions(policy: Policy) -> list[dict[str, Any]]:
+    """Without objects on their way out, and without updates that change nothing of what the rules look at."""
+    conditions = [staying()]
+    if "UPDATE" in policy.operations:
+        conditions.append(changed(annotations=policy.annotations))
+    if policy.only_if:
+        conditions.append({"name": "concerned", "expression": policy.only_if})
+    return conditions
 
 
 def _right(policy: Policy) -> dict[str, Any]:

@@ -12,46 +12,43 @@ from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
 from unisono.api.kind import Kind
+from unisono.install.conditions import changed, not_made_by, staying
 from unisono.install.options import InstallOptions, labels
 
 NAME = "unisono"
 """Name of both configurations."""
 _SECONDS = 10
 
-_DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, kinds.QUEUES, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
-_CHECKED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, *FLOW_KINDS, *FLEET_KINDS)
+_QUEUES: tuple[Kind[Any], ...] = (kinds.QUEUES,)
+_DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
+_GANGS: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS)
+_CHECKED: tuple[Kind[Any], ...] = (*FLOW_KINDS, *FLEET_KINDS)
 
 
 def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
     """The mutating and the validating configuration.
 
-    Our own kinds wait for an answer; pods, which clusters live by, go on without one.
+    Our own kinds wait for an answer, and only where there is something to complete or to check: never for a status.
+    Pods are not asked about; a policy checks what they say.
     """
+    new, any_change = changed(), changed(annotations=True)
+    once = {"reinvocationPolicy": "Never"}
+    ours = not_made_by("unisono-controllers", options.namespace)
     mutating = [
-        _hook("defaults", "/mutate", [_rule(_DEFAULTED, "CREATE", "UPDATE")], options, reinvocationPolicy="Never")
+        _hook("jobs", "/mutate", [_rule(_DEFAULTED, "CREATE", "UPDATE")], options, new, **once),
+        _hook(
+            "queues", "/mutate", [_rule(_QUEUES, "CREATE", "UPDATE")], options, any_change, reinvocationPolicy="Never"
+        ),
     ]
     checking = [
-        _hook("objects", "/validate", [_rule(_CHECKED, "CREATE", "UPDATE")], options),
-        _hook("queues", "/validate", [_rule((kinds.QUEUES,), "CREATE", "UPDATE", "DELETE")], options),
-        _hook(
-            "pods",
-            "/validate",
-            [_rule((kinds.PODS,), "CREATE")],
-            options,
-            failurePolicy="Ignore",
-            timeoutSeconds=3,
-            matchConditions=[{"name": "our-pods", "expression": _ours(options)}],
-        ),
+        _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours),
+        _hook("objects", "/validate", [_rule(_CHECKED, "CREATE", "UPDATE")], options, any_change),
+        _hook("queues", "/validate", [_rule(_QUEUES, "CREATE", "UPDATE", "DELETE")], options, any_change),
     ]
     return [
         _configuration("MutatingWebhookConfiguration", mutating),
         _configuration("ValidatingWebhookConfiguration", checking),
     ]
-
-
-def _ours(options: InstallOptions) -> str:
-    names = ", ".join(f"'{name}'" for name in options.scheduler_names)
-    return f"has(object.spec.schedulerName) && object.spec.schedulerName in [{names}]"
 
 
 def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
@@ -63,7 +60,14 @@ def _configuration(kind: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _hook(name: str, path: str, rules: list[dict[str, Any]], options: InstallOptions, **more: Any) -> dict[str, Any]:
+def _hook(
+    name: str,
+    path: str,
+    rules: list[dict[str, Any]],
+    options: InstallOptions,
+    *conditions: dict[str, Any],
+    **more: Any,
+) -> dict[str, Any]:
     service = {"name": "unisono-webhook", "namespace": options.namespace, "path": path, "port": 443}
     return {
         "name": f"{name}.webhook.unisono",
@@ -74,6 +78,7 @@ def _hook(name: str, path: str, rules: list[dict[str, Any]], options: InstallOpt
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
         "timeoutSeconds": _SECONDS,
+        "matchConditions": [staying(), *conditions],
         **more,
     }
 

@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 # A certificate is renewed a month before its end; a configuration that was applied again must be trusted soon.
 _REFRESH_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
+_OPERATIONS = frozenset(("CREATE", "UPDATE", "DELETE", "CONNECT"))
 _LARGEST = 8 * 1024 * 1024
 
 
@@ -69,7 +70,10 @@ class WebhookServer:
         self.ready = asyncio.Event()
         self.port = 0
         self._answers = Counter(
-            "unisono_webhook_answers", "Admission reviews by path and outcome.", ["path", "outcome"], registry=registry
+            "unisono_webhook_answers",
+            "Admission reviews by path, resource, operation and outcome.",
+            ["path", "resource", "operation", "outcome"],
+            registry=registry,
         )
 
     async def run(self) -> None:
@@ -142,7 +146,7 @@ class WebhookServer:
             answer = mutate(question, cached(self._informers))
         except Exception as error:
             return self._failed("mutate", question, error)
-        self._answers.labels("mutate", "allowed").inc()
+        self._count("mutate", "allowed", question)
         return web.json_response(answer)
 
     async def _validate(self, request: web.Request) -> web.Response:
@@ -156,7 +160,7 @@ class WebhookServer:
                 answer = await self._look_again(question, answer)
         except Exception as error:
             return self._failed("validate", question, error)
-        self._answers.labels("validate", "refused" if refused(answer) else "allowed").inc()
+        self._count("validate", "refused" if refused(answer) else "allowed", question)
         return web.json_response(answer)
 
     async def _look_again(self, question: Question, answer: dict[str, Any]) -> dict[str, Any]:
@@ -170,9 +174,15 @@ class WebhookServer:
     def _failed(self, path: str, question: Question, error: Exception) -> web.Response:
         """One object that brings a mistake to light is refused by name, and the server goes on."""
         _log.error("webhook.review_failed", path=path, namespace=question.namespace, name=question.name, exc_info=error)
-        self._answers.labels(path, "failed").inc()
+        self._count(path, "failed", question)
         return web.json_response(failed(question, error))
 
     def _bad(self, path: str, error: BadReview) -> web.Response:
-        self._answers.labels(path, "bad").inc()
+        self._count(path, "bad")
         return web.Response(status=400, text=str(error))
+
+    def _count(self, path: str, outcome: str, question: Question | None = None) -> None:
+        """Kinds that are not ours and operations that there are not count as one, so that the series stay few."""
+        resource = question.kind.resource if question is not None and question.kind is not None else "other"
+        operation = question.operation if question is not None and question.operation in _OPERATIONS else "other"
+        self._answers.labels(path, resource, operation, outcome).inc()

@@ -9,15 +9,16 @@ from unisono.api import kinds
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
 from unisono.api.policies.flow import cron_job_rules, hyper_job_rules, job_flow_rules
 from unisono.api.policies.job import job_change_rules, job_rules
+from unisono.api.policies.pod import HAS_BUDGET, budget_rules
 from unisono.api.policies.rights import command_rules, priority_rules
 from unisono.api.policies.rule import Policy
-from unisono.api.policies.scheduling import pod_group_rules, queue_removal_rules, queue_rules
+from unisono.api.policies.scheduling import QUEUE_VARIABLES, pod_group_rules, queue_removal_rules, queue_rules
 
 POLICIES: tuple[Policy, ...] = (
     Policy(kinds.JOBS, "jobs", {"spec": "object.spec"}, job_rules("spec")),
     Policy(kinds.JOBS, "job-changes", {"spec": "object.spec"}, job_change_rules(), ("UPDATE",)),
     Policy(kinds.POD_GROUPS, "podgroups", {"spec": "object.spec"}, pod_group_rules()),
-    Policy(kinds.QUEUES, "queues", {"spec": "object.spec"}, queue_rules()),
+    Policy(kinds.QUEUES, "queues", QUEUE_VARIABLES, queue_rules(), annotations=True),
     Policy(kinds.QUEUES, "queue-removal", {}, queue_removal_rules(), ("DELETE",)),
     Policy(
         CRON_JOBS,
@@ -27,6 +28,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(JOB_TEMPLATES, "jobtemplates", {"spec": "object.spec"}, job_rules("spec")),
     Policy(JOB_FLOWS, "jobflows", {"spec": "object.spec"}, job_flow_rules()),
+    Policy(kinds.PODS, "pods", {}, budget_rules(), ("CREATE",), only_if=HAS_BUDGET),
     Policy(HYPER_JOBS, "hyperjobs", {"spec": "object.spec"}, hyper_job_rules()),
 )
 

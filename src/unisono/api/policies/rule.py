@@ -42,6 +42,8 @@ class Policy:
         variables: CEL expressions by name, which the rules reach as ``variables.NAME``.
         rules: in the order in which they are told.
         operations: of the requests that are looked at.
+        annotations: rules look at these as well as at the spec.
+        only_if: CEL expression; objects for which it is false are not looked at. Empty for all.
 
     """
 
@@ -50,6 +52,8 @@ class Policy:
     variables: Mapping[str, str]
     rules: tuple[Rule, ...]
     operations: tuple[str, ...] = ("CREATE", "UPDATE")
+    annotations: bool = False
+    only_if: str = ""
 
 
 def text(message: str) -> str:

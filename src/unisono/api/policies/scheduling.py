@@ -10,6 +10,15 @@ from unisono.api.policies.job import exclusive_tier
 from unisono.api.policies.rule import Rule, entries, given, text
 
 _SPEC = "variables.spec"
+_OFFICIAL, _ALIAS = "object.spec.guarantee", "object.spec.guaranteed"
+QUEUE_VARIABLES = {
+    "spec": "object.spec",
+    "guarantee": (
+        f"has({_OFFICIAL}) ? (has({_OFFICIAL}.resource) ? {_OFFICIAL}.resource : {{}}) : "
+        f"has({_ALIAS}) ? {_ALIAS} : {{}}"
+    ),
+}
+"""Of ``queue_rules``; a guarantee has two spellings."""
 
 
 def pod_group_rules() -> tuple[Rule, ...]:
@@ -36,10 +45,7 @@ def queue_rules() -> tuple[Rule, ...]:
     amounts = {
         "capability": (f"has({_SPEC}.capability)", f"{_SPEC}.capability"),
         "deserved": (f"has({_SPEC}.deserved)", f"{_SPEC}.deserved"),
-        "guarantee": (
-            f"(has({_SPEC}.guarantee) && has({_SPEC}.guarantee.resource))",
-            f"{_SPEC}.guarantee.resource",
-        ),
+        "guarantee": ("(size(variables.guarantee) > 0)", "variables.guarantee"),
     }
     return (
         *(_amounts(title, *place) for title, place in amounts.items()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from unisono.api import field_error
+from unisono.api import field_error, messages
 from unisono.api.core import Pod
 from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 from unisono.apiserver.admission.request import Request, View
@@ -31,8 +31,7 @@ def check_disruption_budget(request: Request, view: View) -> None:
         if key in annotations and (why := _fault(key, annotations[key]))
     ]
     if all(key in annotations for key in _BUDGETS):
-        text = f"not allow configure multiple annotations <[{' '.join(_BUDGETS)}]> at same time"
-        problems.append(field_error.forbidden("metadata.annotations", text))
+        problems.append(field_error.forbidden("metadata.annotations", messages.several_budgets(_BUDGETS)))
     if problems:
         raise invalid(request.kind, request.name, problems)
 
@@ -41,7 +40,7 @@ def _fault(key: str, value: str) -> str:
     if re.fullmatch(r"[0-9]{1,9}%", value):
         if 0 < int(value[:-1]) < 100:
             return ""
-        return f'invalid value <"{value}"> for {key}, it must be a valid percentage which between 1% ~ 99%'
+        return f'invalid value <"{value}"> for {key}, {messages.BUDGET_SHARE}'
     if re.fullmatch(r"[0-9]{1,9}", value) and int(value) > 0:
         return ""
-    return f'invalid value <"{value}"> for {key}, it must be a positive integer'
+    return f'invalid value <"{value}"> for {key}, {messages.BUDGET_NUMBER}'
