@@ -11,10 +11,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from unisono.api.pod_limit import MOST_PODS
 from unisono.cli.options import Command
 
 if TYPE_CHECKING:
     from unisono.standalone.component import MakePart
+
+
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    default="info",
+    show_default=True,
+    help="What the log tells.",
+)
+
+
+def most_pods_option(fate: str) -> Callable[[Command], Command]:
+    """Bound the pods of one object; ``fate`` is what becomes of a larger one, after "a larger one is"."""
+    return click.option(
+        "--most-pods",
+        type=click.IntRange(1),
+        default=MOST_PODS,
+        show_default=True,
+        help=f"Pods that one object may ask for; a larger one is {fate}.",
+    )
 
 
 class _Chosen(NamedTuple):
@@ -53,7 +74,6 @@ def component_options(name: str, port: int) -> Callable[[Command], Command]:
 
 def _options(name: str, port: int) -> list[Callable[[Any], Any]]:
     """One for each field of ``_Chosen``, in the order of ``--help``."""
-    levels = click.Choice(("debug", "info", "warning", "error"))
     return [
         click.option(
             "--kubeconfig", type=click.Path(path_type=Path), help="The cluster; without it as kubectl finds it."
@@ -70,7 +90,7 @@ def _options(name: str, port: int) -> list[Callable[[Any], Any]]:
             show_default=True,
             help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
         ),
-        click.option("--log-level", type=levels, default="info", show_default=True, help="What the log tells."),
+        log_level_option,
     ]
 
 

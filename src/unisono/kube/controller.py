@@ -19,7 +19,7 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.informer import Informer
-from unisono.kube.workqueue import QueueClosed, QueueStatistics, WorkQueue
+from unisono.kube.workqueue import QueueStatistics, WorkQueue
 from unisono.lazy_logs import LazyLogger
 
 T = TypeVar("T", bound=Object)
@@ -284,7 +284,7 @@ class _Run:
     async def loop(self, group: asyncio.TaskGroup, clock: Clock, backoff: Backoff) -> None:
         await self._start(clock, backoff)
         for _ in range(self.controller.workers):
-            group.create_task(self._work())
+            group.create_task(self.queue.work(self._once))
 
     async def _start(self, clock: Clock, backoff: Backoff) -> None:
         failures = 0
@@ -297,17 +297,6 @@ class _Run:
                 await clock.sleep(backoff.delay(failures))
             else:
                 return
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._once(key)
-            finally:
-                self.queue.done(key)
 
     async def _once(self, key: str) -> None:
         obj = self.own.get(key) if self.own is not None else None

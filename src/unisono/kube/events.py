@@ -19,7 +19,7 @@ from unisono.errors import ApiError, NotFound, Unavailable
 from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
-from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.kube.workqueue import WorkQueue
 from unisono.lazy_logs import LazyLogger
 
 EventKind = Literal["Normal", "Warning"]
@@ -161,18 +161,9 @@ class EventRecorder:
 
     def _start(self) -> None:
         if not self._workers:
-            self._workers = [asyncio.get_running_loop().create_task(self._work()) for _ in range(_WORKERS)]
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._write(key)
-            finally:
-                self._queue.done(key)
+            self._workers = [
+                asyncio.get_running_loop().create_task(self._queue.work(self._write)) for _ in range(_WORKERS)
+            ]
 
     async def _write(self, key: str) -> None:
         waiting = self._waiting.get(key)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from unisono.kube.backoff import Backoff
@@ -134,6 +136,16 @@ class WorkQueue:
         self._processing.discard(key)
         if key in self._dirty and not self._closed:
             self._push(key)
+
+    async def work(self, step: Callable[[str], Awaitable[None]]) -> None:
+        """Be a worker: hand each key to ``step``, until the queue is closed. What ``step`` raises ends the worker."""
+        with suppress(QueueClosed):
+            while True:
+                key = await self.get()
+                try:
+                    await step(key)
+                finally:
+                    self.done(key)
 
     def close(self) -> None:
         """Wake every getter with QueueClosed; later adds are dropped."""

@@ -15,7 +15,7 @@ import structlog
 from unisono.errors import ApiError, Conflict, NotFound, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
-from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.kube.workqueue import WorkQueue
 from unisono.kube.write_pace import LONGEST_SECONDS, WritePace
 from unisono.scheduler.metrics import Metrics
 
@@ -109,23 +109,15 @@ class Outbox(Generic[W]):
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._worker_count):
-                    group.create_task(self._work())
+                    group.create_task(self._queue.work(self._take))
         finally:
             self._queue.close()
 
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                if key in self._wishes and not self._is_early(key) and not self._gives_way(key):
-                    wish = self._wishes[key]
-                    self.discard(key)
-                    await self._once(key, wish)
-            finally:
-                self._queue.done(key)
+    async def _take(self, key: str) -> None:
+        if key in self._wishes and not self._is_early(key) and not self._gives_way(key):
+            wish = self._wishes[key]
+            self.discard(key)
+            await self._once(key, wish)
 
     def _is_early(self, key: str) -> bool:
         """Whether the key was queued for a wish that is written or void by now: the one that came after it has time."""

@@ -43,7 +43,7 @@ from unisono.kube.controller import Controller, Manager
 from unisono.kube.events import EventRecorder
 from unisono.kube.informer import Informer
 from unisono.kube.reflector import ReflectorStatistics
-from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.kube.workqueue import WorkQueue
 
 __all__ = ["NodeSpec", "SimulatedNodes", "parse_specs"]
 
@@ -189,7 +189,7 @@ class SimulatedNodes:
                 await self._pods.synced.wait()
                 self._take_started()
                 for _ in range(_WORKERS):
-                    group.create_task(self._work())
+                    group.create_task(self._queue.work(self._look_at))
                 self.ready.set()
         finally:
             self._alarms.close()
@@ -213,24 +213,17 @@ class SimulatedNodes:
         elif pod.status.phase not in _FINAL or pod.metadata.deletion_timestamp is not None:
             self._queue.add(pod.key)
 
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._step(key)
-                self._queue.forget(key)
-            except (ApiError, OSError) as error:
-                _log.info("simulated.retry", pod=key, error=str(error))
-                self._queue.add_rate_limited(key)
-            except Exception as error:
-                # One pod's failure never stops the others; it is looked at again when it changes.
-                _log.exception("simulated.pod_failed", pod=key)
-                await self._set_aside(key, error)
-            finally:
-                self._queue.done(key)
+    async def _look_at(self, key: str) -> None:
+        try:
+            await self._step(key)
+            self._queue.forget(key)
+        except (ApiError, OSError) as error:
+            _log.info("simulated.retry", pod=key, error=str(error))
+            self._queue.add_rate_limited(key)
+        except Exception as error:
+            # One pod's failure never stops the others; it is looked at again when it changes.
+            _log.exception("simulated.pod_failed", pod=key)
+            await self._set_aside(key, error)
 
     async def _set_aside(self, key: str, error: Exception) -> None:
         """Say why a pod cannot be simulated."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -12,7 +11,7 @@ from unisono.apiserver.storage.entry import Key
 from unisono.errors import ApiError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
-from unisono.kube.workqueue import QueueClosed, WorkQueue
+from unisono.kube.workqueue import WorkQueue
 
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +49,7 @@ class Housekeeper:
 
     def start(self) -> None:
         """Start the workers."""
-        self._tasks = [asyncio.create_task(self._work(), name=self._name) for _ in range(self._workers)]
+        self._tasks = [asyncio.create_task(self._queue.work(self._one), name=self._name) for _ in range(self._workers)]
 
     async def stop(self) -> None:
         """End the workers; what is queued is found again at the next start."""
@@ -59,11 +58,6 @@ class Housekeeper:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-
-    async def _work(self) -> None:
-        with contextlib.suppress(QueueClosed):
-            while True:
-                await self._one(await self._queue.get())
 
     async def _one(self, key: str) -> None:
         resource, namespace, name = key.split("/", 2)
@@ -78,5 +72,3 @@ class Housekeeper:
             _log.exception("housekeeping failed, will retry", task=self._name, key=key)
         else:
             self._queue.forget(key)
-        finally:
-            self._queue.done(key)

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from unisono.api.pod_limit import MOST_PODS
-from unisono.cli.components import component_options, scheduling_options
+from unisono.cli.components import component_options, most_pods_option, scheduling_options
 
 
 @click.command("controllers")
@@ -20,13 +19,7 @@ from unisono.cli.components import component_options, scheduling_options
     multiple=True,
     help="Leave this training kind, such as PyTorchJob, to an operator of its own; may be repeated.",
 )
-@click.option(
-    "--most-pods",
-    type=click.IntRange(1),
-    default=MOST_PODS,
-    show_default=True,
-    help="Pods that one object may ask for; a larger one is set aside and told so.",
-)
+@most_pods_option("set aside and told so")
 @component_options("unisono-controllers", 8081)
 def command(
     scheduler_names: tuple[str, ...],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unisono.api.pod_limit import MOST_PODS
+from unisono.cli.components import log_level_option, most_pods_option
 from unisono.errors import UnisonoError
 
 if TYPE_CHECKING:
@@ -83,20 +83,8 @@ class StartFailed(UnisonoError):
 )
 @click.option("--repair", is_flag=True, help="Set aside what is damaged in the store, and serve the rest.")
 @click.option("--accept-loss", is_flag=True, help="Start although changes that were acknowledged are missing.")
-@click.option(
-    "--most-pods",
-    type=click.IntRange(1),
-    default=MOST_PODS,
-    show_default=True,
-    help="Pods that one object may ask for; a larger one is refused.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(("debug", "info", "warning", "error")),
-    default="info",
-    show_default=True,
-    help="What the log tells.",
-)
+@most_pods_option("refused")
+@log_level_option
 def command(
     detach: bool,
     data_dir: Path | None,

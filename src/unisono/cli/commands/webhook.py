@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from unisono.api.pod_limit import MOST_PODS
+from unisono.cli.components import log_level_option, most_pods_option
 
 
 @click.command("webhook")
@@ -31,26 +31,14 @@ from unisono.api.pod_limit import MOST_PODS
     multiple=True,
     help="A name or address in the certificate beside the Service's, for servers outside of it; may be repeated.",
 )
-@click.option(
-    "--most-pods",
-    type=click.IntRange(1),
-    default=MOST_PODS,
-    show_default=True,
-    help="Pods that one object may ask for; a larger one is refused.",
-)
+@most_pods_option("refused")
 @click.option(
     "--listen",
     default="127.0.0.1:8083",
     show_default=True,
     help="HOST:PORT of /healthz, /readyz and /metrics; an empty text for none.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(("debug", "info", "warning", "error")),
-    default="info",
-    show_default=True,
-    help="What the log tells.",
-)
+@log_level_option
 def command(
     kubeconfig: Path | None,
     context: str | None,
