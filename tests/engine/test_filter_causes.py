@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_plugins_volumes import claim, storage_class, user, volume, world
+from test_plugins_volumes import claim, storage_class, user, volume, with_claims, world
 from test_verdict_nowhere import nodes_like
 
 from support.build import GANG, cluster, config, gang, group, node, pod, schedule
+from unisono.api.annotations import GANG_PARTS
 from unisono.api.core import Affinity, Toleration
+from unisono.api.gang_parts import Part, encode_parts
 from unisono.engine.changes import AddToleration, UseLabel, UseQueue, UseResource
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.filter_causes import MOST_CLASSES
@@ -114,7 +116,7 @@ CLAIMS: dict[str, tuple[list[Any], str, str]] = {
     ),
     "claim missing": (
         [claim("date")],
-        "Claim data does not exist (did you mean date?).",
+        'persistentvolumeclaim "data" not found. Did you mean date?',
         "name claim date in the pods",
     ),
     "claim of one pod": (
@@ -135,6 +137,31 @@ def test_the_claim_is_named(name: str) -> None:
     assert (name == "claim missing") == bool(verdict.changes)
     assert verdict.suggestion.endswith(" (not tried)") != bool(verdict.changes)
     assert not verdict.untried or verdict.untried[0].text() in remedy
+
+
+ADMITTING = config(("priority", "gang"), ("overcommit", "predicates", "nodeorder"))
+
+
+def unmade(size: int, *claims: str) -> list[Any]:
+    """A PodGroup whose pods of 1 CPU and these claims do not exist yet."""
+    spec = with_claims(pod("j", "j", cpu=1), *claims).spec
+    parts = {GANG_PARTS: encode_parts([Part("w", size, size, spec)])}
+    return [group("j", size, phase="Pending", resources={"cpu": size}, annotations=parts)]
+
+
+@pytest.mark.parametrize(
+    ("things", "times"),
+    [
+        pytest.param(user("j", "data"), 1, id="pods that no node takes"),
+        pytest.param(user("j", "data", "more"), 2, id="two claims"),
+        pytest.param(unmade(99, "data"), 1, id="no pods yet, and no room to admit them"),
+    ],
+)
+def test_a_missing_claim_has_the_same_words_whenever_it_is_found(things: list[Any], times: int) -> None:
+    message = schedule(world(node("n1"), *things), ADMITTING).verdicts["ns/j"].message
+    assert message.count("persistentvolumeclaim") == message.count(" not found") == times, message
+    assert 'persistentvolumeclaim "data" not found' in message
+    assert "does not exist" not in message
 
 
 def test_a_typo_becomes_no_label_and_no_queue() -> None:

@@ -43,6 +43,16 @@ def priority_class_not_found(name: str) -> str:
     return f"no PriorityClass with name {name} was found"
 
 
+def volume_claim_not_found(name: str) -> str:
+    """A pod mounts a claim that does not exist: kube-scheduler's words."""
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def resource_claim_not_found(name: str) -> str:
+    """A pod names a claim of devices that does not exist: kube-scheduler's words."""
+    return f'resourceclaim "{name}" not found'
+
+
 def protected_queue(queue: str) -> str:
     """``default`` and ``root`` stay."""
     return f"`{queue}` queue can not be deleted"

@@ -15,6 +15,7 @@ from unisono.agent.environment.variables import MissingSource, Sources, expand
 from unisono.agent.files import write_whole
 from unisono.agent.layout import PodDir
 from unisono.api.core import Container, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod, Volume
+from unisono.api.messages import volume_claim_not_found
 from unisono.api.quantity import to_int
 from unisono.api.volumes import claim_name
 from unisono.errors import AgentError
@@ -96,7 +97,7 @@ def prepare_volumes(
             places[volume.name] = write_files(pod, volume, directory, sources, facts, owner)
         elif (claim := claim_name(pod.metadata.name, volume)) is not None:
             if claim not in claims:
-                raise MissingSource(f'persistentvolumeclaim "{claim}" not found')
+                raise MissingSource(volume_claim_not_found(claim))
             places[volume.name] = claims[claim]
         elif volume.host_path is not None:
             places[volume.name] = host_path(volume.name, volume.host_path, owner)

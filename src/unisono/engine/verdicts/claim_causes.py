@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
+from unisono.api.messages import resource_claim_not_found, volume_claim_not_found
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
 from unisono.engine.changes import Change, CreateClaim, UseClaim, UseDeviceClass, UseStorageClass, listed
@@ -19,11 +20,33 @@ _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
 
 
 class Lack(NamedTuple):
-    """What a claim lacks, and what would help: in words, and as a change where one is known."""
+    """What a claim lacks, and what would help.
+
+    Attributes:
+        what: what it lacks, for a claim that does not exist in the words of the filter that refuses it.
+        remedy: what would help, in words.
+        change: the same as a change, where one is known.
+        absent: the claim does not exist.
+        meant: name of the claim that is probably meant instead.
+
+    """
 
     what: str
     remedy: str
     change: Change | None = None
+    absent: bool = False
+    meant: str = ""
+
+    @property
+    def text(self) -> str:
+        """What it lacks, and which name is probably meant."""
+        return f"{self.what} (did you mean {self.meant}?)" if self.meant else self.what
+
+    def text_after(self, reasons: Container[str]) -> str:
+        """The same for readers who have been told ``reasons``."""
+        if self.what in reasons:
+            return f"did you mean {self.meant}?" if self.meant else ""
+        return f"also {self.text}" if self.absent else self.text
 
 
 def claim_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -39,10 +62,10 @@ def absent_claims(cycle: Cycle, pod_class: PodClass) -> Iterator[Lack]:
     catalogue = cycle.session.snapshot.catalogue
     for key in pod_class.volumes:
         if key not in catalogue.volume_claims:
-            yield _absent("claim", key, catalogue.volume_claims)
+            yield _absent_volume(key, catalogue.volume_claims)
     for key in pod_class.devices:
         if key not in catalogue.device_claims and not key.endswith("/"):
-            yield _absent("resource claim", key, catalogue.device_claims)
+            yield _absent_devices(key, catalogue.device_claims)
 
 
 def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -50,7 +73,7 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
     for key in pod_class.volumes:
         claim = catalogue.volume_claims.get(key)
         if claim is None:
-            yield _absent("claim", key, catalogue.volume_claims)
+            yield _absent_volume(key, catalogue.volume_claims)
             continue
         name = claim.metadata.name
         if IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
@@ -69,15 +92,28 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
             yield Lack(f"{_wanted(claim)} finds no node with so much free storage", f"make claim {name} smaller")
 
 
-def _absent(kind: str, key: str, known: Iterable[str]) -> Lack:
-    """A claim that does not exist, with a near miss in its namespace."""
-    namespace, _, name = key.partition("/")
-    near = nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
-    volume = kind == "claim"
+def _absent_volume(key: str, known: Iterable[str]) -> Lack:
+    name, near = _near_miss(key, known)
+    what = volume_claim_not_found(name)
     if near:
-        change = UseClaim("PersistentVolumeClaim" if volume else "ResourceClaim", name, near)
-        return Lack(f"{kind} {name} does not exist (did you mean {near}?)", change.text(), change)
-    return Lack(f"{kind} {name} does not exist", f"create {kind} {name}", CreateClaim(name) if volume else None)
+        use = UseClaim("PersistentVolumeClaim", name, near)
+        return Lack(what, use.text(), use, absent=True, meant=near)
+    return Lack(what, f"create claim {name}", CreateClaim(name), absent=True)
+
+
+def _absent_devices(key: str, known: Iterable[str]) -> Lack:
+    name, near = _near_miss(key, known)
+    what = resource_claim_not_found(name)
+    if near:
+        use = UseClaim("ResourceClaim", name, near)
+        return Lack(what, use.text(), use, absent=True, meant=near)
+    return Lack(what, f"create resource claim {name}", absent=True)
+
+
+def _near_miss(key: str, known: Iterable[str]) -> tuple[str, str]:
+    """Name of a claim, and a similar one in its namespace (``""`` for none)."""
+    namespace, _, name = key.partition("/")
+    return name, nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
 
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
@@ -179,7 +215,7 @@ def _device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
         name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
         if claim is None:
             if name:
-                yield _absent("resource claim", key, catalogue.device_claims)
+                yield _absent_devices(key, catalogue.device_claims)
             continue
         for request in claim.spec.devices.requests or ():
             given = [request.exactly] if request.exactly is not None else list(request.first_available or ())

@@ -61,10 +61,10 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
         (("Insufficient pods", TOO_MANY_PODS), lambda: _pod_limit(cycle)),
     )
     made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
-    made.append(lack.what for lack in claim_lacks(cycle, pod_class, fit.counts))
+    made.append(lack.text_after(fit.counts) for lack in claim_lacks(cycle, pod_class, fit.counts))
     found = list(islice((text for text in chain.from_iterable(made) if text), _MOST_CAUSES))
     text = "; ".join(dict.fromkeys(found))
-    return f" {text[0].upper()}{text[1:]}." if text else ""
+    return f" {text[0].upper()}{text[1:]}{'' if text.endswith('?') else '.'}" if text else ""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from unisono.api.core import (
     NodeSelectorTerm,
     ResourceClaim,
 )
+from unisono.api.messages import resource_claim_not_found
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.engine.answers import BoolArray, Reason, Veto
@@ -273,7 +274,7 @@ class ClaimFilter:
             if not name:
                 return Reason("waiting for the resource claims of the pod to be created", unresolvable=True)
             if claim is None:
-                return Reason(f'resourceclaim "{name}" not found', unresolvable=True)
+                return Reason(resource_claim_not_found(name), unresolvable=True)
             if claim.metadata.deletion_timestamp is not None:
                 return Reason(f'resourceclaim "{name}" is being deleted', unresolvable=True)
             grant = self.ledger.grants.get(key)

@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono.api.core import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from unisono.api.keys import SELECTED_NODE
+from unisono.api.messages import volume_claim_not_found
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, Reason, Veto
 from unisono.engine.decisions import VolumeBind
@@ -288,7 +289,7 @@ class VolumeFilter:
             claim = ledger.claim(key)
             name = key.partition("/")[2]
             if claim is None:
-                return self._every(f'persistentvolumeclaim "{name}" not found')
+                return self._every(volume_claim_not_found(name))
             if claim.metadata.deletion_timestamp is not None:
                 return self._every(f'persistentvolumeclaim "{name}" is being deleted')
             if claim.status.phase == "Lost":

@@ -33,7 +33,7 @@ def claims(waiting: Waiting) -> Draft | None:
     for task in waiting.samples:
         lack = next(absent_claims(waiting.cycle, task.pod_class), None)
         if lack is not None:
-            verdict = waiting.verdict(Cause.FILTERS, f"{_who(task)}: {lack.what}")
+            verdict = waiting.verdict(Cause.FILTERS, f"{_who(task)}: {lack.text}")
             known = (lack.change,) if lack.change is not None else ()
             tried: Ladders = [[change] for change in known if isinstance(change, UseClaim)]
             besides = candidates.for_kinds(waiting)
