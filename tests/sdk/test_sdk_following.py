@@ -41,14 +41,18 @@ class Forbidden(ApiError):
 
 
 class Server(MemoryClient):
-    """Kinds in ``held`` tell nothing by watch until ``let_go``; logs say one line, and the next when ``written``."""
+    """Kinds in ``held`` tell nothing by watch until ``let_go``; logs say one line, and the next when ``written``.
+
+    Those of pods in ``slow`` begin some turns of the loop later, and those of pods in ``hanging`` never.
+    """
 
     def __init__(self, *held: Kind[Any]) -> None:
         super().__init__()
         self.held, self.let_go, self.written = held, asyncio.Event(), asyncio.Event()
         self.absent: dict[str, type[Exception]] = {}
         self.log_requests: list[dict[str, str]] = []
-        self.endless = True
+        self.slow: dict[str, int] = {}
+        self.hanging: set[str] = set()
         self.written.set()
 
     async def list(self, kind: Any, namespace: str | None = None, **options: Any) -> Any:
@@ -63,7 +67,12 @@ class Server(MemoryClient):
             yield event
 
     async def stream(self, path: str, params: Any) -> AsyncIterator[bytes]:
-        self.log_requests.append({"pod": path.split("/")[-2], **params})
+        pod = path.split("/")[-2]
+        self.log_requests.append({"pod": pod, **params})
+        for _ in range(self.slow.get(pod, 0)):
+            await asyncio.sleep(0)
+        if pod in self.hanging:
+            await asyncio.Event().wait()
         yield b"first\n"
         await self.written.wait()
         yield b"last\n"
@@ -83,12 +92,15 @@ class Server(MemoryClient):
         *,
         node: str | None = None,
         code: int = 0,
+        started: str = "",
         labels: dict[str, str] | None = None,
         containers: Iterable[str] = ("main",),
     ) -> Any:
         ended = phase in ("Succeeded", "Failed")
         state = {"terminated": {"exitCode": code}} if ended else {"running": {}}
-        status = {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]}
+        status: dict[str, Any] = {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]}
+        if started:
+            status["startTime"] = f"2026-01-02T00:00:{started}Z"
         spec = {"containers": [{"name": each} for each in containers], **({"nodeName": node} if node else {})}
         value: dict[str, Any] = {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": status}
         value["metadata"]["labels"] = LABELS[JOBS.resource] if labels is None else labels
@@ -150,6 +162,7 @@ async def settle() -> None:
 @pytest.fixture
 def short_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_copies, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(log_copies, "TURN_SECONDS", 0.01)
     monkeypatch.setattr(log_copies, "END_SECONDS", 600.0)
 
 
@@ -193,9 +206,99 @@ async def test_a_pod_that_starts_after_the_end_of_its_job_is_read(kind: Kind[Any
     reader = Reader(server, Target(kind, "default", "j"), logs=ALL)
     await reader.until(lambda: reader.views["j"])
     await settle()
+    server.written.clear()
     server.pod("j-worker-0", "Running", job, node="n1", labels=labels)
+    await reader.until(lambda: reader.lines)
+    server.pod("j-worker-0", "Succeeded", job, node="n1", labels=labels)
+    asyncio.get_running_loop().call_later(0.1, server.written.set)
     await reader.end()
     assert reader.lines == ["j-worker-0/main first", "j-worker-0/main last"]
+
+
+@pytest.mark.usefixtures("short_drain")
+async def test_the_first_line_of_a_log_may_come_late() -> None:
+    """A process may need longer to write its first line than a log may be silent in its middle."""
+    server = Server()
+    good, let_go = server.stream, asyncio.Event()
+
+    async def stream(path: str, params: Any) -> AsyncIterator[bytes]:
+        await let_go.wait()
+        async for chunk in good(path, params):
+            yield chunk
+
+    server.stream = stream  # type: ignore[method-assign]
+    server.pod("j-t-0", "Running", server.make(JOBS, "j", DONE))
+    asyncio.get_running_loop().call_later(0.1, let_go.set)
+    reader = Reader(server, JOB, logs=ALL)
+    await reader.end()
+    assert reader.lines == ["j-t-0/main first", "j-t-0/main last"]
+
+
+def of_pods(lines: Iterable[str]) -> list[str]:
+    return [line.partition("/")[0] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("pods", "order"),
+    [
+        pytest.param([("a", "Succeeded", "02"), ("b", "Succeeded", "01")], ["b", "b", "a", "a"], id="by start"),
+        pytest.param([("a", "Succeeded", "01"), ("b", "Failed", "01")], ["a", "a", "b", "b"], id="by last change"),
+        pytest.param([("b", "Succeeded", "01"), ("a", "Failed", "01")], ["b", "b", "a", "a"], id="not by name"),
+        pytest.param([("a", "Running", "02"), ("b", "Succeeded", "01")], ["b", "b", "a", "a"], id="the past first"),
+        pytest.param([("a", "Running", "01"), ("b", "Succeeded", "01")], ["b", "b", "a", "a"], id="in the same second"),
+    ],
+)
+@pytest.mark.parametrize("slow", ["a", "b"])
+async def test_what_is_past_is_told_in_the_order_in_which_pods_started(
+    pods: list[tuple[str, str, str]], order: list[str], slow: str
+) -> None:
+    """All logs are asked for at once, and any of them may answer first."""
+    server = Server()
+    server.slow[slow] = 200
+    job = server.make(JOBS, "j", DONE)
+    for name, phase, started in pods:
+        server.pod(name, phase, job, started=started)
+    reader = Reader(server, JOB, logs=ALL)
+    await reader.end()
+    assert of_pods(reader.lines) == order
+
+
+async def test_a_pod_that_has_ended_comes_before_one_that_is_heard_of_later() -> None:
+    server = Server()
+    server.slow["a"] = 2000
+    job = server.make(JOBS, "j", RUNNING)
+    server.pod("a", "Running", job, started="01")
+    reader = Reader(server, JOB, logs=ALL)
+    await reader.until(lambda: server.log_requests)
+    server.pod("a", "Succeeded", job, started="01")
+    server.pod("b", "Running", job, started="02")
+    await reader.until(lambda: len(reader.lines) == 4)
+    assert of_pods(reader.lines) == ["a", "a", "b", "b"]
+    server.make(JOBS, "j", DONE)
+    await reader.end()
+
+
+async def test_live_logs_do_not_wait_for_each_other() -> None:
+    server = Server()
+    server.hanging.add("a")
+    job = server.make(JOBS, "j", RUNNING)
+    for name in ("a", "b"):
+        server.pod(name, "Running", job, started="01")
+    reader = Reader(server, JOB, logs=ALL)
+    await reader.until(lambda: of_pods(reader.lines) == ["b", "b"])
+
+
+@pytest.mark.usefixtures("short_drain")
+async def test_logs_that_hang_do_not_keep_later_ones_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_copies, "END_SECONDS", 0.05)
+    server = Server()
+    server.hanging |= {"a", "b"}
+    job = server.make(JOBS, "j", DONE)
+    for name, phase in (("a", "Succeeded"), ("b", "Succeeded"), ("c", "Succeeded"), ("d", "Running")):
+        server.pod(name, phase, job, started="01")
+    reader = Reader(server, JOB, logs=ALL)
+    await reader.end()
+    assert of_pods(reader.lines) == ["c", "c", "d", "d"]
 
 
 @pytest.mark.usefixtures("short_drain")

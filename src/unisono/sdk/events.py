@@ -88,11 +88,6 @@ class EventQueue:
         self._room = asyncio.Semaphore(_UNREAD_LINES)
         self._newest: dict[Target, Observation] = {}
 
-    @property
-    def unread(self) -> int:
-        """Number of events that the reader has not taken yet."""
-        return self._events.qsize()
-
     async def put_line(self, line: LogText) -> None:
         """Add a log line as soon as there is room."""
         await self._room.acquire()

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from unisono.api.kinds import PODS
-from unisono.sdk import log_copies
 from unisono.sdk.events import Event, EventQueue, Target
 from unisono.sdk.job_kinds import job_kind_of
+from unisono.sdk.log_copies import LogCopies, Seen
 from unisono.sdk.log_selection import LogSelection
 from unisono.sdk.observing import Observation, last_observation, observation
 from unisono.sdk.target_informers import TargetInformers
@@ -18,6 +18,7 @@ from unisono.sdk.target_informers import TargetInformers
 if TYPE_CHECKING:
     from unisono.api.base import Object
     from unisono.kube.http import HttpClient
+    from unisono.sdk.dependents import Dependents
     from unisono.sdk.views import JobView
 
 CATCH_UP_SECONDS = 10.0
@@ -68,21 +69,19 @@ async def _run(
     pause: float,
     events: EventQueue,
 ) -> None:
-    copies = log_copies.LogCopies(client, logs or LogSelection(), events)
     try:
         objects = dict(zip(targets, await asyncio.gather(*(_object(client, each) for each in targets)), strict=True))
         informers = TargetInformers(client, objects)
-        async with informers.running():
-            follower = _Follower(informers, until, events, copies if logs else None)
-            await follower.run(pause)
-            if logs:
-                await follower.wait_for_late_starts(logs)
-                await copies.drain()
+        copies = LogCopies(client, logs, events, informers.changed.set) if logs else None
+        try:
+            async with informers.running():
+                await _Follower(informers, until, events, copies).run(pause)
+        finally:
+            if copies:
+                await copies.close()
         events.close()
     except Exception as error:  # the reader waits at the other end of the queue
         events.close(error)
-    finally:
-        await copies.close()
 
 
 async def _object(client: HttpClient, target: Target) -> Object:
@@ -92,14 +91,12 @@ async def _object(client: HttpClient, target: Target) -> Object:
 class _Follower:
     """Looks at the targets after every change until all have ended."""
 
-    def __init__(
-        self, informers: TargetInformers, until: Until, events: EventQueue, copies: log_copies.LogCopies | None
-    ) -> None:
+    def __init__(self, informers: TargetInformers, until: Until, events: EventQueue, copies: LogCopies | None) -> None:
         self._informers, self._until, self._events, self._copies = informers, until, events, copies
         self._told: dict[Target, tuple[JobView, bool]] = {}
 
     async def run(self, pause: float) -> None:
-        """Tell what changes; returns when all targets have ended and their last views are told."""
+        """Tell what changes; returns when all targets have ended, and their last views and logs are told."""
         while True:
             self._informers.changed.clear()
             found = self._look()
@@ -111,24 +108,21 @@ class _Follower:
         # The end of a job may be heard of before the last of its pods.
         await self._informers.catch_up(CATCH_UP_SECONDS)
         self._tell(self._look())
+        if self._copies:
+            await self._finish_logs(self._copies)
 
-    async def wait_for_late_starts(self, logs: LogSelection) -> None:
-        """Read the logs of pods that start after their job has ended: a master may be done before its last worker runs.
+    async def _finish_logs(self, copies: LogCopies) -> None:
+        """Read the logs to their end, also of pods that start after their job has ended.
 
-        Waits a while for pods that have a node, and a moment for those without one.
+        A master may be done before its last worker runs. What has no end is left when it has been silent for a while.
         """
         clock = asyncio.get_running_loop().time
-        started = clock()
+        ended = clock()
         while True:
             self._informers.changed.clear()
             self._look()
             pods = [pod for each in self._informers.targets for pod in self._informers.dependents(each).pods]
-            limits = [
-                log_copies.END_SECONDS if pod.spec.node_name else log_copies.DRAIN_SECONDS
-                for pod in pods
-                if logs.may_start(pod)
-            ]
-            seconds = started + max(limits, default=0.0) - clock()
+            seconds = copies.done_by(pods, ended) - clock()
             if seconds <= 0:
                 return
             with suppress(TimeoutError):
@@ -137,16 +131,13 @@ class _Follower:
 
     def _look(self) -> dict[Target, Observation | None]:
         """All targets now; None for kinds without a view. Starts to read the logs of their pods."""
+        found = {target: self._informers.dependents(target) for target in self._informers.targets}
         if self._copies:
-            for target, pod in self._informers.take_deleted_pods():
-                self._copies.start(target, pod, deleted=True)
-        return {target: self._look_at(target) for target in self._informers.targets}
+            deleted = [Seen(target, pod, deleted=True) for target, pod in self._informers.take_deleted_pods()]
+            self._copies.start([*deleted, *(Seen(target, pod) for target, each in found.items() for pod in each.pods)])
+        return {target: self._look_at(target, each) for target, each in found.items()}
 
-    def _look_at(self, target: Target) -> Observation | None:
-        found = self._informers.dependents(target)
-        if self._copies:
-            for pod in found.pods:
-                self._copies.start(target, pod)
+    def _look_at(self, target: Target, found: Dependents) -> Observation | None:
         if job_kind_of(target.kind) is None and target.kind.resource != PODS.resource:
             return None
         told = self._told.get(target)
