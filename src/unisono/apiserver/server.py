@@ -76,6 +76,7 @@ class ApiServer:
         allow_remote: listen on an address that other machines reach.
         limits: bounds on what clients may ask for.
         clock: Unix seconds, for ages in tables.
+        monotonic: seconds of a clock that only goes forward, for the patience with clients.
         registry: where the server's metrics are registered; a new one when None.
         readiness: reasons why the control plane is not ready, for ``/readyz``.
         own_socket: where components of the same control plane connect without TLS; None for nowhere.
@@ -96,6 +97,7 @@ class ApiServer:
         allow_remote: bool = False,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         registry: CollectorRegistry | None = None,
         readiness: Readiness | None = None,
         own_socket: Path | None = None,
@@ -106,14 +108,14 @@ class ApiServer:
                 f"{host} can be reached from other machines; listen on 127.0.0.1, or allow remote access explicitly",
                 key="host",
             )
-        self._service, self._log_source, self._clock = service, log_source, clock
+        self._service, self._log_source, self._clock, self._monotonic = service, log_source, clock, monotonic
         self._pod_access = pod_access
         self._host, self._port, self._data_dir = host, port, data_dir
         self._limits = (limits or Limits()).within(open_files())
         self._readiness: Readiness = readiness or (list)
         self._backups = BackupHandler(service.store.backup, data_dir)
         self._metrics = RequestMetrics(registry or CollectorRegistry(), more_metrics)
-        self._connections = Connections(self._limits, time.monotonic, self._metrics.rejected)
+        self._connections = Connections(self._limits, monotonic, self._metrics.rejected)
         self._own = None if own_socket is None else OwnSocket(own_socket)
         self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))
         for kind in REVIEW_KINDS:
@@ -195,7 +197,7 @@ class ApiServer:
             limits=self._limits,
             connections=self._connections,
             writing=self._service.shares.requests,
-            monotonic=time.monotonic,
+            monotonic=self._monotonic,
         )
 
     async def _listen(self, app: App, bound: socket.socket, context: ssl.SSLContext) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.sslproto
+import select
 import socket
 import ssl
 from collections.abc import Callable
@@ -83,6 +84,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._begun: dict[asyncio.BaseProtocol, asyncio.Task[Any]] = {}
+        self._waiting = select.poll()
         self._short = False
         self._open = False
 
@@ -90,6 +92,7 @@ class Listener:
         """Accept connections from now on."""
         self._bound.setblocking(False)
         self._bound.listen(_BACKLOG)
+        self._waiting.register(self._bound, select.POLLIN)
         self._open = True
         self._loop.add_reader(self._bound, self._accept)
 
@@ -114,6 +117,9 @@ class Listener:
 
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
+            # Room is made for a connection that waits, at the cost of others, and for no other.
+            if not self._waiting.poll(0):
+                return
             if seconds := self._room():
                 self._rest(seconds)
                 return
