@@ -159,6 +159,29 @@ async def test_without_a_time_it_runs_until_deleted(world: World) -> None:
     assert world.client.find(PODS, "default/job-0") is None
 
 
+async def test_the_object_of_a_deleted_pod_is_deleted_once(world: World) -> None:
+    """Its last status comes back through the watch when the object is gone already."""
+    asked: list[str] = []
+
+    def note(operation: str, resource: str, namespace: str, name: str) -> None:
+        if (operation, resource) == ("delete", PODS.plural):
+            asked.append(f"{namespace}/{name}")
+
+    await world.client.create(PODS, simulated("a"))
+    await world.at(1)
+    await world.client.delete(PODS, "a", "default", grace_seconds=30)
+    world.client.interceptor = note
+    await world.at(1)
+    assert asked == ["default/a"]
+    assert world.client.find(PODS, "default/a") is None
+    # Another pod of that name is another pod.
+    await world.client.create(PODS, simulated("a"))
+    await world.at(1)
+    await world.client.delete(PODS, "a", "default", grace_seconds=30)
+    await world.at(1)
+    assert asked.count("default/a") == 3, "the user's own request and the agent's"
+
+
 async def test_deadline(world: World) -> None:
     world.client.put(PODS, simulated("job-0", "100", activeDeadlineSeconds=10))
     await world.at(11)

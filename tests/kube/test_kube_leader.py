@@ -125,6 +125,20 @@ async def test_a_renew_that_hangs_does_not_keep_the_leader_alive() -> None:
         await leading
 
 
+async def test_a_leader_that_wakes_after_its_lease_says_so_and_not_what_its_work_made_of_it() -> None:
+    """A process that was frozen: no timer of its own ran, and its work is the first to notice."""
+    clock = VirtualClock()
+
+    async def work(client: Client) -> None:
+        await settle()
+        clock._elapsed += 60.0
+        async with asyncio.TaskGroup() as group:
+            group.create_task(client.create(THINGS, thing("late")))
+
+    with pytest.raises(LeadershipLost, match="could not be renewed"):
+        await elector(MemoryClient(clock), "a", clock).run(work)
+
+
 async def test_the_error_of_the_work_is_the_error_of_run() -> None:
     clock = VirtualClock()
 

@@ -7,10 +7,12 @@ import random
 from itertools import pairwise
 
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from support.virtual_clock import VirtualClock
 from unisono.kube.backoff import Backoff
+from unisono.kube.leader import LeadershipLost
 from unisono.standalone.metrics import PartMetrics
 from unisono.standalone.supervision import keep_running
 
@@ -37,6 +39,25 @@ async def test_a_failing_part_starts_anew_after_growing_pauses() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [round(b - a) for a, b in pairwise(starts)] == [1, 2, 4]
+
+
+async def test_a_lost_lease_is_a_reason_and_no_traceback() -> None:
+    async def part() -> None:
+        if not again:
+            again.append(1)
+            raise LeadershipLost("the lease a/b could not be renewed in time")
+        await asyncio.get_running_loop().create_future()
+
+    again: list[int] = []
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(keep_running("part", part, VirtualClock(), Backoff(), lambda: False))
+        while not logs:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [(line["event"], line["reason"], "exc_info" in line) for line in logs] == [
+        ("part.restarts", "the lease a/b could not be renewed in time", False)
+    ]
 
 
 async def test_a_part_that_ends_when_it_should_is_left_alone() -> None:

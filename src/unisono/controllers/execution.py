@@ -12,7 +12,7 @@ import msgspec
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.controllers.expectations import Expectations
+from unisono.controllers.expectations import Deletions, Expectations
 from unisono.controllers.notices import Notice
 from unisono.controllers.objects import Vanishing, create_once, delete_owned, delete_seen, ensure, ensure_seeded
 from unisono.controllers.parallel import PARALLEL, for_each
@@ -76,6 +76,7 @@ class Executor(Generic[T, P]):
         self._expectations, self._notify, self._offload = expectations, notify, offload
         # Digests of what was applied, by UID of the job: equal objects are not written again.
         self._applied: dict[str, dict[tuple[str, str], bytes]] = {}
+        self._deletions = Deletions()
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
@@ -170,8 +171,12 @@ class Executor(Generic[T, P]):
             done, batch = done + len(part), min(batch * 4, PARALLEL * 4)
 
     async def delete_one(self, job: T, kind: Kind[Any], obj: Object) -> None:
-        """Delete this very incarnation of an object."""
+        """Delete this very incarnation of an object, once."""
+        uid = obj.metadata.uid or ""
+        if self._deletions.pending(uid, self._clock.monotonic()):
+            return
         await delete_seen(self._client, kind, obj)
+        self._deletions.note(uid, self._clock.monotonic())
         if self.wording.successes:
             text = f"Deleted {kind.kind.lower()}: {obj.metadata.name}"
             self._notify(job, Notice("Normal", f"SuccessfulDelete{kind.kind}", text))

@@ -34,3 +34,25 @@ class Expectations:
     def forget(self, owner: str) -> None:
         """The owner is gone."""
         self._due.pop(owner, None)
+
+
+class Deletions:
+    """Objects that the server was asked to delete, until the watch has had time to say so.
+
+    An informer that is a moment behind still shows them; asking again would find them gone.
+    """
+
+    def __init__(self) -> None:
+        # In the order of their times, since each waits equally long.
+        self._until: dict[str, float] = {}
+
+    def note(self, uid: str, now: float) -> None:
+        """The server took the request; ``now`` in monotonic seconds."""
+        for old in [each for each, until in self._until.items() if until <= now]:
+            del self._until[old]
+        self._until.pop(uid, None)
+        self._until[uid] = now + PATIENCE_SECONDS
+
+    def pending(self, uid: str, now: float) -> bool:
+        """Whether it was asked for not long ago."""
+        return self._until.get(uid, now) > now

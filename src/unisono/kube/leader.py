@@ -76,7 +76,9 @@ class LeaderElector:
         keeper = asyncio.ensure_future(self._keep())
         try:
             await asyncio.wait([job, keeper], return_when=asyncio.FIRST_COMPLETED)
-            if not job.done():
+            failed = job.done() and not job.cancelled() and job.exception() is not None
+            if not job.done() or (failed and not self.valid):
+                # Work that was refused a write may end before the keeper does: that is no failure of its own.
                 _log.error("leader.lost", lease=self._name, identity=self._identity)
                 raise LeadershipLost(f"the lease {self._namespace}/{self._name} could not be renewed in time")
             job.result()

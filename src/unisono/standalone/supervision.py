@@ -9,6 +9,7 @@ import structlog
 from unisono.errors import UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.clock import Clock
+from unisono.kube.leader import LeadershipLost
 
 _log = structlog.get_logger(__name__)
 
@@ -39,7 +40,7 @@ async def keep_running(
             if stopping():
                 return
             reason = "it ended by itself"
-        except PartEnded as error:
+        except (PartEnded, LeadershipLost) as error:
             reason = str(error)
         except Exception as error:
             _log.exception("part.failed", part=name)

@@ -174,6 +174,8 @@ class SimulatedNodes:
         self._queue = WorkQueue(self._clock)
         self._alarms = _Alarms(self._clock, self._queue.add)
         self._runs: dict[str, _Run] = {}
+        # UID of the pod of that key whose object was deleted: writes before that still come through the watch.
+        self._ended: dict[str, str] = {}
         self._requests, self._ledgers = Requests(), dict[str, Ledger]()
         self._beats = Heartbeats(self._client, self._names, self._clock, self._heartbeat, self._node)
 
@@ -210,6 +212,7 @@ class SimulatedNodes:
             self._ledger(pod).release(pod.metadata.uid or "")
         if event_type == "DELETED":
             self._runs.pop(pod.key, None)
+            self._ended.pop(pod.key, None)
         elif pod.status.phase not in _FINAL or pod.metadata.deletion_timestamp is not None:
             self._queue.add(pod.key)
 
@@ -238,7 +241,7 @@ class SimulatedNodes:
     async def _step(self, key: str) -> None:
         """Bring one pod to where it is by now."""
         pod = self._pods.get(key)
-        if pod is None or pod.spec.node_name not in self._names:
+        if pod is None or pod.spec.node_name not in self._names or self._ended.get(key) == pod.metadata.uid:
             return
         now, meta = self._clock.time(), pod.metadata
         if pod.status.phase not in _FINAL:
@@ -325,6 +328,7 @@ class SimulatedNodes:
             await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
         except (NotFound, Conflict):
             return
+        self._ended[pod.key] = meta.uid or ""
 
     async def _register(self) -> None:
         """Create all nodes, a few at a time, so that others get their turn."""
