@@ -9,7 +9,7 @@ UV     := $(shell command -v uv 2>/dev/null)
 # The tests and jobs start hundreds of processes: where this is set, each compiles every module anew, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-more test-nightly audit lint unit frameworks bench lock clean help
+.PHONY: run test test-more test-nightly audit lint unit frameworks dashboard bench lock clean help
 
 help:
 	@echo "make run    train a small model as a gang of four processes on this machine"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint   ruff, mypy --strict and import-linter"
 	@echo "make audit  bandit on the code, pip-audit on what is locked"
 	@echo "make bench  measure decision speed, print one table"
+	@echo "make dashboard    build the page of 'unisono dashboard', with the machine's Node.js or one from the package index"
 	@echo "make frameworks   add Ray, MPI, JAX and XGBoost to the environment, so that their tests run too"
 
 run: $(VENV)/.run-ready
@@ -48,6 +49,10 @@ audit: $(VENV)/.dev-ready
 
 frameworks: $(VENV)/.frameworks-ready
 
+dashboard: $(VENV)/.run-ready
+	@command -v npm >/dev/null || $(call add,requirements/dashboard.lock)
+	@$(BIN)/python scripts/build_dashboard.py
+
 bench: $(VENV)/.dev-ready
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -62,10 +67,12 @@ endif
 
 # $(1): lock file. The project itself is installed in place, built by the hatchling that the lock pins.
 ifdef UV
-install = $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1) && \
+add = $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1)
+install = $(call add,$(1)) && \
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 else
-install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1) && \
+add = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
+install = $(call add,$(1)) && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endif
 
@@ -90,7 +97,8 @@ COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --n
 lock:
 	$(COMPILE) --group build -o requirements/run.lock
 	$(COMPILE) --group dev -o requirements/dev.lock
-	$(COMPILE) --group frameworks --group dev -o requirements/frameworks.lock
+	$(COMPILE) --group frameworks --group browser --group dev -o requirements/frameworks.lock
+	$(subst pyproject.toml --extra fast,,$(COMPILE)) --group page -o requirements/dashboard.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

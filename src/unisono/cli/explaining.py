@@ -55,23 +55,10 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
 
 def explanation_lines(told: Explanation) -> list[str]:
     """An explanation for people."""
-    lines = []
     verdicts = told.verdicts
+    lines = [told.state_line] if told.state_line else []
     if told.silent:
-        lines.append(f"{told.title} waits: {told.silent}; {told.state}.")
         lines += [f"  before that: {verdict.message}" for verdict in told.outdated]
-    elif told.suspended:
-        lines.append(f"{told.title} is suspended: {told.state}; it goes on when {told.suspended} is false.")
-    elif told.containers:
-        lines.append(f"{told.title} waits on its node: {told.state}.")
-    elif told.refused and not verdicts:
-        lines.append(f"{told.title} waits for pods that the server refuses: {told.refused[0].message}; {told.state}.")
-    elif told.pods and not verdicts:
-        lines.append(f"{told.title} waits: {told.pods[0].why}; {told.state}.")
-    elif told.unseen and not verdicts:
-        lines.append(f"{told.title} waits: {told.unseen}; {told.state}.")
-    elif not verdicts:
-        lines.append(f"{told.title} does not wait: {told.state}.")
     alone = _subject(told, verdicts)
     for verdict in verdicts:
         lines += verdict_lines(_with_gates(verdict, told.gates), alone)

@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "delete": "Delete objects.",
     "status": "Show components, nodes, queues, and jobs that wait and run.",
     "top": "Show the same again and again, on the whole terminal.",
+    "dashboard": "Show jobs, queues and nodes in a browser.",
     "explain": "Say why a job is pending, with numbers and the way out.",
     "job": "Run, list, view, suspend, resume and delete jobs, as vcctl does.",
     "queue": "Create, list, operate, update and delete queues, as vcctl does.",

@@ -73,3 +73,29 @@ class Explanation:
     def waits(self) -> bool:
         """Whether it is for a scheduler to do something."""
         return bool(self.verdicts or self.pods or self.unseen or self.gates)
+
+    @property
+    def headline(self) -> str:
+        """How it is doing, in one line; where verdicts say why it waits, the message of the first."""
+        if self.verdicts and not self.silent and not self.suspended and not self.containers:
+            return f"{self.title} waits: {self.verdicts[0].message}"
+        return self.state_line
+
+    @property
+    def state_line(self) -> str:
+        """How it is doing as far as no verdict tells it; empty where only verdicts do."""
+        if self.silent:
+            return f"{self.title} waits: {self.silent}; {self.state}."
+        if self.suspended:
+            return f"{self.title} is suspended: {self.state}; it goes on when {self.suspended} is false."
+        if self.containers:
+            return f"{self.title} waits on its node: {self.state}."
+        if self.verdicts:
+            return ""
+        if self.refused:
+            return f"{self.title} waits for pods that the server refuses: {self.refused[0].message}; {self.state}."
+        if self.pods:
+            return f"{self.title} waits: {self.pods[0].why}; {self.state}."
+        if self.unseen:
+            return f"{self.title} waits: {self.unseen}; {self.state}."
+        return f"{self.title} does not wait: {self.state}."

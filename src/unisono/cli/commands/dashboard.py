@@ -1,0 +1,68 @@
+"""``unisono dashboard``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from unisono.cli.options import Where, control_plane_options
+
+if TYPE_CHECKING:
+    from unisono.kube.kubeconfig import ClusterConfig
+
+
+@click.command("dashboard")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on.  [default: a free one]")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Another name under which browsers reach it, through a proxy; can be given several times.",
+)
+@click.option("--behind-https", is_flag=True, help="Browsers reach it over HTTPS, through a proxy.")
+@click.option("--no-browser", is_flag=True, help="Print the link and open no browser.")
+@control_plane_options
+def command(where: Where, host: str, port: int, names: tuple[str, ...], behind_https: bool, no_browser: bool) -> None:
+    """Show jobs, queues and nodes in a browser, with your own rights.
+
+    It opens a link that signs one browser in, once and within two minutes. Ctrl-C ends it.
+    """
+    from unisono.apiserver.access.hosts import is_loopback
+    from unisono.cli.connection import find, run_async
+    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
+
+    if not is_built():
+        raise click.ClickException(HOW_TO_BUILD)
+    if not is_loopback(host) and not behind_https:
+        click.echo(
+            f"{click.style('Warning:', fg='yellow', bold=True)} with --host {host} what is shown, and tokens, cross "
+            "the network unencrypted: put a proxy with HTTPS before it and say --behind-https.",
+            err=True,
+        )
+    run_async(_serve(find(where), host, port, names, secure=behind_https, browser=not no_browser))
+
+
+async def _serve(
+    config: ClusterConfig, host: str, port: int, names: tuple[str, ...], *, secure: bool, browser: bool
+) -> None:
+    import asyncio
+    import signal
+
+    from unisono.dashboard.server import DashboardServer
+
+    server = DashboardServer(config, host, port, names=names, secure=secure)
+    await server.start()
+    stopped = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    try:
+        link = server.link()
+        click.echo(f"The dashboard is at {server.url}. This link signs you in, once and within two minutes:\n{link}")
+        if browser:
+            await asyncio.to_thread(click.launch, link)
+        await stopped.wait()
+    finally:
+        await server.stop()

@@ -1,0 +1,246 @@
+"""The dashboard's requests: the page's files, sessions, streams of views, logs, objects and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from unisono.dashboard.http import actions
+from unisono.dashboard.http.files import HOW_TO_BUILD, File
+from unisono.dashboard.http.guard import KEY_HEADER, SECURITY_HEADERS, refusal
+from unisono.dashboard.http.log_batches import batches
+from unisono.dashboard.http.sessions import MOST_STREAMS, NotSignedIn, Session, Sessions
+from unisono.dashboard.http.streams import Events, follow
+from unisono.dashboard.http.views import UnknownView, page_of
+from unisono.dashboard.live.rights import namespaces_of
+from unisono.dashboard.views.wire import Done, Refused, Who, Wire
+from unisono.errors import ApiError, UnisonoError
+from unisono.kube.http import HttpClient
+from unisono.lazy_logs import LazyLogger
+
+_log = LazyLogger(__name__)
+T = TypeVar("T")
+Handler = Callable[[web.Request, Session], Awaitable[web.StreamResponse]]
+
+_MOST_BYTES = 1 << 20
+_INDEX = "/index.html"
+_ASSETS = "/assets/"
+
+
+class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A one-time code, or a token and the namespaces to look into."""
+
+    code: str = ""
+    token: str = ""
+    namespaces: list[str] = []
+
+
+class LogQuery(actions.JobRef):
+    """Whose log is wanted: a job's, or one pod's."""
+
+    container: str = ""
+    tail: int = 500
+
+
+class Dashboard:
+    """Answers requests.
+
+    Args:
+        sessions: who is signed in.
+        files: of the page.
+        hosts: Host headers that are this server's.
+        server: the API server's address, as people are told it.
+        secure: the page is reached over HTTPS.
+
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        files: Mapping[str, File],
+        hosts: Collection[str],
+        *,
+        server: str = "",
+        secure: bool = False,
+    ) -> None:
+        self._sessions, self._files, self._hosts = sessions, files, hosts
+        self._server, self._secure = server, secure
+        self.cookie = "unisono-session"
+
+    def app(self) -> web.Application:
+        """The application."""
+        app = web.Application(middlewares=[self._guarded], client_max_size=_MOST_BYTES)
+        app.router.add_post("/api/session", self._sign_in)
+        app.router.add_get("/api/session", self._signed(self._who))
+        app.router.add_delete("/api/session", self._signed(self._sign_out))
+        app.router.add_get("/api/views/{view}", self._signed(self._stream))
+        app.router.add_get("/api/logs", self._signed(self._logs))
+        app.router.add_get("/api/object", self._signed(self._object))
+        app.router.add_post("/api/fix", self._action(actions.ApplyFix, actions.apply))
+        app.router.add_post("/api/job", self._action(actions.ChangeJob, actions.change_job))
+        app.router.add_post("/api/queue", self._action(actions.ChangeQueue, actions.change_queue))
+        app.router.add_post("/api/node", self._action(actions.Cordon, actions.cordon))
+        app.router.add_get("/{path:.*}", self._file)
+        app.on_response_prepare.append(_secured)
+        return app
+
+    # ---- every request
+
+    @web.middleware
+    async def _guarded(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        scheme = "https" if self._secure else "http"
+        if why := refusal(request.method, request.path, request.headers, self._hosts, scheme):
+            return _refused(why, 403)
+        try:
+            return await handler(request)
+        except NotSignedIn as error:
+            return _refused(str(error), 401)
+        except ApiError as error:
+            return _refused(error.message, error.code)
+        except UnisonoError as error:
+            return _refused(str(error), 400)
+        except msgspec.ValidationError as error:
+            return _refused(str(error), 400)
+        except web.HTTPException as error:
+            return _refused(error.reason, error.status)
+        except ConnectionError:
+            raise
+        except Exception:
+            _log.exception("dashboard.request_failed", path=request.path)
+            return _refused("The dashboard failed; its log says more.", 500)
+
+    def _signed(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """A handler for requests with a session alone."""
+
+        async def signed(request: web.Request) -> web.StreamResponse:
+            cookie, key = request.cookies.get(self.cookie, ""), request.headers.get(KEY_HEADER, "")
+            return await handler(request, self._sessions.find(cookie, key))
+
+        return signed
+
+    def _action(self, body: type[T], act: Callable[[HttpClient, T], Awaitable[str]]) -> Any:
+        async def handler(request: web.Request, session: Session) -> web.StreamResponse:
+            asked = msgspec.json.decode(await request.read(), type=body)
+            with self._sessions.looking(session) as world:
+                return _json(Done(message=await act(world.client, asked)))
+
+        return self._signed(handler)
+
+    # ---- the page and its sessions
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        if not self._files:
+            return web.Response(status=503, text=f"{HOW_TO_BUILD}\n")
+        path = request.path
+        if path.startswith("/api/"):
+            return _refused("There is no such view.", 404)
+        # All addresses that are no file are the page's own, which it reads itself.
+        name = path if path.startswith(_ASSETS) or path in self._files else _INDEX
+        file = self._files.get(name)
+        if file is None:
+            return _refused("There is no such file.", 404)
+        kept = "public, max-age=31536000, immutable" if name.startswith(_ASSETS) else "no-cache"
+        headers = {"Cache-Control": kept, "Content-Type": file.content_type}
+        return web.Response(body=file.body, headers=headers)
+
+    async def _sign_in(self, request: web.Request) -> web.StreamResponse:
+        asked = msgspec.json.decode(await request.read(), type=SignIn)
+        if asked.code:
+            session = await self._sessions.with_code(asked.code)
+        else:
+            session = await self._sessions.with_token(asked.token, asked.namespaces)
+        answer = _json(Who(user=session.user, key=session.key, server=self._server))
+        answer.set_cookie(
+            self.cookie, session.cookie, path="/api/", httponly=True, samesite="Strict", secure=self._secure
+        )
+        return answer
+
+    async def _who(self, _: web.Request, session: Session) -> web.StreamResponse:
+        with self._sessions.looking(session) as world:
+            namespaces = await namespaces_of(world.client, session.user, session.namespaces)
+        return _json(Who(user=session.user, namespaces=namespaces, server=self._server))
+
+    async def _sign_out(self, _: web.Request, session: Session) -> web.StreamResponse:
+        self._sessions.end(session)
+        answer = _json(Done(message="You are signed out."))
+        answer.del_cookie(self.cookie, path="/api/")
+        return answer
+
+    # ---- views
+
+    async def _stream(self, request: web.Request, session: Session) -> web.StreamResponse:
+        with _counted(session), self._sessions.looking(session) as world:
+            try:
+                page = page_of(world, request.match_info["view"], dict(request.query))
+            except UnknownView as error:
+                return _refused(str(error), 404)
+            try:
+                async with Events(request) as events:
+                    with suppress(ConnectionError):
+                        await follow(events, world, page, lambda: self._sessions.alive(session))
+                return events.response
+            finally:
+                await page.close()
+
+    async def _logs(self, request: web.Request, session: Session) -> web.StreamResponse:
+        asked = msgspec.convert(dict(request.query), LogQuery, strict=False)
+        with _counted(session), self._sessions.looking(session) as world:
+            kind = actions.kind_of(asked.api_version, asked.kind)
+            source = batches(world.client, kind, asked.namespace, asked.name, asked.container, asked.tail)
+            async with aclosing(source), Events(request) as events:
+                with suppress(ConnectionError):
+                    async for batch in source:
+                        if not self._sessions.alive(session):
+                            break
+                        await (events.send(batch.event, batch.data) if batch.event else events.beat())
+            return events.response
+
+    async def _object(self, request: web.Request, session: Session) -> web.StreamResponse:
+        asked = msgspec.convert(dict(request.query), actions.JobRef)
+        kind = actions.kind_of(asked.api_version, asked.kind)
+        with self._sessions.looking(session) as world:
+            path = kind.path(asked.namespace if kind.namespaced else None, asked.name)
+            status, _, body = await world.client.request("GET", path)
+        found = msgspec.json.decode(body) if body else {}
+        if status >= 400:
+            return _refused(str(found.get("message") or f"the server answered {status}"), status)
+        (found.get("metadata") or {}).pop("managedFields", None)
+        text = yaml.safe_dump(found, sort_keys=False, default_flow_style=False, allow_unicode=True)
+        return _json(Done(message=text))
+
+
+async def _secured(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in SECURITY_HEADERS.items():
+        response.headers[name] = value
+    response.headers["Server"] = "unisono"  # and not which versions of what
+    if request.path.startswith("/api/"):
+        response.headers["Cache-Control"] = "no-store"
+
+
+@contextmanager
+def _counted(session: Session) -> Iterator[None]:
+    """Hold one of a session's streams."""
+    if session.streams >= MOST_STREAMS:
+        raise ApiError("too many views are open: close some tabs", code=429, reason="TooManyRequests")
+    session.streams += 1
+    try:
+        yield
+    finally:
+        session.streams -= 1
+
+
+def _json(value: Wire) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
+
+
+def _refused(why: str, code: int) -> web.Response:
+    return web.Response(
+        status=code, body=msgspec.json.encode(Refused(error=why, code=code)), content_type="application/json"
+    )

@@ -1,0 +1,63 @@
+"""What every request must bring before anything else is looked at, and what every answer says to the browser (pure).
+
+A page of another site may make a browser send requests here, and may give this address a name of its own (DNS
+rebinding). So the Host header must be one of ours, a request that another site has caused is refused, and what is more
+than a file of the page needs a header that no other site can set, with a key that no other site can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+KEY_HEADER = "X-Unisono-Key"
+
+SECURITY_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+
+_SAFE = ("GET", "HEAD")
+_OWN_SITES = ("same-origin", "none")
+
+
+def hosts_of(host: str, port: int, names: Collection[str] = ()) -> frozenset[str]:
+    """Host headers that name this server.
+
+    Args:
+        host: address that it listens on.
+        port: of it.
+        names: further names under which a proxy or a Service reaches it, with a port where it is not the usual one.
+
+    """
+    shown = f"[{host}]" if ":" in host else host
+    own = {shown, "localhost", "127.0.0.1", "[::1]"} - {""}
+    return frozenset({f"{each}:{port}".lower() for each in own} | {each.lower() for each in names})
+
+
+def refusal(method: str, path: str, headers: Mapping[str, str], hosts: Collection[str], scheme: str) -> str:
+    """Why a request is not even looked at; empty where it is."""
+    host = headers.get("Host", "").lower()
+    if host not in hosts:
+        return "This server does not go by the name in the Host header."
+    origin = headers.get("Origin", "")
+    if origin and origin.lower() != f"{scheme}://{host}":
+        return "Requests of other sites are refused."
+    if not path.startswith("/api/"):
+        return "" if method in _SAFE else "Files of the page are read alone."
+    if headers.get("Sec-Fetch-Site", "same-origin") not in _OWN_SITES:
+        return "Requests of other sites are refused."
+    if method not in _SAFE:
+        media = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if media != "application/json":
+            return "Content-Type must be application/json."
+    return ""

@@ -1,0 +1,264 @@
+"""Who is signed in: one-time codes, cookies, and one world per set of credentials; all in memory alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from unisono.dashboard.live.rights import MOST_NAMESPACES, who
+from unisono.dashboard.live.world import World
+from unisono.errors import ApiError, UnisonoError
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.kube.http import HttpClient
+from unisono.lazy_logs import LazyLogger
+
+if TYPE_CHECKING:
+    from unisono.kube.kubeconfig import ClusterConfig
+
+_log = LazyLogger(__name__)
+
+CODE_SECONDS = 120.0
+"""How long a one-time link can be used."""
+IDLE_SECONDS = 12 * 3600.0
+"""A session ends when nothing was asked with it for so long."""
+_WORLD_SECONDS = 300.0
+"""What nobody looks at any more is kept for so long."""
+MOST_SESSIONS = 500
+MOST_STREAMS = 32
+"""Open streams of one session."""
+_MOST_CODES = 100
+
+
+class NotSignedIn(UnisonoError):
+    """The request does not say who asks, or the one it names may not ask any more."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """A world, and how many look at it."""
+
+    world: World
+    task: asyncio.Task[None]
+    viewers: int = 0
+    left: float = 0.0
+
+
+@dataclass(slots=True)
+class Session:
+    """A signed-in viewer.
+
+    Attributes:
+        cookie: what the browser keeps and no script can read.
+        key: what the page keeps and sends as a header; no other site can read it.
+        user: name of the user.
+        config: how the API server is asked for this viewer.
+        namespaces: to look into where the viewer may not look everywhere.
+        seen: when it was last used (monotonic seconds).
+        streams: how many are open.
+
+    """
+
+    cookie: str
+    key: str
+    user: str
+    config: ClusterConfig = field(repr=False)
+    namespaces: tuple[str, ...] = ()
+    seen: float = 0.0
+    streams: int = 0
+
+    @property
+    def identity(self) -> str:
+        """Equal for sessions with the same credentials that look into the same namespaces."""
+        told = repr(
+            (
+                self.config.token,
+                self.config.client_certificate,
+                self.config.username,
+                self.config.password,
+                self.config.token_file,
+                self.config.exec_plugin,
+                self.config.auth_provider,
+                self.config.impersonate,
+                self.namespaces,
+            )
+        )
+        return hashlib.sha256(told.encode()).hexdigest()
+
+
+class Sessions:
+    """All sessions of one dashboard.
+
+    Args:
+        base: address and trust of the API server; its credentials are never used for a viewer.
+        clock: of this process.
+        client_of: makes the client for a viewer's configuration.
+
+    """
+
+    def __init__(
+        self,
+        base: ClusterConfig,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        client_of: Callable[[ClusterConfig], HttpClient] = HttpClient,
+    ) -> None:
+        self._base, self._clock, self._client_of = without_credentials(base), clock, client_of
+        self._codes: dict[str, tuple[float, ClusterConfig]] = {}
+        self._sessions: dict[str, Session] = {}
+        self._worlds: dict[str, Watched] = {}
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Forget everybody."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        self._sessions.clear()
+        self._codes.clear()
+        for identity in list(self._worlds):
+            await self._end(identity)
+
+    # ---- signing in and out
+
+    def code_for(self, config: ClusterConfig) -> str:
+        """A code that signs one browser in with these credentials, once and soon."""
+        self._forget_codes()
+        if len(self._codes) >= _MOST_CODES:
+            self._codes.pop(next(iter(self._codes)))
+        code = secrets.token_urlsafe(32)
+        self._codes[code] = (self._clock.monotonic() + CODE_SECONDS, config)
+        return code
+
+    async def with_code(self, code: str) -> Session:
+        """The session of a one-time code.
+
+        Raises:
+            NotSignedIn: the code was used, is too old, or never was one.
+            ApiError: the server does not accept the credentials.
+
+        """
+        self._forget_codes()
+        _, config = self._codes.pop(code, (0.0, None))
+        if config is None:
+            raise NotSignedIn("This link was used already, or is too old: run 'unisono dashboard' for a new one.")
+        return await self._open(config, (config.namespace,))
+
+    async def with_token(self, token: str, namespaces: Sequence[str] = ()) -> Session:
+        """The session of a bearer token of the API server.
+
+        Raises:
+            NotSignedIn: it is no token.
+            ApiError: the server does not accept it.
+
+        """
+        token = token.strip()
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise NotSignedIn("Give a token of the API server, such as 'kubectl create token NAME' prints.")
+        return await self._open(replace(self._base, token=token), tuple(namespaces)[:MOST_NAMESPACES])
+
+    def find(self, cookie: str, key: str) -> Session:
+        """The session of a request.
+
+        Raises:
+            NotSignedIn: there is none.
+
+        """
+        session = self._sessions.get(cookie)
+        now = self._clock.monotonic()
+        if session is None or not hmac.compare_digest(session.key.encode(), key.encode()):
+            raise NotSignedIn("Sign in first.")
+        if now - session.seen > IDLE_SECONDS and not session.streams:
+            self.end(session)
+            raise NotSignedIn("You were signed out after a long time without a request: sign in again.")
+        session.seen = now
+        return session
+
+    def end(self, session: Session) -> None:
+        """Sign out."""
+        self._sessions.pop(session.cookie, None)
+
+    def alive(self, session: Session) -> bool:
+        """Whether the session was not ended."""
+        return session.cookie in self._sessions
+
+    async def _open(self, config: ClusterConfig, namespaces: tuple[str, ...]) -> Session:
+        client = self._client_of(config)
+        try:
+            user = (await who(client)).username or ""
+        finally:
+            await client.close()
+        if user in ("", "system:anonymous"):
+            raise ApiError("the server takes these credentials for nobody's", code=401, reason="Unauthorized")
+        if len(self._sessions) >= MOST_SESSIONS:
+            self.end(min(self._sessions.values(), key=lambda each: each.seen))
+        session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), user, config, namespaces)
+        session.seen = self._clock.monotonic()
+        self._sessions[session.cookie] = session
+        _log.info("dashboard.signed_in", user=user)
+        return session
+
+    def _forget_codes(self) -> None:
+        now = self._clock.monotonic()
+        self._codes = {code: each for code, each in self._codes.items() if each[0] > now}
+
+    # ---- worlds
+
+    @contextmanager
+    def looking(self, session: Session) -> Iterator[World]:
+        """The world of a session, which runs until some time after the last viewer has left it."""
+        identity = session.identity
+        watched = self._worlds.get(identity)
+        if watched is None or watched.world.refused is not None or watched.task.done():
+            world = World(self._client_of(session.config), session.user, session.namespaces, clock=self._clock)
+            watched = self._worlds[identity] = Watched(world, asyncio.create_task(self._run(world)))
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._keep())
+        watched.viewers += 1
+        try:
+            yield watched.world
+        finally:
+            watched.viewers -= 1
+            watched.left = self._clock.monotonic()
+
+    async def _run(self, world: World) -> None:
+        try:
+            await world.run()
+        except Exception:
+            _log.exception("dashboard.world_failed", user=world.user)
+        finally:
+            await world.client.close()
+
+    async def _keep(self) -> None:
+        """End worlds that nobody has looked at for a while."""
+        while self._worlds:
+            await self._clock.sleep(_WORLD_SECONDS / 10)
+            now = self._clock.monotonic()
+            for identity, watched in list(self._worlds.items()):
+                if watched.viewers <= 0 and now - watched.left > _WORLD_SECONDS:
+                    await self._end(identity)
+
+    async def _end(self, identity: str) -> None:
+        watched = self._worlds.pop(identity)
+        watched.task.cancel()
+        await asyncio.gather(watched.task, return_exceptions=True)
+
+
+def without_credentials(config: ClusterConfig) -> ClusterConfig:
+    """Address and trust of a server, and nothing of who asks."""
+    return replace(
+        config,
+        client_certificate=None,
+        client_key=None,
+        token=None,
+        token_file=None,
+        username=None,
+        password=None,
+        exec_plugin=None,
+        auth_provider=None,
+        impersonate=(),
+    )

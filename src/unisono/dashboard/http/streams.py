@@ -1,0 +1,76 @@
+"""Server-sent events: a view as it is, and then what changes in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from unisono.dashboard.live.pages import Page
+from unisono.dashboard.live.world import World
+from unisono.dashboard.views.difference import difference
+from unisono.dashboard.views.wire import Refused
+
+HEARTBEAT_SECONDS = 15.0
+"""So long nothing is sent at most: the page knows by it that the server is there."""
+_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+# The part of its time that a page may spend on views: one that takes long to make is made less often.
+_MOST_BUSY = 0.2
+
+
+class Events:
+    """The answer to one request, as a stream of events."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._response = web.StreamResponse(headers=_HEADERS)
+
+    async def __aenter__(self) -> Events:
+        await self._response.prepare(self._request)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def send(self, event: str, data: Any) -> None:
+        """Send one event; waits for a slow reader."""
+        body = msgspec.json.encode(data)  # has no line ends of its own
+        await self._response.write(b"event: " + event.encode() + b"\ndata: " + body + b"\n\n")
+
+    async def beat(self) -> None:
+        """Say that the server is still there."""
+        await self._response.write(b": \n\n")
+
+    @property
+    def response(self) -> web.StreamResponse:
+        """What the handler answers."""
+        return self._response
+
+
+async def follow(events: Events, world: World, page: Page, alive: Callable[[], bool]) -> None:
+    """Send a page's view and its changes until the session ends or the reader leaves."""
+    loop = asyncio.get_running_loop()
+    sent: dict[str, Any] | None = None
+    topics = tuple(page.topics)
+    while alive():
+        version = world.signal.version(topics)
+        began = loop.time()
+        view = msgspec.to_builtins(await page.view())
+        took = loop.time() - began
+        if sent is None:
+            await events.send("view", view)
+        elif change := difference(sent, view):
+            await events.send("change", change)
+        sent = view
+        if world.refused is not None:
+            await events.send("refused", Refused(error=world.refused.message, code=401))
+            return
+        await asyncio.sleep(max(page.pause, took / _MOST_BUSY))
+        if not world.ready:
+            continue
+        if not await world.signal.changed(topics, version, HEARTBEAT_SECONDS):
+            await events.beat()
+    await events.send("refused", Refused(error="You were signed out: sign in again.", code=401))

@@ -1,0 +1,104 @@
+"""Why one job waits, its events, and what the viewer may do about it; all asked with the viewer's credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.kinds import COMMANDS, EVENTS, POD_GROUPS, PODS
+from unisono.dashboard.live.rights import may, may_carry_out
+from unisono.dashboard.views.events import event_rows
+from unisono.dashboard.views.explanation import explanation_view, fix_id
+from unisono.dashboard.views.wire import EventRow, ExplanationView
+from unisono.errors import ApiError, NotFound
+from unisono.sdk.explaining import Explanation, NothingToExplain, explain_group, explain_owner, explain_pod
+from unisono.sdk.fixes.owners import read
+from unisono.sdk.job_kinds import job_kind_of
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+    from unisono.kube.http import HttpClient
+
+# Events of a namespace that are looked through for those of one job.
+_MOST_EVENTS = 2000
+
+
+async def explain(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> Explanation:
+    """What the SDK knows of an object.
+
+    Raises:
+        NotFound: there is none, or the viewer may not see it.
+        NothingToExplain: objects of that kind have no pods.
+        ApiError: the server cannot answer.
+
+    """
+    obj = await client.get(kind, name, namespace)
+    title = f"{kind.singular_name}/{name}"
+    if kind is PODS:
+        return await explain_pod(client, obj, title)
+    item = await read(client, kind, name, namespace)
+    if item is None:
+        raise NotFound(f'{kind.resource} "{name}" not found')
+    if kind is POD_GROUPS:
+        return await explain_group(client, obj.metadata, item, title)
+    return await explain_owner(client, kind.resource, kind, obj, item, title)
+
+
+async def explanation_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> ExplanationView:
+    """The same for the page, with what of it the viewer may carry out; a problem is part of the answer."""
+    try:
+        told = await explain(client, kind, namespace, name)
+        allowed = {
+            fix_id(fix): await asyncio.gather(*(may_carry_out(client, each) for each in fix.operations))
+            for fix in told.fixes
+        }
+    except ApiError as error:
+        return ExplanationView(known=True, problem=error.message)
+    except NothingToExplain as error:
+        return ExplanationView(known=True, problem=str(error))
+    return explanation_view(told, allowed)
+
+
+async def events_of(client: HttpClient, namespace: str, uids: Collection[str]) -> list[EventRow]:
+    """Events of objects, the newest first; none where the viewer may not read events."""
+    params = {"limit": str(_MOST_EVENTS)}
+    if len(uids) == 1:
+        params["fieldSelector"] = f"involvedObject.uid={next(iter(uids))}"
+    try:
+        status, _, body = await client.request("GET", EVENTS.path(namespace), params=params)
+    except ApiError:
+        return []
+    if status >= 300:
+        return []
+    return event_rows(msgspec.json.decode(body).get("items") or (), uids)
+
+
+async def actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> list[str]:
+    """What the viewer may do with a job: ``suspend``, ``resume``, ``cancel``, ``delete``.
+
+    Nothing while the server cannot say it.
+    """
+    try:
+        return await _actions_of(client, kind, namespace, name)
+    except ApiError:
+        return []
+
+
+async def _actions_of(client: HttpClient, kind: Kind[Any], namespace: str, name: str) -> list[str]:
+    found = []
+    job_kind = job_kind_of(kind)
+    if job_kind is not None:
+        by_command = job_kind.control != "flag"
+        allowed = await (
+            may(client, "create", COMMANDS, namespace) if by_command else may(client, "patch", kind, namespace, name)
+        )
+        if allowed:
+            found += ["cancel"] if job_kind.control == "parts" else ["suspend", "resume"]
+            if job_kind.control == "commands":
+                found.append("cancel")
+    if await may(client, "delete", kind, namespace, name):
+        found.append("delete")
+    return found

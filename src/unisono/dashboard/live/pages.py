@@ -1,0 +1,155 @@
+"""One class per page: which changes concern it, and its view as of now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of
+from unisono.dashboard.live.world import World
+from unisono.dashboard.views.overview import overview_view
+from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
+from unisono.dashboard.views.table import Query, counted, jobs_view
+from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+    from unisono.api.scheduling import PodGroup
+
+# Pods of one job that its page gets; their number and phases are told of all.
+_MOST_PODS = 1000
+
+
+class Page(Protocol):
+    """A page that is open.
+
+    Attributes:
+        topics: what it waits for (`unisono.dashboard.live.world.World.signal`).
+        pause: seconds between two looks.
+
+    """
+
+    topics: Collection[str]
+    pause: float
+
+    async def view(self) -> Wire:
+        """The view as of now."""
+        ...
+
+    async def close(self) -> None:
+        """It was left."""
+        ...
+
+
+class JobsPage:
+    """The table of jobs."""
+
+    pause = 0.1
+
+    def __init__(self, world: World, query: Query) -> None:
+        self._world, self._query = world, query
+        self.topics: Collection[str] = ("jobs", "scope")
+
+    async def view(self) -> Wire:
+        """The window that the query asks for."""
+        return jobs_view(self._world.jobs.rows().values(), self._query, ready=self._world.ready)
+
+    async def close(self) -> None:
+        """Nothing is kept for it."""
+
+
+class OverviewPage:
+    """The cluster at a glance."""
+
+    pause = 1.0
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.topics: Collection[str] = (
+            "jobs",
+            "scope",
+            "samples",
+            *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)),
+        )
+
+    async def view(self) -> Wire:
+        """Everything, as of now."""
+        world = self._world
+        rows = world.jobs.rows().values()
+        return overview_view(world.found(), rows, world.samples, world.hidden(), world.now, ready=world.ready)
+
+    async def close(self) -> None:
+        """Nothing is kept for it."""
+
+
+class JobPage:
+    """One job; why it waits is asked anew after each of its changes, and told as soon as it is known."""
+
+    pause = 0.1
+    # Between two questions to the API server about one job, and the longest time without one.
+    ask_seconds, refresh_seconds = 1.0, 15.0
+
+    def __init__(self, world: World, kind: Kind[Any], namespace: str, name: str) -> None:
+        self._world, self._kind, self._namespace, self._name = world, kind, namespace, name
+        self._key = key_of(kind, namespace, name)
+        self._own = f"page {id(self)}"
+        self.topics: Collection[str] = (self._key, self._own, "scope")
+        self._told = ExplanationView()
+        self._events: list[EventRow] = []
+        self._actions: list[str] = []
+        self._uids: set[str] = set()
+        self._asking = asyncio.create_task(self._ask())
+
+    async def view(self) -> Wire:
+        """The job as of now, with what was last known of why it waits."""
+        there = self._world.jobs.found(self._kind, self._namespace, self._name)
+        if there is None:
+            return JobView(ready=self._world.ready)
+        job, found = there
+        row = group_row(job, found.pods) if self._kind is POD_GROUPS else job_row(self._kind, job, found)
+        shown = [pod_row(pod) for pod in found.pods[:_MOST_PODS]]
+        self._uids = {each.metadata.uid or "" for each in (job, *found.parts, *found.groups, *found.pods)}
+        return JobView(
+            ready=self._world.ready,
+            found=True,
+            row=row,
+            pods={pod.name: pod for pod in shown},
+            order=[pod.name for pod in shown],
+            pod_total=len(found.pods),
+            phases=counted(Counter(pod.status.phase or "Pending" for pod in found.pods)),
+            explanation=self._told,
+            events=self._events,
+            actions=self._actions,
+            admitted=_scheduled(found.groups),
+        )
+
+    async def close(self) -> None:
+        """Ask no more."""
+        self._asking.cancel()
+        await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _ask(self) -> None:
+        client, signal = self._world.client, self._world.signal
+        place = self._kind, self._namespace, self._name
+        while True:
+            version = signal.version((self._key,))
+            told, self._actions = await asyncio.gather(explanation_of(client, *place), actions_of(client, *place))
+            self._events = await events_of(client, self._namespace, self._uids)
+            self._told = told
+            signal.tell(self._own)
+            await asyncio.sleep(self.ask_seconds)
+            await signal.changed((self._key,), version, self.refresh_seconds)
+
+
+def _scheduled(groups: Collection[PodGroup]) -> float:
+    """When the last gang was placed; 0 while one waits, or nothing says it."""
+    times = [
+        seconds(each.last_transition_time)
+        for group in groups
+        for each in group.status.conditions or ()
+        if each.type == "Scheduled" and each.status == "True"
+    ]
+    return max(times, default=0.0) if len(times) >= len(groups) else 0.0

@@ -1,0 +1,100 @@
+"""What a viewer may do, asked of the API server with the viewer's own credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.access_review import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
+from unisono.api.authentication import SelfSubjectReview, UserInfo
+from unisono.api.kinds import NAMESPACES
+from unisono.apiserver.access.review_kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
+from unisono.errors import ApiError
+
+if TYPE_CHECKING:
+    from unisono.api.kind import Kind
+    from unisono.kube.client import Client
+    from unisono.kube.http import HttpClient
+    from unisono.sdk.fixes.fix import Operation
+
+# Questions that are asked at the same time.
+_AT_ONCE = 16
+MOST_NAMESPACES = 50
+"""Namespaces that are looked at one by one, for viewers who may not list all of a kind."""
+
+Scope = tuple[str | None, ...]
+"""Where a kind may be read: ``(None,)`` everywhere, else in these namespaces; empty nowhere."""
+EVERYWHERE: Scope = (None,)
+_VERBS = {"patch": ("patch",), "create": ("create",), "delete": ("delete",), "replace": ("get", "delete", "create")}
+_ACCOUNT = "system:serviceaccount:"
+
+
+async def who(client: Client) -> UserInfo:
+    """The user whose credentials these are.
+
+    Raises:
+        ApiError: the server does not accept them.
+
+    """
+    return (await client.create(SELF_SUBJECT_REVIEWS, SelfSubjectReview())).status.user_info
+
+
+async def may(
+    client: Client, verb: str, kind: Kind[Any], namespace: str | None = None, name: str = "", subresource: str = ""
+) -> bool:
+    """Whether the viewer may do this; an empty namespace asks for all of them."""
+    asked = ResourceAttributes(
+        verb=verb,
+        group=kind.group or None,
+        resource=kind.plural,
+        namespace=(namespace or None) if kind.namespaced else None,
+        name=name or None,
+        subresource=subresource or None,
+    )
+    review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked))
+    return bool((await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)).status.allowed)
+
+
+async def may_carry_out(client: Client, operation: Operation) -> bool:
+    """Whether the viewer may send an operation of a fix."""
+    asked = (
+        may(client, verb, operation.kind, operation.namespace, operation.name, operation.subresource)
+        for verb in _VERBS[operation.verb]
+    )
+    return all(await asyncio.gather(*asked))
+
+
+async def namespaces_of(client: Client, user: str, named: Iterable[str]) -> list[str]:
+    """Namespaces to look at: all, where the viewer may list them, else those that were named and an account's own."""
+    try:
+        return sorted(each.metadata.name for each in (await client.list(NAMESPACES)).items)
+    except ApiError as error:
+        if error.code == 401:
+            raise
+    own = [user.removeprefix(_ACCOUNT).partition(":")[0]] if user.startswith(_ACCOUNT) else []
+    return list(dict.fromkeys(name for name in (*own, *named) if name))[:MOST_NAMESPACES]
+
+
+async def scopes(client: HttpClient, kinds: Sequence[Kind[Any]], namespaces: Sequence[str]) -> dict[str, Scope]:
+    """Where the viewer may list and watch each kind, by resource.
+
+    Raises:
+        ApiError: the server cannot answer, or does not accept the credentials any more.
+
+    """
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def reads(kind: Kind[Any], namespace: str | None) -> bool:
+        async with turns:
+            return await may(client, "list", kind, namespace) and await may(client, "watch", kind, namespace)
+
+    async def scope(kind: Kind[Any]) -> Scope:
+        if await reads(kind, None):
+            return EVERYWHERE
+        if not kind.namespaced:
+            return ()
+        found = await asyncio.gather(*(reads(kind, name) for name in namespaces[:MOST_NAMESPACES]))
+        return tuple(name for name, allowed in zip(namespaces, found, strict=False) if allowed)
+
+    return dict(zip((kind.resource for kind in kinds), await asyncio.gather(*map(scope, kinds)), strict=True))

@@ -1,0 +1,98 @@
+"""Objects of one kind from everywhere that a viewer may look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kinds import PODS
+from unisono.api.membership import pod_group_of
+from unisono.kube.informer import Handler, Informer
+
+if TYPE_CHECKING:
+    from unisono.api.base import Object
+    from unisono.api.kind import Kind
+    from unisono.dashboard.live.rights import Scope
+    from unisono.kube.client import Client
+
+# A kind that the server does not serve is asked for again after so long.
+_ABSENT_SECONDS = 60.0
+
+
+class Source:
+    """Informers of one kind, one for each namespace or one for all.
+
+    Args:
+        client: with the viewer's credentials.
+        kind: of the objects.
+        handler: is told every change; what leaves the scope counts as deleted.
+
+    """
+
+    def __init__(self, client: Client, kind: Kind[Any], handler: Handler[Any]) -> None:
+        self.kind = kind
+        self._client, self._handler = client, handler
+        self._running: dict[str | None, tuple[Informer[Any], asyncio.Task[None]]] = {}
+
+    @property
+    def scope(self) -> Scope:
+        """Where it looks now."""
+        return tuple(self._running)
+
+    @property
+    def ready(self) -> bool:
+        """Everything was listed once."""
+        return all(informer.synced.is_set() for informer, _ in self._running.values())
+
+    def look(self, scope: Scope) -> None:
+        """Look there from now on, and forget what is elsewhere."""
+        for place in [place for place in self._running if place not in scope]:
+            informer, task = self._running.pop(place)
+            task.cancel()
+            informer.replace([])
+        for place in scope:
+            if place not in self._running:
+                informer = Informer(self._client, self.kind, place, absent_seconds=_ABSENT_SECONDS)
+                informer.add_index("owner", _owners)
+                if self.kind is PODS:
+                    informer.add_index("group", lambda pod: filter(None, [pod_group_of(pod)]))
+                    informer.add_index("node", lambda pod: filter(None, [pod.spec.node_name]))
+                informer.on_change(self._handler)
+                self._running[place] = informer, asyncio.create_task(informer.run())
+
+    async def close(self) -> None:
+        """End the informers."""
+        tasks = [task for _, task in self._running.values()]
+        self._running = {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def get(self, namespace: str, name: str) -> Any | None:
+        """One object, None where it is not there or may not be seen."""
+        key = f"{namespace}/{name}" if self.kind.namespaced else name
+        return next((obj for informer in self._informers() if (obj := informer.get(key)) is not None), None)
+
+    def items(self) -> list[Any]:
+        """All objects."""
+        return [obj for informer in self._informers() for obj in informer.items()]
+
+    def __len__(self) -> int:
+        """Number of objects."""
+        return sum(len(informer) for informer in self._informers())
+
+    def of(self, owner: Object) -> Sequence[Any]:
+        """What an object owns."""
+        return self.by("owner", owner.metadata.uid or "")
+
+    def by(self, index: str, value: str) -> list[Any]:
+        """Objects by an index: ``owner`` (UID), and of pods ``group`` and ``node``."""
+        return [obj for informer in self._informers() for obj in informer.by_index(index, value)]
+
+    def _informers(self) -> Iterable[Informer[Any]]:
+        return [informer for informer, _ in self._running.values()]
+
+
+def _owners(obj: Object) -> list[str]:
+    return [owner.uid for owner in obj.metadata.owner_references or ()]

@@ -1,0 +1,150 @@
+"""Everything that one viewer may see of a cluster, kept current with the viewer's own credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.dashboard.live.jobs import PART_KINDS, Jobs
+from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
+from unisono.dashboard.live.signal import Signal
+from unisono.dashboard.live.source import Source
+from unisono.dashboard.views.overview import sample
+from unisono.dashboard.views.wire import Sample
+from unisono.errors import ApiError
+from unisono.kube.clock import SYSTEM_CLOCK, Clock
+from unisono.lazy_logs import LazyLogger
+from unisono.sdk.job_kinds import JOB_KINDS
+from unisono.sdk.overview import Found
+
+if TYPE_CHECKING:
+    from unisono.api.base import Object
+    from unisono.api.kind import Kind
+    from unisono.kube.http import HttpClient
+
+_log = LazyLogger(__name__)
+
+_CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
+KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, *JOB_KINDS, *PART_KINDS, POD_GROUPS, PODS)
+# How often is asked anew what the viewer may see: a right that is taken away ends what is shown within this time.
+_RIGHTS_SECONDS = 30.0
+_RETRY_SECONDS = 5.0
+_SAMPLE_SECONDS = 10.0
+# Samples that are kept: an hour.
+_MOST_SAMPLES = 360
+
+
+class World:
+    """What one viewer may see.
+
+    Args:
+        client: with the viewer's credentials; the world has no others.
+        user: the viewer's name.
+        namespaces: to look into where the viewer may not look everywhere.
+        clock: of this process.
+
+    Attributes:
+        signal: tells changes; topics are names of resources, and keys of rows of jobs.
+        jobs: the table of jobs.
+        samples: how much was used, the newest last.
+
+    """
+
+    def __init__(
+        self, client: HttpClient, user: str, namespaces: Sequence[str] = (), *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.client, self.user = client, user
+        self.signal = Signal()
+        self.samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
+        self._named, self._clock = tuple(namespaces), clock
+        self._sources = {kind.resource: Source(client, kind, self._handler(kind)) for kind in KINDS}
+        self.jobs = Jobs(self._sources)
+        self._scoped = asyncio.Event()
+        self._refused: ApiError | None = None
+        self.namespaces: list[str] = []
+
+    def _handler(self, kind: Kind[Any]) -> Any:
+        def note(event: str, obj: Object, _: Object | None) -> None:
+            if kind not in _CLUSTER_KINDS and (key := self.jobs.note(kind, event, obj)):
+                self.signal.tell(key)
+                self.signal.tell("jobs")
+            self.signal.tell(kind.resource)
+
+        return note
+
+    async def run(self) -> None:
+        """Keep everything current until cancelled, or until the server does not accept the credentials any more."""
+        sampling = asyncio.create_task(self._sample())
+        try:
+            while self._refused is None:
+                await self._clock.sleep(await self._look())
+        finally:
+            sampling.cancel()
+            await asyncio.gather(sampling, return_exceptions=True)
+            for source in self._sources.values():
+                await source.close()
+
+    async def _look(self) -> float:
+        """Ask what the viewer may see, and look there; answers the seconds until the next time."""
+        try:
+            namespaces = await namespaces_of(self.client, self.user, self._named)
+            found = await scopes(self.client, KINDS, namespaces)
+        except ApiError as error:
+            if error.code == 401:
+                self._refused = error
+            else:
+                _log.warning("dashboard.rights_unknown", error=error.message)
+                return _RETRY_SECONDS
+            found, namespaces = {}, []
+        self.namespaces = namespaces
+        for resource, source in self._sources.items():
+            scope = found.get(resource, ())
+            if scope != source.scope:
+                source.look(scope)
+                self.signal.tell("scope")
+        self._scoped.set()
+        return _RIGHTS_SECONDS
+
+    async def _sample(self) -> None:
+        while True:
+            await self._clock.sleep(_SAMPLE_SECONDS)
+            if self.ready:
+                waiting = sum(row.state == "waiting" for row in self.jobs.rows().values())
+                self.samples.append(sample(self.found(), waiting, self._clock.time()))
+                self.signal.tell("samples")
+
+    @property
+    def refused(self) -> ApiError | None:
+        """Why the server does not accept the credentials any more."""
+        return self._refused
+
+    @property
+    def ready(self) -> bool:
+        """Everything that the viewer may see was listed once."""
+        return self._scoped.is_set() and all(source.ready for source in self._sources.values())
+
+    def source(self, kind: Kind[Any]) -> Source:
+        """Objects of a kind."""
+        return self._sources[kind.resource]
+
+    def sees_all(self, kind: Kind[Any]) -> bool:
+        """Whether the viewer may see every object of the kind."""
+        return self._sources[kind.resource].scope == EVERYWHERE
+
+    def hidden(self) -> list[str]:
+        """Kinds of the whole cluster that the viewer may not see."""
+        return [kind.plural for kind in _CLUSTER_KINDS if not self._sources[kind.resource].scope]
+
+    def found(self) -> Found:
+        """What an overview needs."""
+        groups = self.source(POD_GROUPS).items()
+        nodes, pods, queues = (self.source(kind).items() for kind in (NODES, PODS, QUEUES))
+        return Found("", nodes, pods, queues, groups, self.source(LEASES).items())
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock.time()

@@ -1,0 +1,218 @@
+// One job: why it waits and what would help, its pods over time, logs, events and YAML.
+
+import { useEffect, useState } from "preact/hooks";
+import type { Done, JobView, PodRow } from "../../generated/views";
+import { Explanation } from "../components/explanation";
+import { Gantt } from "../components/gantt";
+import { Link } from "../components/link";
+import { Logs } from "../components/logs";
+import { State } from "../components/state";
+import { Status } from "../components/status";
+import { useNow } from "../now";
+import { useRoute, withQuery } from "../route";
+import { Failure, request } from "../session";
+import { useView } from "../stream";
+import { age, clock, count, duration } from "../units";
+
+const TABS = ["pods", "logs", "events", "yaml"] as const;
+
+export function Job(props: { apiVersion: string; kind: string; namespace: string; name: string }) {
+  const route = useRoute();
+  const now = useNow();
+  const ref = new URLSearchParams({ ...props }).toString();
+  const live = useView<JobView>(`/api/views/job?${ref}`);
+  const view = live.view;
+  const tab = route.query.get("tab") ?? "pods";
+  const row = view?.row;
+  return (
+    <main>
+      <h1>
+        {props.kind} {props.name} {view?.found && row && <State state={row.state} phase={row.phase} />}
+      </h1>
+      <Status live={live} ready={view?.ready ?? false} />
+      {view?.ready && !view.found && (
+        <p class="empty">
+          There is no {props.kind} {props.namespace}/{props.name} that you may see.
+        </p>
+      )}
+      {view?.found && row && (
+        <>
+          <dl class="facts">
+            <Fact name="Namespace" text={row.namespace} />
+            <div>
+              <dt>Queue</dt>
+              <dd>
+                <Link to={`/jobs?queue=${encodeURIComponent(row.queue)}`}>{row.queue}</Link>
+              </dd>
+            </div>
+            <Fact name="Priority" text={row.priority} />
+            <Fact name="Gang" text={`${Math.min(row.placed, row.gang)} of ${row.gang} placed`} />
+            <Fact name="Pods" text={view.phases.map((each) => `${each.count} ${each.value}`).join(", ") || "none"} />
+            <Fact name="Created" text={`${clock(row.created)} (${age(row.created, now)} ago)`} />
+            <Fact name="Progress" text={row.progress} />
+            <Fact name="Says" text={row.message} />
+          </dl>
+          <Actions job={props} actions={view.actions} phase={row.phase} state={row.state} />
+          <Explanation job={props} told={view.explanation} />
+          <nav class="tabs" aria-label="Parts of this page">
+            {TABS.map((name) => (
+              <Link key={name} to={withQuery(route, { tab: name === "pods" ? "" : name })} current={tab === name}>
+                {name === "yaml" ? "YAML" : name[0]?.toUpperCase() + name.slice(1)}
+              </Link>
+            ))}
+          </nav>
+          {tab === "pods" && (
+            <>
+              <Gantt job={row} pods={view.order.map((name) => view.pods[name] as PodRow)} admitted={view.admitted} now={now} />
+              <Pods view={view} now={now} namespace={props.namespace} />
+            </>
+          )}
+          {tab === "logs" && <Logs job={props} pods={view.order.map((name) => view.pods[name] as PodRow)} />}
+          {tab === "events" && <Events view={view} now={now} />}
+          {tab === "yaml" && <Yaml reference={ref} />}
+        </>
+      )}
+    </main>
+  );
+}
+
+function Fact(props: { name: string; text: string }) {
+  return props.text ? (
+    <div>
+      <dt>{props.name}</dt>
+      <dd>{props.text}</dd>
+    </div>
+  ) : null;
+}
+
+function Actions(props: { job: object; actions: string[]; phase: string; state: string }) {
+  const [told, setTold] = useState("");
+  const ended = props.state === "succeeded" || props.state === "failed";
+  const stopped = props.phase === "Aborted" || props.state === "suspended";
+  const offered = props.actions.filter(
+    (action) =>
+      action === "delete" ||
+      (action === "resume" && stopped) ||
+      (!ended && !stopped && (action === "suspend" || action === "cancel")),
+  );
+  const act = async (action: string) => {
+    if ((action === "cancel" || action === "delete") && !confirm(`Really ${action} this job?`)) return;
+    try {
+      setTold((await request<Done>("POST", "/api/job", { ...props.job, action })).message);
+    } catch (error) {
+      setTold(error instanceof Failure ? error.message : String(error));
+    }
+  };
+  return (
+    <div class="actions">
+      {offered.map((action) => (
+        <button key={action} type="button" onClick={() => void act(action)}>
+          {action[0]?.toUpperCase() + action.slice(1)}
+        </button>
+      ))}
+      <span role="status">{told}</span>
+    </div>
+  );
+}
+
+function Pods(props: { view: JobView; now: number; namespace: string }) {
+  const { view } = props;
+  const route = useRoute();
+  if (!view.order.length) return <p class="empty">It has no pods yet.</p>;
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table aria-label="Pods">
+        <thead>
+          <tr>
+            {["Pod", "Phase", "Node", "Requests", "Waited", "Ran", "Restarts", "Says"].map((title) => (
+              <th key={title} scope="col">
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {view.order.map((name) => {
+            const pod = view.pods[name];
+            return (
+              pod && (
+                <tr key={name}>
+                  <td>
+                    <Link to={withQuery(route, { tab: "logs", pod: name })} title="log">
+                      {name}
+                    </Link>
+                  </td>
+                  <td>{pod.phase}</td>
+                  <td>{pod.node}</td>
+                  <td>{pod.requests}</td>
+                  <td>{duration((pod.scheduled || pod.started || props.now) - pod.created)}</td>
+                  <td>{pod.started ? duration((pod.finished || props.now) - pod.started) : ""}</td>
+                  <td>{pod.restarts || ""}</td>
+                  <td>{pod.ending}</td>
+                </tr>
+              )
+            );
+          })}
+        </tbody>
+      </table>
+      {view.podTotal > view.order.length && (
+        <p class="hint">The first {view.order.length} of {count(view.podTotal, "pod")} are shown.</p>
+      )}
+    </div>
+  );
+}
+
+function Events(props: { view: JobView; now: number }) {
+  if (!props.view.events.length) return <p class="empty">No events are known.</p>;
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table aria-label="Events">
+        <thead>
+          <tr>
+            {["Age", "Type", "Reason", "About", "Message"].map((title) => (
+              <th key={title} scope="col">
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {props.view.events.map((event) => (
+            <tr key={event.key} class={event.type === "Warning" ? "warning" : ""}>
+              <td title={clock(event.time)}>
+                {age(event.time, props.now)}
+                {event.count > 1 ? ` (${event.count}×)` : ""}
+              </td>
+              <td>{event.type}</td>
+              <td>{event.reason}</td>
+              <td>{event.about}</td>
+              <td class="wrap">{event.message}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Yaml(props: { reference: string }) {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    let current = true;
+    request<Done>("GET", `/api/object?${props.reference}`).then(
+      (told) => current && setText(told.message),
+      (error: unknown) => current && setText(String(error)),
+    );
+    return () => {
+      current = false;
+    };
+  }, [props.reference]);
+  return (
+    <div class="scroll">
+      <button type="button" onClick={() => void navigator.clipboard.writeText(text)}>
+        Copy
+      </button>
+      <pre tabIndex={0}>{text}</pre>
+    </div>
+  );
+}

@@ -1,0 +1,37 @@
+// Numbers in units that people use.
+
+/** `2 h 5 min` for a number of seconds. */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return parts(minutes, "min", whole % 60, "s", minutes < 10);
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return parts(hours, "h", minutes % 60, "min", true);
+  return parts(Math.floor(hours / 24), "d", hours % 24, "h", true);
+}
+
+function parts(large: number, unit: string, small: number, below: string, both: boolean): string {
+  return both && small ? `${large} ${unit} ${small} ${below}` : `${large} ${unit}`;
+}
+
+/** How long ago a time was; empty for none. */
+export function age(time: number, now: number): string {
+  return time ? duration(now - time) : "";
+}
+
+/** `75 %` for 0.75. */
+export function percent(share: number): string {
+  const value = share * 100;
+  return `${value > 0 && value < 10 ? value.toFixed(1).replace(/\.0$/, "") : Math.round(value)} %`;
+}
+
+/** `1 pod`, `2 pods`. */
+export function count(number: number, word: string): string {
+  return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+}
+
+/** Date and time of day as on a wall clock here. */
+export function clock(time: number): string {
+  return time ? new Date(time * 1000).toLocaleString("en-GB") : "";
+}

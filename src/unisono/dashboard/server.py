@@ -1,0 +1,97 @@
+"""Listens for browsers, and on a socket of its owner for commands that want a one-time link."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unisono.dashboard.http.app import Dashboard
+from unisono.dashboard.http.files import BUILT, read_files
+from unisono.dashboard.http.guard import hosts_of
+from unisono.dashboard.http.sessions import Sessions
+from unisono.errors import ConfigError, system_reason
+from unisono.kube.listening import AppListener
+
+if TYPE_CHECKING:
+    from unisono.kube.kubeconfig import ClusterConfig
+
+# Requests are streams that end with the server.
+_PATIENCE_SECONDS = 0.5
+
+
+class DashboardServer:
+    """One dashboard.
+
+    Args:
+        config: the API server; its credentials are used for one-time links alone.
+        host: address to listen on.
+        port: 0 takes any that is free.
+        names: further Host headers under which browsers reach it, through a proxy or a Service.
+        secure: browsers reach it over HTTPS.
+        page: folder of the built page.
+
+    Attributes:
+        url: of the page.
+        sessions: who is signed in.
+
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        names: Collection[str] = (),
+        secure: bool = False,
+        page: Path = BUILT,
+    ) -> None:
+        self._page = page
+        self._config, self._host, self._port = config, host, port
+        self._names, self._secure = names, secure
+        self._listener: AppListener | None = None
+        self.sessions = Sessions(config)
+        self.url = ""
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: the address is taken, or not one of this machine.
+
+        """
+        hosts: set[str] = set()
+        dashboard = Dashboard(
+            self.sessions, read_files(self._page), hosts, server=self._config.server, secure=self._secure
+        )
+        dashboard.cookie = f"unisono-{secrets.token_hex(4)}"
+        try:
+            listener = await AppListener.open(dashboard.app(), self._host, self._port, patience=_PATIENCE_SECONDS)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {self._host}:{self._port} ({system_reason(error)}); choose another", key="port"
+            ) from error
+        self._listener = listener
+        host, port = listener.address
+        hosts |= hosts_of(host, port, self._names)
+        shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host  # noqa: S104  # nosec B104
+        self.url = f"http://{shown}:{port}"
+
+    async def stop(self) -> None:
+        """Take no more requests, and forget who is signed in."""
+        await self.sessions.close()
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+
+    def link(self, config: ClusterConfig | None = None) -> str:
+        """An address that signs one browser in, once and within two minutes.
+
+        Args:
+            config: with whose credentials; None for those of the server's own configuration.
+
+        """
+        # Behind the # it is sent to nobody, and stands in no log.
+        return f"{self.url}/#code={self.sessions.code_for(config or self._config)}"

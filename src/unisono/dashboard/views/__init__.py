@@ -1,0 +1,1 @@
+"""What the page is told, as structs, and the pure functions that make it from objects."""

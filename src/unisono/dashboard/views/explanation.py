@@ -1,0 +1,114 @@
+"""An explanation of the SDK as the page shows it (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import yaml
+
+from unisono.api.resources import readable
+from unisono.api.verdict import Verdict, job_name
+from unisono.dashboard.views.table import counted
+from unisono.dashboard.views.wire import (
+    Amount,
+    ExplanationView,
+    Fact,
+    FixView,
+    HolderLine,
+    OperationView,
+    VerdictView,
+)
+from unisono.sdk.explanation import Explanation
+from unisono.sdk.fixes.fix import Fix, Operation
+from unisono.sdk.verdict_facts import verdict_facts
+
+_MOST_VERDICTS = 20
+_MOST_LINES = 20
+# Those facts have places of their own.
+_SHOWN_ELSEWHERE = ("cause", "need", "have", "held by", "nodes")
+
+
+def explanation_view(told: Explanation, allowed: Mapping[str, Sequence[bool]]) -> ExplanationView:
+    """What is known of why an object waits.
+
+    Args:
+        told: by the SDK.
+        allowed: by the id of a fix, whether the viewer may do each of its operations.
+
+    """
+    notes = [str(refusal) for refusal in told.refused] + [str(pod) for pod in told.pods]
+    notes += [f"pod/{each.pod}: {each}" for each in told.containers] + [str(note) for note in told.running]
+    failures = [line for pod in told.failures for line in pod.lines()]
+    warnings = list(told.warnings)
+    if told.configuration_error:
+        warnings.append(f"the scheduler refuses its newest configuration: {told.configuration_error}")
+    return ExplanationView(
+        known=True,
+        headline=told.headline,
+        verdicts=[verdict_view(verdict) for verdict in told.verdicts[:_MOST_VERDICTS]],
+        notes=[*notes[:_MOST_LINES], *failures[: 2 * _MOST_LINES]],
+        warnings=warnings,
+        fixes=[fix_view(fix, allowed.get(fix_id(fix), ())) for fix in told.fixes],
+    )
+
+
+def verdict_view(verdict: Verdict) -> VerdictView:
+    """A verdict with its numbers."""
+    names = dict.fromkeys((*verdict.need, *verdict.have))
+    need, have = readable(verdict.need), readable(verdict.have)
+    return VerdictView(
+        job=job_name(verdict.job),
+        cause=verdict.cause,
+        message=verdict.message,
+        queue=verdict.queue,
+        amounts=[
+            Amount(
+                name=name,
+                need=need.get(name, ""),
+                have=have.get(name, ""),
+                short=name in verdict.have and verdict.have[name] < verdict.need.get(name, 0),
+            )
+            for name in names
+        ],
+        needed=verdict.tasks_needed,
+        placeable=verdict.tasks_placeable,
+        reasons=counted(verdict.reasons),
+        nodes=verdict.nodes,
+        holders=[
+            HolderLine(kind=holder.kind, name=holder.name, amounts=_text(holder.amounts)) for holder in verdict.holders
+        ],
+        facts=[Fact(name=name, text=text) for name, text in verdict_facts(verdict) if name not in _SHOWN_ELSEWHERE],
+    )
+
+
+def fix_id(fix: Fix) -> str:
+    """Names a fix by all that it would do, so that nobody carries out another one than was shown."""
+    told = msgspec.json.encode(fix.json(0), order="deterministic")
+    return hashlib.sha256(told).hexdigest()[:24]
+
+
+def fix_view(fix: Fix, allowed: Sequence[bool]) -> FixView:
+    """A fix with its requests."""
+    rights = [*allowed, *([False] * (len(fix.operations) - len(allowed)))]
+    operations = [_operation(each, right) for each, right in zip(fix.operations, rights, strict=False)]
+    return FixView(
+        id=fix_id(fix),
+        text=fix.text,
+        tried=fix.tried,
+        why_not=fix.why_not,
+        allowed=bool(operations) and all(each.allowed for each in operations),
+        operations=operations,
+    )
+
+
+def _operation(operation: Operation, allowed: bool) -> OperationView:
+    body = "" if operation.body is None else yaml.safe_dump(operation.body, sort_keys=False, default_flow_style=False)
+    return OperationView(
+        title=operation.title, verb=operation.verb, body=body, kubectl=operation.kubectl(), allowed=allowed
+    )
+
+
+def _text(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in readable({k: v for k, v in amounts.items() if v}).items())

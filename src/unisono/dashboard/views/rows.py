@@ -1,0 +1,149 @@
+"""Rows of jobs and pods from their objects; the meaning of a job's state is the SDK's (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unisono.api.kinds import POD_GROUPS
+from unisono.api.membership import queue_of
+from unisono.api.resources import pod_requests, readable
+from unisono.api.times import parse_time
+from unisono.api.verdict import PASSING, verdict_in, waiting_text
+from unisono.dashboard.views.wire import JobRow, PodRow
+from unisono.sdk.dependents import Dependents
+from unisono.sdk.followed import task_of
+from unisono.sdk.observing import observation
+from unisono.sdk.views import SUSPENDED, end_text, pod_end
+from unisono.sdk.waiting import waiting_containers
+
+if TYPE_CHECKING:
+    from unisono.api.base import Object
+    from unisono.api.core import Pod
+    from unisono.api.kind import Kind
+    from unisono.api.scheduling import PodGroup
+
+_ENDED_PODS = ("Succeeded", "Failed")
+# Stopped by somebody who may let it go on.
+_STOPPED = (SUSPENDED, "Aborting", "Aborted")
+# As much of a verdict's line as a table needs.
+_LONGEST_LINE = 400
+
+
+def key_of(kind: Kind[Any], namespace: str, name: str) -> str:
+    """``jobs.batch.volcano.sh/default/train``."""
+    return f"{kind.resource}/{namespace}/{name}"
+
+
+def job_row(kind: Kind[Any], job: Object, found: Dependents) -> JobRow:
+    """The row of a job of any kind."""
+    view = observation(kind, job, found).view
+    group = found.groups[0] if found.groups else None
+    spec: Any = getattr(job, "spec", None)
+    queue = view.queue if group is None else queue_of(group)
+    priority = (group.spec.priority_class_name if group else None) or getattr(spec, "priority_class_name", None) or ""
+    waits = not view.stopped and view.placed < view.gang
+    state = _state(view.ended, view.succeeded, view.phase, waits)
+    return JobRow(
+        key=key_of(kind, view.namespace, view.name),
+        api_version=kind.api_version,
+        kind=kind.kind,
+        namespace=view.namespace,
+        name=view.name,
+        queue=queue,
+        priority=priority,
+        phase=view.phase,
+        state=state,
+        gang=view.gang,
+        placed=view.placed,
+        running=sum(task.count("Running") for task in view.tasks),
+        pods=sum(task.wanted for task in view.tasks),
+        created=seconds(job.metadata.creation_timestamp),
+        waiting=view.waiting[:_LONGEST_LINE] if state == "waiting" else "",
+        cause=_cause(found.groups) if state == "waiting" else "",
+        progress=str(view.progress) if view.progress else "",
+        message=view.message[:_LONGEST_LINE],
+    )
+
+
+def _state(ended: bool, succeeded: bool, phase: str, waits: bool) -> str:
+    if succeeded:
+        return "succeeded"
+    if phase in _STOPPED:
+        return "suspended"
+    if ended:
+        return "failed"
+    return "waiting" if waits else "running"
+
+
+def group_row(group: PodGroup, pods: Sequence[Pod]) -> JobRow:
+    """The row of a gang that belongs to no job: of a Deployment, of single pods, or one that a user made."""
+    owner = next((each for each in group.metadata.owner_references or () if each.controller), None)
+    least = group.spec.min_member or 1
+    placed = [pod for pod in pods if pod.spec.node_name]
+    phase = group.status.phase or "Pending"
+    over = phase == "Completed" or (bool(pods) and all(pod.status.phase in _ENDED_PODS for pod in pods))
+    failed = over and any(pod.status.phase == "Failed" for pod in pods)
+    state = _state(over, over and not failed, phase, len(placed) < least)
+    namespace = group.metadata.namespace or "default"
+    return JobRow(
+        key=key_of(POD_GROUPS, namespace, group.metadata.name),
+        api_version=owner.api_version if owner else POD_GROUPS.api_version,
+        kind=owner.kind if owner else POD_GROUPS.kind,
+        namespace=namespace,
+        name=owner.name if owner else group.metadata.name,
+        queue=queue_of(group),
+        priority=group.spec.priority_class_name or "",
+        phase=phase,
+        state=state,
+        gang=least,
+        placed=len(placed),
+        running=sum(pod.status.phase == "Running" for pod in pods),
+        pods=max(len(pods), least),
+        created=seconds(group.metadata.creation_timestamp),
+        waiting=waiting_text(group.metadata.annotations)[:_LONGEST_LINE] if state == "waiting" else "",
+        cause=_cause([group]) if state == "waiting" else "",
+    )
+
+
+def pod_row(pod: Pod) -> PodRow:
+    """The row of a pod."""
+    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    ended = [each.state.terminated for each in statuses if each.state and each.state.terminated]
+    over = pod.status.phase in _ENDED_PODS
+    waits = waiting_containers(pod)
+    scheduled = next(
+        (each for each in pod.status.conditions or () if each.type == "PodScheduled" and each.status == "True"), None
+    )
+    asked = {name: amount for name, amount in pod_requests(pod.spec).items() if amount}
+    ending = end_text(pod_end(pod)) if over else str(waits[0]) if waits else ""
+    return PodRow(
+        name=pod.metadata.name,
+        task=task_of(pod),
+        phase="Terminating" if pod.metadata.deletion_timestamp and not over else pod.status.phase or "Pending",
+        node=pod.spec.node_name or "",
+        created=seconds(pod.metadata.creation_timestamp),
+        scheduled=seconds(scheduled.last_transition_time) if scheduled else 0.0,
+        started=seconds(pod.status.start_time),
+        finished=max((seconds(end.finished_at) for end in ended), default=0.0) if over else 0.0,
+        restarts=sum(each.restart_count or 0 for each in statuses),
+        ending="" if ending == "Succeeded" else ending,
+        containers=[each.name for each in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))],
+        requests=", ".join(f"{name} {amount}" for name, amount in readable(asked).items()),
+    )
+
+
+def seconds(time: str | None) -> float:
+    """Seconds since 1970; 0 for no time, and for a text that is none."""
+    try:
+        return parse_time(time or "")
+    except ValueError:
+        return 0.0
+
+
+def _cause(groups: Sequence[PodGroup]) -> str:
+    for group in groups:
+        verdict = verdict_in(group.metadata.annotations)
+        if verdict is not None and verdict.cause not in PASSING:
+            return verdict.cause
+    return ""

@@ -1,0 +1,120 @@
+"""Filters, sorts and cuts tables on the server, so that the page holds what it shows (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from unisono.dashboard.views.wire import Choice, JobRow, JobsView
+
+T = TypeVar("T")
+
+MOST_ROWS = 500
+"""Rows of one window."""
+# Values of one filter that are offered.
+_MOST_CHOICES = 200
+_ENDED = ("succeeded", "failed")
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a table shows; it stands in the page's address.
+
+    Attributes:
+        q: words, each of which must be in a row.
+        state: of the jobs; ``live`` is every one that has not ended, an empty text all.
+        queue, namespace, kind, cause: only these; empty for all.
+        sort: a column; a minus before it for the other direction.
+        offset, limit: the window.
+
+    """
+
+    q: str = ""
+    state: str = ""
+    queue: str = ""
+    namespace: str = ""
+    kind: str = ""
+    cause: str = ""
+    sort: str = "state"
+    offset: int = 0
+    limit: int = 100
+
+
+_STATES = {"waiting": 0, "running": 1, "suspended": 2, "failed": 3, "succeeded": 4}
+_SORTS: dict[str, Callable[[JobRow], Any]] = {
+    # Those that wait longest come first, then the youngest that run or have ended.
+    "state": lambda row: (_STATES.get(row.state, 9), row.created if row.state == "waiting" else -row.created),
+    "name": lambda row: (row.name, row.namespace, row.kind),
+    "namespace": lambda row: (row.namespace, row.name),
+    "kind": lambda row: (row.kind, row.name),
+    "queue": lambda row: (row.queue, row.created),
+    "priority": lambda row: (row.priority, row.created),
+    "gang": lambda row: row.gang,
+    "pods": lambda row: row.pods,
+    "created": lambda row: -row.created,
+    "cause": lambda row: (row.cause or "~", row.created),
+}
+
+
+def jobs_view(rows: Iterable[JobRow], query: Query, *, ready: bool = True) -> JobsView:
+    """The window of the table that a query asks for; an unknown column sorts by state."""
+    rows = list(rows)
+    found = [row for row in rows if _fits(row, query)]
+    sort = query.sort.removeprefix("-")
+    found.sort(key=lambda row: row.key)  # equal ones keep one order
+    found.sort(key=_SORTS.get(sort, _SORTS["state"]), reverse=query.sort.startswith("-"))
+    offset, window = windowed(found, query.offset, query.limit)
+    return JobsView(
+        ready=ready,
+        total=len(rows),
+        matched=len(found),
+        offset=offset,
+        order=[row.key for row in window],
+        rows={row.key: row for row in window},
+        states=choices(row.state for row in rows),
+        queues=choices(row.queue for row in rows),
+        namespaces=choices(row.namespace for row in rows),
+        kinds=choices(row.kind for row in rows),
+        causes=choices(row.cause for row in rows),
+    )
+
+
+def windowed(found: Sequence[T], offset: int, limit: int) -> tuple[int, Sequence[T]]:
+    """A window that lies within what was found: its first number, and what is in it."""
+    limit = min(max(limit, 1), MOST_ROWS)
+    offset = min(max(offset, 0), max(len(found) - limit, 0))
+    return offset, found[offset : offset + limit]
+
+
+def choices(values: Iterable[str]) -> list[Choice]:
+    """What there is to filter by, the most frequent first."""
+    counts = Counter(value for value in values if value)
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return [Choice(value=value, count=count) for value, count in ordered[:_MOST_CHOICES]]
+
+
+def counted(counts: Mapping[str, int]) -> list[Choice]:
+    """Counts as choices, the largest first."""
+    return [Choice(value=name, count=count) for name, count in sorted(counts.items(), key=lambda each: -each[1])]
+
+
+def _fits(row: JobRow, query: Query) -> bool:
+    if query.state == "live":
+        if row.state in _ENDED:
+            return False
+    elif query.state and row.state != query.state:
+        return False
+    for wanted, value in (
+        (query.queue, row.queue),
+        (query.namespace, row.namespace),
+        (query.kind, row.kind),
+        (query.cause, row.cause),
+    ):
+        if wanted and value != wanted:
+            return False
+    if not query.q:
+        return True
+    text = f"{row.namespace}/{row.name} {row.kind} {row.queue} {row.phase} {row.priority} {row.waiting}".lower()
+    return all(word in text for word in query.q.lower().split())

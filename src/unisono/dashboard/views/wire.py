@@ -1,0 +1,465 @@
+"""The views as they go to the page; its TypeScript types are generated from these structs.
+
+Nothing is ever null, because differences are JSON merge patches: an empty text, 0 or an empty list stands for nothing.
+Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Wire(msgspec.Struct, rename="camel", kw_only=True):
+    """Base of all views."""
+
+
+class JobRow(Wire):
+    """One line of the table of jobs.
+
+    Attributes:
+        key: ``jobs.batch.volcano.sh/default/train``.
+        api_version, kind, namespace, name: of the object.
+        queue: of its first PodGroup.
+        priority: name of its priority class.
+        phase: in a job's words: ``Pending``, ``Running``, ``Completed``, ...
+        state: ``waiting``, ``running``, ``suspended``, ``succeeded`` or ``failed``.
+        gang: pods that start together.
+        placed: pods that have a node.
+        running: pods that run.
+        pods: pods that it wants.
+        created: when the object was created.
+        waiting: why it waits, one line.
+        cause: of the verdict.
+        progress: ``30/100``, where the job tells it.
+        message: what the job says of its phase.
+
+    """
+
+    key: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    queue: str = ""
+    priority: str = ""
+    phase: str = ""
+    state: str = "waiting"
+    gang: int = 0
+    placed: int = 0
+    running: int = 0
+    pods: int = 0
+    created: float = 0.0
+    waiting: str = ""
+    cause: str = ""
+    progress: str = ""
+    message: str = ""
+
+
+class Choice(Wire):
+    """A value to filter by, and how many rows have it."""
+
+    value: str
+    count: int
+
+
+class JobsView(Wire):
+    """A window of the table of jobs.
+
+    Attributes:
+        ready: everything was listed once.
+        total: jobs that the viewer may see.
+        matched: of these, how many the filters let through.
+        offset: number of the first row of ``order``.
+        order: keys of the rows of the window.
+        rows: by key.
+        states, queues, namespaces, kinds, causes: what there is to filter by.
+
+    """
+
+    ready: bool = False
+    total: int = 0
+    matched: int = 0
+    offset: int = 0
+    order: list[str] = []
+    rows: dict[str, JobRow] = {}
+    states: list[Choice] = []
+    queues: list[Choice] = []
+    namespaces: list[Choice] = []
+    kinds: list[Choice] = []
+    causes: list[Choice] = []
+
+
+class PodRow(Wire):
+    """One pod of a job.
+
+    Attributes:
+        name, task, phase, node: of the pod.
+        created, scheduled, started, finished: its life; 0 for what has not happened.
+        restarts: of its containers.
+        ending: ``exit code 1 (Error)`` where it has ended, or why its containers wait.
+        containers: names.
+        requests: ``cpu 4, nvidia.com/gpu 1``.
+
+    """
+
+    name: str
+    task: str = ""
+    phase: str = ""
+    node: str = ""
+    created: float = 0.0
+    scheduled: float = 0.0
+    started: float = 0.0
+    finished: float = 0.0
+    restarts: int = 0
+    ending: str = ""
+    containers: list[str] = []
+    requests: str = ""
+
+
+class Amount(Wire):
+    """One resource of a verdict, in quantities for people; ``short`` where less is there than is needed."""
+
+    name: str
+    need: str = ""
+    have: str = ""
+    short: bool = False
+
+
+class HolderLine(Wire):
+    """Who holds what a job waits for."""
+
+    kind: str
+    name: str
+    amounts: str = ""
+
+
+class Fact(Wire):
+    """A name and what is to be said under it."""
+
+    name: str
+    text: str
+
+
+class VerdictView(Wire):
+    """Why one gang waits.
+
+    Attributes:
+        job: ``namespace/name`` of the job.
+        cause, message, queue: as the scheduler wrote them.
+        amounts: need against have.
+        needed, placeable: pods of the gang, and how many of them would find a place.
+        reasons: why nodes are ruled out, the most frequent first.
+        nodes: how many were looked at.
+        holders: the largest first.
+        facts: what else is known.
+
+    """
+
+    job: str
+    cause: str
+    message: str
+    queue: str = ""
+    amounts: list[Amount] = []
+    needed: int = 0
+    placeable: int = 0
+    reasons: list[Choice] = []
+    nodes: int = 0
+    holders: list[HolderLine] = []
+    facts: list[Fact] = []
+
+
+class OperationView(Wire):
+    """One request of a fix.
+
+    Attributes:
+        title: ``queue.scheduling.volcano.sh/research``.
+        verb: ``patch``, ``create``, ``delete``, or ``replace``: delete and create again.
+        body: the patch or the manifest, as YAML.
+        kubectl: the same as a command.
+        allowed: whether the viewer may do it.
+
+    """
+
+    title: str
+    verb: str
+    body: str = ""
+    kubectl: str = ""
+    allowed: bool = False
+
+
+class FixView(Wire):
+    """One way out.
+
+    Attributes:
+        id: tells this fix from all others; changes with what it would do.
+        text: for people.
+        tried: the scheduler carried it out on a copy of the cluster, and the job started.
+        why_not: why it cannot be carried out from here; empty where it can.
+        allowed: the viewer may do all of it.
+        operations: what it does.
+
+    """
+
+    id: str
+    text: str
+    tried: bool = False
+    why_not: str = ""
+    allowed: bool = False
+    operations: list[OperationView] = []
+
+
+class ExplanationView(Wire):
+    """Why a job waits, or what is to be known of one that does not.
+
+    Attributes:
+        known: whether it was asked for already.
+        headline: one line.
+        verdicts: of its gangs.
+        notes: further lines.
+        warnings: the same, to be looked at.
+        fixes: ways out, the first one first.
+        problem: why nothing can be said.
+
+    """
+
+    known: bool = False
+    headline: str = ""
+    verdicts: list[VerdictView] = []
+    notes: list[str] = []
+    warnings: list[str] = []
+    fixes: list[FixView] = []
+    problem: str = ""
+
+
+class EventRow(Wire):
+    """An event of a job, or of something that belongs to it."""
+
+    key: str
+    time: float
+    type: str
+    reason: str
+    message: str
+    about: str
+    count: int = 1
+
+
+class JobView(Wire):
+    """The page of one job.
+
+    Attributes:
+        ready: everything was listed once.
+        found: there is such a job, and the viewer may see it.
+        row: as in the table.
+        pods: by name; at most some hundreds.
+        order: names of the pods.
+        pod_total: all of them.
+        phases: how many pods are in which phase.
+        explanation: why it waits.
+        events: the newest first.
+        actions: what the viewer may do with it: ``suspend``, ``resume``, ``cancel``, ``delete``.
+        admitted: when its gang was admitted or last changed its condition; 0 where nothing says it.
+
+    """
+
+    ready: bool = False
+    found: bool = False
+    row: JobRow = msgspec.field(default_factory=lambda: JobRow(key="", api_version="", kind="", namespace="", name=""))
+    pods: dict[str, PodRow] = {}
+    order: list[str] = []
+    pod_total: int = 0
+    phases: list[Choice] = []
+    explanation: ExplanationView = msgspec.field(default_factory=ExplanationView)
+    events: list[EventRow] = []
+    actions: list[str] = []
+    admitted: float = 0.0
+
+
+class ComponentView(Wire):
+    """A part of the control plane; ``problem`` is empty where it is alive."""
+
+    name: str
+    problem: str = ""
+    note: str = ""
+
+
+class ResourceView(Wire):
+    """One resource of all nodes that take pods; ``share`` is used of total.
+
+    Attributes:
+        name: ``nvidia.com/gpu``.
+        used, total, largest: quantities for people; the last is the most that is free on one node.
+        share: 0 to 1.
+        holes: of a device, how many nodes have so many free.
+
+    """
+
+    name: str
+    used: str
+    total: str
+    largest: str = ""
+    share: float = 0.0
+    holes: list[Choice] = []
+
+
+class WaitingGroup(Wire):
+    """Jobs that wait for the same cause in the same queue, with the line of one of them."""
+
+    key: str
+    cause: str
+    queue: str
+    jobs: int
+    pods: int
+    example: str
+    line: str
+    since: float
+
+
+class Sample(Wire):
+    """How much was used at one time, by resource and then by queue; shares from 0 to 1."""
+
+    time: float
+    resources: dict[str, float] = {}
+    queues: dict[str, float] = {}
+    waiting: int = 0
+
+
+class OverviewView(Wire):
+    """The cluster at a glance."""
+
+    ready: bool = False
+    components: list[ComponentView] = []
+    resources: list[ResourceView] = []
+    groups: list[WaitingGroup] = []
+    nodes_ready: int = 0
+    nodes_down: list[str] = []
+    nodes_cordoned: list[str] = []
+    states: list[Choice] = []
+    hidden: list[str] = []
+    samples: list[Sample] = []
+
+
+class Share(Wire):
+    """One resource of a queue, in quantities for people and as parts of the largest of them (0 to 1)."""
+
+    name: str
+    used: str = ""
+    deserved: str = ""
+    guarantee: str = ""
+    capability: str = ""
+    used_part: float = 0.0
+    deserved_part: float = 0.0
+    guarantee_part: float = 0.0
+    capability_part: float = 0.0
+
+
+class QueueLine(Wire):
+    """A queue and the jobs that wait in it, in the order in which they would be served where verdicts tell it."""
+
+    name: str
+    parent: str = ""
+    depth: int = 0
+    state: str = ""
+    weight: int = 1
+    reclaimable: bool = True
+    waiting: int = 0
+    running: int = 0
+    shares: list[Share] = []
+    line: list[str] = []
+    spec: str = ""
+    editable: bool = False
+
+
+class QueuesView(Wire):
+    """All queues, each below its parent."""
+
+    ready: bool = False
+    order: list[str] = []
+    rows: dict[str, QueueLine] = {}
+
+
+class Held(Wire):
+    """What a job holds of a node."""
+
+    job: str
+    amount: str
+
+
+class NodeCell(Wire):
+    """One node of the map.
+
+    Attributes:
+        name: of the node.
+        state: ``idle``, ``mix``, ``alloc``, ``drain`` or ``down``.
+        cpus, memory, devices: ``4/16``: requested and allocatable.
+        cards, cards_used: devices.
+        share: of its devices, or else of its cores, that are used; 0 to 1.
+        pods: how many it has.
+        path: the HyperNodes above it, the uppermost first.
+        held: who holds what, the largest first.
+
+    """
+
+    name: str
+    state: str = ""
+    cpus: str = ""
+    memory: str = ""
+    devices: str = ""
+    cards: float = 0.0
+    cards_used: float = 0.0
+    share: float = 0.0
+    pods: int = 0
+    path: list[str] = []
+    held: list[Held] = []
+
+
+class NodesView(Wire):
+    """A window of the nodes, sorted by their place in the topology."""
+
+    ready: bool = False
+    total: int = 0
+    matched: int = 0
+    offset: int = 0
+    order: list[str] = []
+    rows: dict[str, NodeCell] = {}
+    states: list[Choice] = []
+    cordons: bool = False
+
+
+class SchedulerView(Wire):
+    """A scheduler's cycles and what it last said of its configuration."""
+
+    ready: bool = False
+    components: list[ComponentView] = []
+    facts: list[Fact] = []
+    configuration: str = ""
+
+
+class Who(Wire):
+    """The signed-in user, and what is needed for further requests."""
+
+    user: str
+    key: str = ""
+    namespaces: list[str] = []
+    everything: bool = False
+    server: str = ""
+
+
+class Refused(Wire):
+    """Why a request was not answered."""
+
+    error: str
+    code: int
+
+
+class Done(Wire):
+    """What an action did."""
+
+    message: str
+
+
+class LogLine(Wire):
+    """One line of a log."""
+
+    pod: str
+    task: str
+    text: str
