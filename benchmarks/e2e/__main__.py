@@ -1,4 +1,8 @@
-"""``python -m benchmarks.e2e [--kubeconfig FILE] [--shapes 200x8 500x20] [--nodes N] [--restart] [--write]``."""
+"""``python -m benchmarks.e2e [--kubeconfig FILE] [--shapes 200x8 500x20] [--setups definitions installed] ...``.
+
+Runs of several setups are interleaved, so that what else happens on the machine meets all of them; their ratio holds
+where absolute figures do not.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.e2e import load, report
+from benchmarks.e2e import admission, load, raw, report
 from benchmarks.e2e.accounts import COMPONENTS, Accounts
-from benchmarks.e2e.processes import Process, Usage, component, usage_of
+from benchmarks.e2e.processes import Process, Usage, component, cpu_seconds, served, usage_of
+from unisono.api.annotations import CYCLES_LEASE
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load as read_kubeconfig
 
@@ -30,6 +35,18 @@ def main() -> int:
     parser.add_argument("--kubeconfig", type=Path, help="an API server with our kinds; without it an embedded one")
     parser.add_argument("--shapes", nargs="*", default=["200x8", "500x20"], help="JOBSxPODS ...")
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument(
+        "--setups",
+        nargs="*",
+        choices=report.SETUPS,
+        default=["definitions"],
+        help="definitions: our kinds and components alone; installed: policies and webhook besides",
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="how often each setup runs, in turn")
+    parser.add_argument("--raw", type=int, default=0, metavar="PODS", help="also measure the server's own limits")
+    parser.add_argument(
+        "--pid", action="append", default=[], metavar="NAME=PID", help="also tell the CPU of a process, such as etcd"
+    )
     parser.add_argument("--restart", action="store_true", help="also measure a restart with 5,000 nodes, 50,000 pods")
     parser.add_argument("--restart-size", nargs=2, type=int, default=(5000, 50_000), metavar=("NODES", "PODS"))
     parser.add_argument("--patience", type=float, default=600.0, help="seconds after which a shape counts as failed")
@@ -39,29 +56,37 @@ def main() -> int:
     # Ended from outside, the processes that are measured must end as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="unisono-e2e-") as folder:
-        runs, restart = asyncio.run(_measure(options, Path(folder)))
+        runs, restart, limits = asyncio.run(_measure(options, Path(folder)))
     title = "embedded" if options.kubeconfig is None else "kube-apiserver"
     if options.write:
-        report.write(title, runs, restart, options.nodes)
+        report.write(title, runs, restart, options.nodes, limits)
     if options.output == "json":
-        print(json.dumps({"server": title, "runs": [report.plain(run) for run in runs], "restart": restart}))
+        found = {"server": title, "runs": [report.plain(run) for run in runs], "restart": restart, "limits": limits}
+        print(json.dumps(found))
     else:
-        print("\n\n".join(report.tables(runs, restart)))
+        print("\n\n".join(report.tables(runs, restart, limits)))
     return 0
 
 
-async def _measure(options: Any, folder: Path) -> tuple[list[report.Run], dict[str, float] | None]:
+_Found = tuple[list[report.Run], dict[str, float] | None, dict[str, float] | None]
+
+
+async def _measure(options: Any, folder: Path) -> _Found:
     async with _server(options.kubeconfig, folder) as kubeconfig:
         client = HttpClient(read_kubeconfig(kubeconfig))
         try:
             if not await load.has_our_kinds(client):
                 raise SystemExit("the server lacks our kinds: unisono crds | kubectl apply --server-side -f -")
+            limits = await raw.limits(client, options.raw) if options.raw else None
             runs = [
-                await _run(client, kubeconfig, folder, load.parse_shape(shape), options) for shape in options.shapes
+                await _run(client, kubeconfig, folder, load.parse_shape(shape), setup, options)
+                for shape in options.shapes
+                for _ in range(options.rounds)
+                for setup in options.setups
             ]
         finally:
             await client.close()
-    return runs, await _restart_on_full_cluster(options, folder) if options.restart else None
+    return runs, await _restart_on_full_cluster(options, folder) if options.restart else None, limits
 
 
 async def _restart_on_full_cluster(options: Any, folder: Path) -> dict[str, float]:
@@ -106,61 +131,80 @@ async def _server(kubeconfig: Path | None, folder: Path, *holds: int) -> AsyncIt
 
 @asynccontextmanager
 async def _identities(
-    client: HttpClient, kubeconfig: Path, folder: Path, options: Any
-) -> AsyncIterator[dict[str, Path]]:
-    """Kubeconfig of each component: with accounts of their own on a server that is named."""
-    if options.kubeconfig is None:
-        yield dict.fromkeys(COMPONENTS, kubeconfig)
-        return
+    client: HttpClient, kubeconfig: Path, folder: Path, options: Any, setup: str = report.SETUPS[0]
+) -> AsyncIterator[tuple[Accounts, dict[str, Path]]]:
+    """Kubeconfig of each component: with accounts of their own on a server that is named, or for a webhook."""
     accounts = Accounts(client)
+    if options.kubeconfig is None and setup != report.INSTALLED:
+        yield accounts, dict.fromkeys(COMPONENTS, kubeconfig)
+        return
     try:
-        yield await accounts.make(folder)
+        yield accounts, await accounts.make(folder)
     finally:
         await accounts.remove()
 
 
-async def _run(client: HttpClient, kubeconfig: Path, folder: Path, shape: load.Shape, options: Any) -> report.Run:
+async def _run(
+    client: HttpClient, kubeconfig: Path, folder: Path, shape: load.Shape, setup: str, options: Any
+) -> report.Run:
     """One shape on fresh components."""
-    async with _identities(client, kubeconfig, folder, options) as identities:
-        return await _run_as(client, identities, folder, shape, options)
+    async with _identities(client, kubeconfig, folder, options, setup) as (accounts, identities):
+        return await _run_as(client, accounts, identities, folder, shape, setup, options)
 
 
 async def _run_as(
-    client: HttpClient, identities: dict[str, Path], folder: Path, shape: load.Shape, options: Any
+    client: HttpClient,
+    accounts: Accounts,
+    identities: dict[str, Path],
+    folder: Path,
+    shape: load.Shape,
+    setup: str,
+    options: Any,
 ) -> report.Run:
+    # As its Deployment says; the account may write no other.
+    heartbeat = [f"--heartbeat-lease={accounts.namespace}/{CYCLES_LEASE}"] if accounts.namespace else []
     parts = [
         component("controllers", identities["controllers"], folder),
         component("agent", identities["agent"], folder, "--simulate", str(options.nodes)),
-        component("scheduler", identities["scheduler"], folder),
+        component("scheduler", identities["scheduler"], folder, *heartbeat),
     ]
     namespace = await load.new_namespace(client, "bench-")
+    others = {name: int(pid) for name, _, pid in (text.partition("=") for text in options.pid)}
     try:
         for part in parts:
             await part.ready()
-        before = {part.name: part.usage() for part in parts} | {"API server": await _server_usage(client)}
+        if setup == report.INSTALLED:
+            parts.append(await admission.installed(accounts, identities["webhook"], folder, namespace))
+        text = await _server_metrics(client)
+        before = {part.name: part.usage() for part in parts} | {"API server": usage_of(text)}
+        asked, spent = served(text), {name: cpu_seconds(pid) for name, pid in others.items()}
         times = await load.submit(client, namespace, shape, options.patience)
         # What follows the last start (status of jobs, PodGroups and queues) belongs to the jobs as well.
         await asyncio.sleep(5)
         usage = {part.name: part.usage().since(before[part.name]) for part in parts}
-        usage["API server"] = (await _server_usage(client)).since(before["API server"])
+        text = await _server_metrics(client)
+        usage["API server"] = usage_of(text).since(before["API server"])
+        usage |= {name: Usage(cpu_seconds(pid) - spent[name], 0) for name, pid in others.items()}
+        answered = served(text)
+        answered.subtract(asked)
     finally:
         for part in parts:
             part.stop()
         if options.kubeconfig is not None:
             await load.remove(client, namespace)
             await load.remove_nodes(client, load.SIMULATED)
-    return report.Run(str(shape), shape.total, times, usage)
+    return report.Run(str(shape), shape.total, times, usage, setup, +answered)
 
 
-async def _server_usage(client: HttpClient) -> Usage:
+async def _server_metrics(client: HttpClient) -> str:
     """Of the API server itself; etcd and Kubernetes' own controllers are not in it."""
     _, _, body = await client.request("GET", "/metrics", accept="text/plain")
-    return usage_of(body.decode())
+    return body.decode()
 
 
 async def _restart(client: HttpClient, kubeconfig: Path, folder: Path, options: Any) -> dict[str, float]:
     """Seconds from the scheduler's start to its first bind, in a cluster that is full of nodes and pods."""
-    async with _identities(client, kubeconfig, folder, options) as identities:
+    async with _identities(client, kubeconfig, folder, options) as (_, identities):
         return await _restart_as(client, identities, folder, options)
 
 

@@ -15,10 +15,15 @@ from benchmarks.e2e.load import new_namespace, remove
 from unisono.api.kinds import find
 from unisono.install.options import InstallOptions
 from unisono.install.rights import access
+from unisono.install.webhooks import NAME as CONFIGURATION
 from unisono.kube.http import HttpClient
 from unisono.kube.transport import error_of
 
-COMPONENTS = ("controllers", "agent", "scheduler")
+COMPONENTS = ("controllers", "agent", "scheduler", "webhook")
+_POLICIES = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -30,17 +35,20 @@ class Accounts:
     """
 
     def __init__(self, admin: HttpClient) -> None:
-        self._admin = admin
-        self._namespace = ""
+        self.admin = admin
+        self.namespace = ""
+        """Of the accounts, and the beginning of the names of all that is in no namespace."""
         self._manifests: list[dict[str, Any]] = []
 
     async def make(self, folder: Path) -> dict[str, Path]:
         """Kubeconfig of each component, written into ``folder``."""
-        self._namespace = await new_namespace(self._admin, "bench-system-")
-        options = InstallOptions(namespace=self._namespace)
+        self.namespace = await new_namespace(self.admin, "bench-system-")
+        options = InstallOptions(namespace=self.namespace)
         self._manifests = [manifest for name in COMPONENTS for manifest in access(name, options)]
         for manifest in self._manifests:
-            await self._call("PATCH", _path(manifest), manifest, _APPLY)
+            _rename(manifest, self.namespace)
+        for manifest in self._manifests:
+            await self.apply(manifest)
         found = {}
         for name in COMPONENTS:
             path = folder / f"{name}.kubeconfig"
@@ -49,21 +57,28 @@ class Accounts:
             found[name] = path
         return found
 
+    async def apply(self, manifest: dict[str, Any]) -> None:
+        """Apply one more object, which goes with the others."""
+        if manifest not in self._manifests:
+            self._manifests.append(manifest)
+        await self._call("PATCH", path_of(manifest), manifest, _APPLY)
+
     async def remove(self) -> None:
         """Take everything away again."""
-        for manifest in self._manifests:
-            await self._admin.request("DELETE", _path(manifest))
-        if self._namespace:
-            await remove(self._admin, self._namespace)
+        # What checks requests goes first, or it would refuse what follows.
+        for manifest in reversed(self._manifests):
+            await self.admin.request("DELETE", path_of(manifest))
+        if self.namespace:
+            await remove(self.admin, self.namespace)
 
     async def _token(self, account: str) -> str:
-        path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
         token: str = (await self._call("POST", path, body))["status"]["token"]
         return token
 
     def _kubeconfig(self, token: str) -> dict[str, Any]:
-        config = self._admin.config
+        config = self.admin.config
         cluster: dict[str, Any] = {"server": config.server, "insecure-skip-tls-verify": config.insecure}
         if config.ca is not None:
             cluster["certificate-authority-data"] = base64.b64encode(config.ca).decode()
@@ -79,7 +94,7 @@ class Accounts:
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any], content_type: str = "") -> dict[str, Any]:
         apply = content_type == _APPLY
-        status, headers, data = await self._admin.request(
+        status, headers, data = await self.admin.request(
             method,
             path,
             body=msgspec.json.encode(body),
@@ -92,8 +107,29 @@ class Accounts:
         return found
 
 
-def _path(manifest: Mapping[str, Any]) -> str:
-    kind, meta = find(manifest["apiVersion"], manifest["kind"]), manifest["metadata"]
+def _rename(manifest: dict[str, Any], prefix: str) -> None:
+    """Give roles and bindings names of their own: those of an installation on the same cluster are not touched."""
+    if manifest["kind"] == "ServiceAccount":
+        return
+    manifest["metadata"]["name"] = f"{prefix}-{manifest['metadata']['name']}"
+    if "roleRef" in manifest:
+        manifest["roleRef"] = manifest["roleRef"] | {"name": f"{prefix}-{manifest['roleRef']['name']}"}
+    for rule in manifest.get("rules", ()):
+        if rule.get("resourceNames") == [CONFIGURATION]:
+            rule["resourceNames"] = [prefix]
+
+
+def path_of(manifest: Mapping[str, Any]) -> str:
+    """Where the object is on a server."""
+    meta = manifest["metadata"]
+    if manifest["kind"] in _POLICIES:
+        plural = (
+            "validatingadmissionpolicies"
+            if manifest["kind"].endswith("Policy")
+            else "validatingadmissionpolicybindings"
+        )
+        return f"/apis/{manifest['apiVersion']}/{plural}/{meta['name']}"
+    kind = find(manifest["apiVersion"], manifest["kind"])
     if kind is None:
         raise ValueError(f"{manifest['kind']} of {manifest['apiVersion']} is no known kind")
     # Some kinds have several versions; the one in which it is written counts.

@@ -147,14 +147,15 @@ async def submit(client: Client, namespace: str, shape: Shape, patience: float) 
 
 def job(name: str, namespace: str, pods: int) -> Job:
     """A gang of equal pods that run until they are deleted."""
-    task = TaskSpec(name="work", replicas=pods, template=PodTemplateSpec(spec=_pod_spec()))
+    task = TaskSpec(name="work", replicas=pods, template=PodTemplateSpec(spec=pod_spec()))
     return Job(metadata=ObjectMeta(name=name, namespace=namespace), spec=JobSpec(min_available=pods, tasks=[task]))
 
 
-def _pod_spec(node: str | None = None) -> PodSpec:
+def pod_spec(node: str | None = None, scheduler: str = "volcano") -> PodSpec:
+    """Of one pod of any job here."""
     requests = {"cpu": "1", "memory": "4Gi"}
     container = Container(name="main", image="busybox:1", resources=ResourceRequirements(requests=requests))
-    return PodSpec(restart_policy="Never", containers=[container], node_name=node, scheduler_name="volcano")
+    return PodSpec(restart_policy="Never", containers=[container], node_name=node, scheduler_name=scheduler)
 
 
 async def new_namespace(client: Client, prefix: str) -> str:
@@ -255,5 +256,5 @@ async def _gang(client: Client, namespace: str, number: int) -> None:
 async def _running(client: Client, namespace: str, number: int, nodes: int) -> None:
     meta = ObjectMeta(name=f"old-{number}", namespace=namespace, annotations={GROUP_NAME: f"old-{number // 50}"})
     node = f"{FURNISHED}{number % nodes}"
-    await client.create(PODS, Pod(metadata=meta, spec=_pod_spec(node)))
+    await client.create(PODS, Pod(metadata=meta, spec=pod_spec(node)))
     await client.patch(PODS, meta.name, {"status": {"phase": "Running"}}, namespace=namespace, subresource="status")

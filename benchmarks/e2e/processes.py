@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import subprocess
@@ -18,6 +19,9 @@ from pathlib import Path
 _REQUEST = re.compile(r'^rest_client_requests_total\{code="([^"]*)",method="(\w+)",resource="([^"]*)"\} ([\d.e+]+)$')
 _LEADS = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)
 _PATIENCE = 300.0
+_SERVED = re.compile(r"^apiserver_request_total\{([^}]*)\} ([\d.e+]+)$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,26 @@ def usage_of(metrics: str) -> Usage:
     )
 
 
+def served(metrics: str) -> Counter[tuple[str, str]]:
+    """What an API server answered to all its clients, by verb and resource, its own requests to itself included.
+
+    Only Kubernetes' own server tells; of others it is empty.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for line in metrics.splitlines():
+        if match := _SERVED.match(line):
+            labels = dict(_LABEL.findall(match[1]))
+            resource = "/".join(part for part in (labels.get("resource"), labels.get("subresource")) if part)
+            found[labels.get("verb", ""), resource] += int(float(match[2]))
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process of this machine, such as an etcd that tells nothing of it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
 class Process:
     """One process of the measurement; ``url`` is where its probes and metrics are, empty for none."""
 
@@ -117,10 +141,17 @@ class Process:
             return ""
 
 
-def component(name: str, kubeconfig: Path, folder: Path, *arguments: str) -> Process:
-    """``unisono NAME`` against the cluster of ``kubeconfig``."""
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{probe.getsockname()[1]}"
-    words = ["unisono", name, "--kubeconfig", str(kubeconfig), "--listen", listen, "--no-leader-elect", *arguments]
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def component(name: str, kubeconfig: Path, folder: Path, *arguments: str, elects: bool = True) -> Process:
+    """``unisono NAME`` against the cluster of ``kubeconfig``; ``elects`` is said of those that have an election."""
+    listen = f"127.0.0.1:{free_port()}"
+    alone = ["--no-leader-elect"] if elects else []
+    words = ["unisono", name, "--kubeconfig", str(kubeconfig), "--listen", listen, *alone, *arguments]
     return Process(name, [*words, "--log-level", "warning"], folder / f"{name}.log", f"http://{listen}")

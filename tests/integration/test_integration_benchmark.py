@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,10 +16,14 @@ from unisono.agent.node import renew_lease
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Node
 from unisono.api.kinds import LEASES, NODES
+from unisono.install.manifests import manifests
+from unisono.install.options import InstallOptions
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import ClusterConfig
 
 sys.path.append(str(Path(__file__).parents[2]))
+accounts: Any = import_module("benchmarks.e2e.accounts")
+admission: Any = import_module("benchmarks.e2e.admission")
 load: Any = import_module("benchmarks.e2e.load")
 processes: Any = import_module("benchmarks.e2e.processes")
 report: Any = import_module("benchmarks.e2e.report")
@@ -65,10 +70,51 @@ def test_writes_per_pod_count_refused_tries_and_no_reads() -> None:
     assert found.writes() == {"create pod": 16, "bind": 16, "PodGroup status": 4}
     assert found.writes_per_pod == 36 / 16
     assert found.pods_per_second == 8.0
-    speed, requests, cost = report.tables([found], None)
+    speed, requests, cost, by_component = report.tables([found], None)
     assert "| 2 x 8 | 8 | 0.1 s | 1.0 s | 2.0 s | 3.0 s |" in speed
     assert "| 2 x 8 | 2.25 | 1.00 | 1.00 |" in requests
     assert "| 2 x 8 | 12.5 s, 150 MB | 4 in 0.5 s |" in cost
+    assert "| 2 x 8 | scheduler | 8.44 | GET pods 6.19, POST pods 1.00, POST pods/binding 1.00, " in by_component
+    assert "PATCH podgroups 0.19, PATCH podgroups (409) 0.06 |" in by_component
+
+
+SERVED = """
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="",subresource="",verb="POST",version="v1"} 16
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",subresource="binding",verb="POST",version="v1"} 16
+apiserver_request_total{code="200",component="apiserver",group="batch.volcano.sh",resource="jobs",subresource="",verb="GET",version="v1beta1"} 37
+apiserver_request_total{code="404",component="apiserver",group="batch.volcano.sh",resource="jobs",subresource="",verb="GET",version="v1beta1"} 3
+"""  # noqa: E501
+
+
+def test_requests_of_all_clients_are_read_from_the_server() -> None:
+    served = processes.served(SERVED)
+    assert served == {("POST", "pods"): 16, ("POST", "pods/binding"): 16, ("GET", "jobs"): 40}
+    assert processes.served(METRICS) == {}
+
+
+def test_setups_are_compared_round_by_round() -> None:
+    def one(setup: str, bound: float, cpu: float) -> Any:
+        usage = {
+            "scheduler": processes.Usage(1.0, 0),
+            "API server": processes.Usage(cpu, 0),
+            "etcd": processes.Usage(2, 0),
+        }
+        return report.Run("2 x 8", 16, load.Followed(0.1, 1.0, bound, 3.0), usage, setup, processes.served(SERVED))
+
+    runs = [
+        one("definitions", 2.0, 4.0),
+        one("installed", 4.0, 6.0),
+        one("definitions", 4.0, 4.0),
+        one("installed", 5.0, 8.0),
+    ]
+    *_, cost, _requests, served, ratios = report.tables(runs, None, {"binds_per_second": 820.4})
+    assert "| 2 x 8 installed | 0.65 (0.50 to 0.80) | 1.75 (1.50 to 2.00) | 2 |" in ratios
+    assert "| 2 x 8 installed | 1.0 s | 6.0 s | 2.0 s | 0 in 0.0 s |" in cost
+    assert "| 2 x 8 | 4.50 | GET jobs 2.50, POST pods 1.00, POST pods/binding 1.00 |" in served
+
+
+def test_cpu_of_any_process() -> None:
+    assert processes.cpu_seconds(os.getpid()) > 0
 
 
 def test_a_run_as_json_names_every_kind_of_request() -> None:
@@ -107,4 +153,27 @@ async def test_a_server_that_lives_on_keeps_no_node_of_the_measurement(config: C
         assert not [lease for lease in leases if lease.metadata.name.startswith(PREFIX)]
         await client.delete(NODES, f"other-{PREFIX}0")
     finally:
+        await client.close()
+
+
+async def test_a_measurement_touches_no_roles_policies_or_webhooks_of_an_installation(
+    config: ClusterConfig, tmp_path: Path
+) -> None:
+    client = HttpClient(config)
+    mine = accounts.Accounts(client)
+    try:
+        await mine.make(tmp_path)
+        made = [*mine._manifests, *admission.manifests(mine.namespace, "space", 1)]
+        theirs = {(one["kind"], one["metadata"]["name"]) for one in manifests(InstallOptions(simulate=1))}
+        assert not {(one["kind"], one["metadata"]["name"]) for one in made} & theirs - {
+            ("ServiceAccount", f"unisono-{name}") for name in accounts.COMPONENTS
+        }
+        for one in mine._manifests:
+            status, _, _ = await client.request("GET", accounts.path_of(one))
+            assert status == 200, one
+    finally:
+        await mine.remove()
+        for one in mine._manifests:
+            status, _, _ = await client.request("GET", accounts.path_of(one))
+            assert status == 404, one
         await client.close()
