@@ -20,6 +20,7 @@ from unisono.api.core import ContainerState, ContainerStateTerminated, Container
 from unisono.api.times import rfc3339
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
+from unisono.engine.plugins.reservation.plugin import ReservationPlugin
 from unisono.engine.verdict import Cause
 
 STEP = 10.0
@@ -365,3 +366,35 @@ def test_a_stream_without_any_annotation_is_backfilled_by_what_it_learns() -> No
     assert steps <= 3 + 2 * 8
     assert blind_steps <= 3 + 8 + 1
     assert number > blind_number
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([0, 50, 500, 5000]), st.integers(1, 3)), min_size=1, max_size=12))
+def test_jobs_that_a_plan_concerns_alike_share_their_answers(waiting: list[tuple[int, int]]) -> None:
+    """The same binds as when every job is asked about by itself, in fewer questions."""
+    busy = pod("x", "r", node="n000", cpu=2, created=1, annotations={RUN_SECONDS: "300"})
+    things = [nodes(2, cpu=4), group("r", 1), busy, gang("large", 2, cpu=3, created=0)]
+    for at, (seconds, cpu) in enumerate(waiting):
+        notes = {RUN_SECONDS: str(seconds)} if seconds else None
+        things += [group(f"s{at}", 1, created=2 + at)]
+        things += [pod(f"s{at}-w-0", f"s{at}", cpu=cpu, created=2 + at, annotations=notes)]
+    snapshot = cluster(things).snapshot()
+    asked: dict[bool, int] = {}
+
+    def decided(alike: bool) -> set[tuple[str, str]]:
+        class Counting(ReservationPlugin):
+            def filter(self, pod_class: Any, nodes: Any) -> Any:
+                asked[alike] = asked.get(alike, 0) + 1
+                return super().filter(pod_class, nodes)
+
+            def answers_alike(self, pod_class: Any) -> str | None:
+                return super().answers_alike(pod_class) if alike else None
+
+        plugins = {"reservation": Counting}
+        found = engine.run(snapshot, having(), START + 100.0, plugins=plugins, verdicts=False)
+        return {(bind.pod, bind.node) for bind in found.binds}
+
+    assert decided(alike=True) == decided(alike=False)
+    assert asked.get(True, 0) <= asked.get(False, 0)
+    kinds_of_job = len({(bool(seconds) and seconds <= 200, cpu) for seconds, cpu in waiting}) + 1
+    assert asked.get(True, 0) <= (2 + len(waiting)) * kinds_of_job

@@ -74,7 +74,7 @@ def _decide(
 
     with watch.stage("open"):
         note_unfilled(snapshot, now)
-        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch)
+        cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=verdicts)
     for name in config.actions:
         run_action(cycle, name)
     cycle.hooks.close(cycle.session)

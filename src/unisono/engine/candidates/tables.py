@@ -11,6 +11,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import Normalise, Scope
 from unisono.engine.candidates.static_answers import RawPoints, StaticResults
 from unisono.engine.candidates.table import CandidateTable, Demand
+from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
 from unisono.engine.session.session import Session
 
@@ -32,7 +33,9 @@ class Tables:
         self.hooks = hooks
         self.static = static
         self._tables: dict[tuple[int, bool, str, frozenset[str]], CandidateTable] = {}
-        self.scope = _widest(hooks)
+        asked = _asked(hooks)
+        self.scope = max((plugin.scope for plugin in asked), default=Scope.CLASS)
+        self._by_subject = list(dict.fromkeys(plugin for plugin in asked if plugin.scope is Scope.JOB))
         self._pipelining = session.pipelining
 
     def of(self, pod_class: PodClass, *, future: bool = False) -> CandidateTable:
@@ -41,7 +44,7 @@ class Tables:
             self._tables.clear()
             self._pipelining = self.session.pipelining
         refused = self._refused_by() if self.session.snapshot.setbacks else _NOBODY
-        key = (pod_class.id, future, self._scope_key(), refused)
+        key = (pod_class.id, future, self.alike(pod_class), refused)
         table = self._tables.get(key)
         if table is None:
             static = self.static.result(pod_class, self.session, self.hooks)
@@ -63,13 +66,21 @@ class Tables:
         raw[[index[name] for name in names if name in index]] = -1.0
         return RawPoints(raw, _OUT_OF_REACH, Normalise.NONE, constant=False)
 
-    def _scope_key(self) -> str:
+    def alike(self, pod_class: PodClass) -> str:
+        """What tells subjects apart to which the plug-ins may answer differently about a class."""
         subject = self.session.subject
         if self.scope is Scope.CLASS or subject is None:
             return ""
-        return subject.key if self.scope is Scope.JOB else subject.queue.name
+        if self.scope is Scope.QUEUE:
+            return subject.queue.name
+        if not self._by_subject or self.hooks.guard.failures:
+            return subject.key
+        parts = [self.hooks.query(plugin, "answers_alike", pod_class) for plugin in self._by_subject]
+        return subject.key if None in parts else f"{subject.queue.name}/{'/'.join(parts)}"
 
 
-def _widest(hooks: CombinedAnswers) -> Scope:
-    asked = (plugin for hook in ("static_filter", "static_score", "filter", "score") for plugin, _ in hooks.flat[hook])
-    return max((plugin.scope for plugin in asked), default=Scope.CLASS)
+_ASKED: Final = ("static_filter", "static_score", "filter", "score")
+
+
+def _asked(hooks: CombinedAnswers) -> list[Plugin]:
+    return [plugin for hook in _ASKED for plugin, _ in hooks.flat[hook]]

@@ -92,6 +92,14 @@ class AcceleratedHooks:
         """``pure`` for one class, where that is known better than for all."""
         return self.pure
 
+    def answers_alike(self, pod_class: PodClass) -> str | None:
+        """What ``filter`` and ``score`` depend on of ``session.subject``, for plug-ins whose scope is wide.
+
+        Subjects of a queue with the same answer here get the same answers there for the class, as things stand. None:
+        the subject is like no other.
+        """
+        return None
+
     def stamp(self, pod_class: PodClass) -> int | None:
         """None when ``domain_filter`` and ``batch_score`` have nothing to say about the class in this session.
 

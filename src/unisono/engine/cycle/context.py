@@ -59,6 +59,8 @@ class Cycle:
         seed: int,
         lookup: Lookup,
         stopwatch: Stopwatch | None = None,
+        *,
+        reasons: bool = True,
     ) -> None:
         self.config = config
         self.lookup = lookup
@@ -69,7 +71,7 @@ class Cycle:
         static = StaticResults.of(self.session, config)
         self.orders = Orders(self.hooks)
         self.tables = Tables(self.session, self.hooks, static)
-        self.fits = FitReporter(self.session, self.hooks, static)
+        self.fits = FitReporter(self.session, self.hooks, static, self.tables, reasons=reasons)
         self.transaction = Transaction(self.session, self.hooks)
         self.reports: dict[str, JobReport] = {}
         self.decisions = Decisions(cycle=f"{snapshot.version}-{seed}")

@@ -14,6 +14,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Reason, Refusal, Veto
 from unisono.engine.candidates.static_answers import Bits, StaticResults, collect
+from unisono.engine.candidates.tables import Tables
 from unisono.engine.changes import by_importance
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.cycle.transaction import Placement
@@ -94,10 +95,17 @@ TOO_MANY_PODS = "node(s) pod number exceeded"
 
 
 class FitReporter:
-    """Finds out why a class fits nowhere; equal questions in an unchanged session are answered once."""
+    """Finds out why a class fits nowhere; equal questions in an unchanged session are answered once.
 
-    def __init__(self, session: Session, hooks: CombinedAnswers, static: StaticResults) -> None:
+    Where nobody asks why (``reasons`` False), `errors` says nothing but that it fits nowhere.
+    """
+
+    def __init__(
+        self, session: Session, hooks: CombinedAnswers, static: StaticResults, tables: Tables, *, reasons: bool = True
+    ) -> None:
         self.session = session
+        self.tables = tables
+        self.reasons = reasons
         self.hooks = hooks
         self.static = static
         self._at = -1
@@ -105,14 +113,13 @@ class FitReporter:
 
     def errors(self, pod_class: PodClass) -> FitErrors:
         """Reasons per node: resources first (only the first that lacks), then filters in order."""
+        if not self.reasons:
+            return FitErrors({}, Cause.NODES_FULL, {}, self.session.nodes.size)
         position = len(self.session.touched)
         if position != self._at:
             self._known.clear()
             self._at = position
-        subject = self.session.subject
-        key = (pod_class.id, subject.key if subject is not None else "")
-        if not any(plugin.scope for hook in ("filter", "static_filter") for plugin, _ in self.hooks.flat[hook]):
-            key = (pod_class.id, "")
+        key = (pod_class.id, self.tables.alike(pod_class))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._find(pod_class)

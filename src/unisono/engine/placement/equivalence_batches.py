@@ -29,14 +29,22 @@ class EquivalenceBatches:
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle
-        self._failed: dict[int, tuple[_State, JobReport]] = {}
+        self._failed: dict[tuple[int, str], tuple[_State, JobReport]] = {}
 
     def _shared(self) -> bool:
-        """Whether plug-ins answer by shape all that the placing of a job depends on."""
+        """Whether plug-ins answer by shape all that the placing of a job depends on, but for nodes."""
         hooks = self.cycle.hooks
-        if not hooks.by_shape("ready", "missing", "pipelined") or hooks.has("moved") or hooks.hosted("placed"):
-            return False
-        return self.cycle.tables.scope is not Scope.JOB
+        return hooks.by_shape("ready", "missing", "pipelined") and not hooks.has("moved") and not hooks.hosted("placed")
+
+    def _like(self, job: JobState) -> tuple[int, str] | None:
+        """Its shape, and what tells it apart where plug-ins look at the job itself; None: it is like no other."""
+        if not job.shape or not job.record.pending:
+            return None
+        if self.cycle.tables.scope is not Scope.JOB:
+            return job.shape, ""
+        self.cycle.session.subject = job
+        alike = self.cycle.tables.alike(next(iter(job.record.pending.values())).pod_class)
+        return None if alike == job.key else (job.shape, alike)
 
     def _fresh(self, job: JobState) -> bool:
         """It has a shape, and nothing has happened to it in this session."""
@@ -53,7 +61,9 @@ class EquivalenceBatches:
         """Place the next jobs of ``queue`` together; False when they must be served one by one."""
         cycle, hooks = self.cycle, self.cycle.hooks
         first = next(iter(jobs.ahead(self._fresh, 1)), None)
-        if first is None or not self._shared() or self._known(first.shape) is not None:
+        if first is None or self.cycle.tables.scope is Scope.JOB or not self._shared():
+            return False
+        if self._known((first.shape, "")) is not None:
             return False
         if len(jobs.ahead(lambda job: job.shape == first.shape, 2)) < 2:
             return False
@@ -105,24 +115,27 @@ class EquivalenceBatches:
         """``job`` was served, from state ``before``, and holds nothing."""
         report = self.cycle.reports.get(job.key)
         if job.shape and not job.places and report is not None and self.state() == before and self._shared():
-            if self.cycle.hooks.failure_of(job) is not None:
-                return
-            self._failed[job.shape] = (before, report)
+            like = self._like(job)
+            if like is not None and self.cycle.hooks.failure_of(job) is None:
+                self._failed[like] = (before, report)
 
     def fail(self, job: JobState) -> bool:
         """Report what became of a job of the same shape, when nothing has been placed since then."""
-        report = self._known(job.shape)
-        if report is None or not self._fresh(job):
+        if not self._fresh(job) or not self._failed:
+            return False
+        like = self._like(job)
+        report = self._known(like) if like is not None else None
+        if report is None:
             return False
         tasks = self.cycle.orders.tasks(list(job.record.pending.values()))
         if self.cycle.hooks.has("prefilter") and self.cycle.hooks.prefilter(tasks[0]) is not None:
             return False
-        self.cycle.reports[job.key] = _copied(report, job, tasks)
+        self.cycle.reports[job.key] = _copied(report, job, tasks) if self.cycle.fits.reasons else JobReport()
         return True
 
-    def _known(self, shape: int) -> JobReport | None:
-        """What became of the last job of a shape, if the next one would fare the same."""
-        state, report = self._failed.get(shape, (None, None))
+    def _known(self, like: tuple[int, str]) -> JobReport | None:
+        """What became of the last such job, if the next one would fare the same."""
+        state, report = self._failed.get(like, (None, None))
         return report if state == self.state() else None
 
 

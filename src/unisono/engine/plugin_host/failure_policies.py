@@ -197,13 +197,14 @@ POLICIES: Final[Mapping[str, Policy]] = {
     # what a plug-in says of itself
     "concerns": _shortcut(About.PODS, checks.flag, _always(True), False),
     "is_pure": _shortcut(About.PODS, checks.flag, _always(False), True),
+    "answers_alike": _shortcut(About.PODS, checks.maybe(checks.text), _always(None)),
     "stamp": _shortcut(About.PODS, checks.maybe(checks.whole), _always(-1)),
     "self_affecting": _shortcut(About.PODS, checks.flag, _always(True), False),
     "by_domains": _shortcut(About.PODS, checks.flag, _always(False), True),
 }
 """Hook to what happens when it fails."""
 
-QUERIES: Final = ("concerns", "is_pure", "stamp", "self_affecting", "by_domains")
+QUERIES: Final = ("concerns", "is_pure", "answers_alike", "stamp", "self_affecting", "by_domains")
 """What a plug-in says of itself; not switched, and asked of every plug-in."""
 
 OUT: Final = frozenset(("enqueued", "placed", "removed", "moved", "annotations", "preparations"))

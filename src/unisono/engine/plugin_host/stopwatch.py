@@ -30,7 +30,7 @@ _PER_CALL = frozenset(
         *("overused", "allocatable", "headroom", "preemptive"),
         *("prefilter", "placed", "removed", "moved", "annotations"),
         *("allowance", "spared", "lost_work"),
-        *("concerns", "is_pure", "stamp", "self_affecting", "by_domains"),
+        *("concerns", "is_pure", "answers_alike", "stamp", "self_affecting", "by_domains"),
     )
 )
 """Asked once per job, queue, task or placement."""

@@ -10,7 +10,7 @@ IBM SP2 with backfilling", IEEE TPDS 12 (2001).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -109,17 +109,26 @@ class ReservationPlugin(Plugin):
         """Which node it is matters while room is kept."""
         return not self.concerns(pod_class)
 
+    def answers_alike(self, pod_class: PodClass) -> str | None:
+        """Which of the plans concern the subject; the queue is told apart anyway."""
+        job = self.session.subject
+        return None if job is None else ",".join(plan.job.key for plan in self._heeded(job, pod_class))
+
+    def _heeded(self, job: JobState, pod_class: PodClass) -> Iterator[Plan]:
+        """Plans from which pods of the class may take nothing when they are the job's."""
+        for plan in self.plans:
+            if job is plan.job:
+                return  # those behind it in line may not keep anything from it
+            ahead = job.priority > plan.job.priority or job.broken
+            if not (ahead or plan.job.is_ready or self._ends_in_time(job, pod_class, plan)):
+                yield plan
+
     def filter(self, pod_class: PodClass, nodes: NodeView) -> Sequence[Veto]:
         """Refuse room that is kept for others."""
         job = self.session.subject
         vetoes: list[Veto] = []
-        for plan in self.plans if job is not None else ():
-            if job is None or job is plan.job:
-                break  # those behind it in line may not keep anything from it
-            ahead = job.priority > plan.job.priority or job.broken
-            if ahead or plan.job.is_ready or self._ends_in_time(job, pod_class, plan):
-                continue
-            if self._rooms[plan.job.key].kept_from(job, pod_class):
+        for plan in self._heeded(job, pod_class) if job is not None else ():
+            if job is not None and self._rooms[plan.job.key].kept_from(job, pod_class):
                 name = plan.job.queue.name
                 text = f"node(s) would take room of queue {name} that is kept for PodGroup {plan.job.key}"
                 vetoes.append(Veto(np.ones(len(nodes.columns), dtype=np.bool_), Reason(text, cause=Cause.RESERVED)))
