@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.quality import backfill, filling, muri
+from benchmarks.quality import backfill, chronus, filling, lingjun, muri, philly, shockwave
 from benchmarks.quality.runner import Case, done, run_all, to_stderr
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality.md"
@@ -30,6 +30,10 @@ SUITES: dict[str, Suite] = {
     "Q1": Suite(filling.cases, filling.section),
     "Q2": Suite(lambda traces, _, only: muri.cases("Q2", traces, only), muri.section),
     "Q3": Suite(lambda traces, _, only: muri.cases("Q3", traces, only), muri.section),
+    "Q4": Suite(lambda traces, _, only: shockwave.cases(traces, only), shockwave.section),
+    "Q5": Suite(lambda traces, _, only: philly.cases(traces, only), philly.section),
+    "Q6": Suite(lambda traces, _, only: chronus.cases(traces, only), chronus.section),
+    "Q7": Suite(lingjun.cases, lingjun.section),
     "Q8": Suite(lambda traces, _, only: backfill.cases(traces, only), backfill.section),
 }
 

@@ -131,3 +131,87 @@ def test_short_work_first_beats_knowing_nothing(tmp_path: Path) -> None:
     assert found["srsf"]["meanJct"] <= found["las"]["meanJct"]
     lines = [{"policy": policy, "trace": "trace1", **figures} for policy, figures in found.items()]
     assert muri.section(lines).count("| trace1 |") == 3
+
+
+def test_pooling_starts_jobs_that_shares_of_queues_keep_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list in Philly's form; jobs of other days, and of virtual clusters that are not listed, are left out."""
+    philly = import_module("benchmarks.quality.philly")
+    monkeypatch.setattr(philly, "NODES", 2)
+    folder = tmp_path / "philly-sia"
+    folder.mkdir()
+    write_rows(folder / "philly.csv.gz", [_philly(at) for at in range(60)])
+    (folder / "philly_vc_nodes_helios.csv").write_text("vc,node num\na,3\nb,1\n", encoding="utf-8")
+    found = {policy: philly.run(tmp_path, policy) for policy in ("easy", "unisono", "queues")}
+    assert {one["unfinished"] for one in found.values()} == {0}
+    given, _ = philly.jobs(tmp_path)
+    assert {job.queue for job in given} == {"a", "b"}
+    assert min(job.submit for job in given) >= 0
+    assert len(given) < 60
+    assert found["unisono"]["meanJct"] <= found["easy"]["meanJct"]
+    assert set(found["queues"]["waitByQueue"]) == {"a", "b"}
+    assert 0 <= found["queues"]["shareDeviation"] <= 1
+    text = philly.section([{"policy": policy, **figures} for policy, figures in found.items()])
+    assert "| easy, baseline | 22,922 |" in text
+
+
+def _philly(at: int) -> dict[str, Any]:
+    day = "2017-09-30" if at < 5 else "2017-10-01"
+    seconds = 3000 if at % 7 == 0 else 300
+    vc = "ab?"[at % 3]
+    return {
+        "timestamp": f"{day} 12:{at:02}:00",
+        "duration": seconds,
+        "num_gpus": 1 + at % 12,
+        "gpu_time": 0,
+        "cluster": vc,
+    }
+
+
+def test_jobs_with_deadlines_take_the_places_of_those_that_lose_least(tmp_path: Path) -> None:
+    chronus = import_module("benchmarks.quality.chronus")
+    folder = tmp_path / "chronus-philly"
+    folder.mkdir()
+    best = [_chronus(at, "best", 8, 1 + at, 1000) for at in range(2)]
+    rows = [*best, _chronus(2, "strict", 8, 100, 50)]
+    write_rows(folder / "trace_job_Philly_MIX1.csv.gz", rows)
+    figures = chronus.run(tmp_path, "unisono", "MIX1", 2)
+    assert figures["evictions"] == 1
+    assert figures["lostGpuHours"] == round(8 * 98 / 60)  # the later of the two, which has run for 98 minutes
+    assert (figures["futile"], figures["overEvictedGpus"], figures["unfinished"]) == (0, 0, 0)
+    assert figures["highJct"] == 50
+    assert figures["deadlinesMet"] == 1
+    line = {"policy": "unisono", "trace": "MIX1", "nodes": 125, **figures}
+    assert "(30,972 / 30,218)" in chronus.section([line])
+
+
+def _chronus(number: int, kind: str, gpus: int, submit: int, minutes: int) -> dict[str, Any]:
+    told = {"job_id": number, "user": "vc_1", "num_gpu": gpus, "submit_time": submit, "duration": minutes}
+    return {**told, "expect_time_list": "60-90", "job_type": kind}
+
+
+def test_gangs_lie_closer_with_the_topology_than_without(tmp_path: Path) -> None:
+    lingjun = import_module("benchmarks.quality.lingjun")
+    hosts = [
+        {"ip": f"h{at * 37 % 96:02}", "DSW": "d", "PSW": f"p{at // 48}", "ASW": f"a{at % 48 // 8}"} for at in range(96)
+    ]
+    (tmp_path / lingjun.MAP.parent).mkdir()
+    write_rows(tmp_path / lingjun.MAP, hosts)
+    found = {policy: lingjun.run(tmp_path, policy, 0.6, 0, 80, 10) for policy in ("unisono", "off")}
+    assert found["unisono"]["least"] <= found["unisono"]["cost"] < found["off"]["cost"]
+    assert found["unisono"]["atLeast"] > found["off"]["atLeast"]
+    lines = [{"policy": policy, "load": 0.6, "seed": 0, **figures} for policy, figures in found.items()]
+    assert lingjun.section(lines).count("| 0.6 |") == 2
+
+
+def test_rho_is_completion_time_over_that_with_a_share(tmp_path: Path) -> None:
+    shockwave = import_module("benchmarks.quality.shockwave")
+    (tmp_path / shockwave.TRACE.parent).mkdir()
+    rows = ["\t".join(["M", "c", ".", "n", "0", "1", "4", "static", "1", "-1", "1000", str(at)]) for at in range(40)]
+    with gzip.open(tmp_path / shockwave.TRACE, "wt", encoding="utf-8") as packed:
+        packed.write("\n".join(rows) + "\n")
+    found = {policy: shockwave.run(tmp_path, policy) for policy in ("unisono", "easy", "srsf")}
+    assert all(one["unfinished"] == 0 for one in found.values())
+    assert found["easy"]["makespan"] == 5007  # forty jobs of a node each, eight at a time, from 7 s on
+    assert found["easy"]["worstRho"] == pytest.approx((5007 - 39) / (1000 * 40 / 32), abs=1e-3)
+    text = shockwave.section([{"policy": policy, **figures} for policy, figures in found.items()])
+    assert "| easy | 5,007 |" in text

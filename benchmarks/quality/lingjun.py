@@ -1,0 +1,147 @@
+"""Q7: how far apart the hosts of gangs lie in a network of three tiers (Alibaba's Lingjun map, SIGCOMM 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from time import process_time
+from typing import Any
+
+from benchmarks.quality.runner import Case
+from benchmarks.quality.tables import table
+from unisono.engine.config_file.reader import load_config
+from unisono.simulator.bounds.topology import least_cost
+from unisono.simulator.clusters.model import Cluster
+from unisono.simulator.clusters.node_list import read_switches
+from unisono.simulator.metrics.durations import first_wait
+from unisono.simulator.metrics.topology import lca_cost
+from unisono.simulator.workload.job import Job, Role
+from unisono.simulator.world.outcome import Run
+from unisono.simulator.world.settings import Settings
+from unisono.simulator.world.world import World
+
+MAP = Path("alibaba-lingjun-topo-2023") / "topo.csv.gz"
+GPUS = 8
+LOADS = (0.6, 0.8, 0.9)
+SIZES, WEIGHTS = (1, 2, 4, 8, 16, 32, 64), (40, 20, 15, 12, 8, 4, 1)
+GANGS, WARM_UP = 4_000, 500
+_SECONDS = 3_600.0
+
+BASELINES = {"random": (5.28, 5.27, 5.26), "list order": (5.26, 5.27, 5.26), "greedy": (2.285, 2.352, 2.507)}
+"""Mean cost by load. `greedy` takes the tightest leaf, else the tightest pod and in it the fullest leaves."""
+LEAST = 2.268
+"""The same gangs on an empty cluster."""
+
+_FRAME = """
+actions: "enqueue, allocate"
+tiers:
+- plugins:
+  - name: gang
+  - name: reservation
+    arguments: {reservation.after: 0s}
+- plugins:
+  - name: predicates
+%s  - name: binpack
+    arguments: {binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}
+"""
+POLICIES = {"unisono": _FRAME % "  - name: network-topology-aware\n", "off": _FRAME % ""}
+
+
+def gangs(load: float, seed: int, hosts: int, *, soft: bool, count: int = GANGS) -> list[Job]:
+    """Gangs of whole hosts: Poisson arrivals, exponential run times; ``load`` is the share of hosts that they need."""
+    draw = Random(f"lingjun {load} {seed}")  # nosec B311 # draws of a simulation, no secret
+    mean = sum(size * weight for size, weight in zip(SIZES, WEIGHTS, strict=True)) / sum(WEIGHTS)
+    at, found = 0.0, []
+    for number in range(count):
+        at += draw.expovariate(load * hosts / (mean * _SECONDS))
+        size = min(draw.choices(SIZES, WEIGHTS)[0], hosts)
+        role = Role(count=size, gpus=GPUS)
+        tier = 3 if soft and size > 1 else None
+        run_seconds = draw.expovariate(1 / _SECONDS)
+        found.append(
+            Job(
+                name=f"gang-{number}",
+                submit=at,
+                run_seconds=run_seconds,
+                roles=(role,),
+                topology_tier=tier,
+                topology_hard=False,
+            )
+        )
+    return found
+
+
+@lru_cache(maxsize=1)
+def _cluster(file: Path) -> Cluster:
+    return read_switches(file, gpus=GPUS)
+
+
+def run(
+    traces: Path, policy: str, load: float, seed: int, count: int = GANGS, warm_up: int = WARM_UP
+) -> dict[str, Any]:
+    """One simulation; the first gangs, and gangs of one host, do not count."""
+    cluster = _cluster(traces / MAP)
+    given = gangs(load, seed, len(cluster.nodes), soft=policy == "unisono", count=count)
+    began = process_time()
+    found = World(cluster, given, load_config(POLICIES[policy], policy), Settings(seed=seed, run_times="none")).run()
+    return {**figures(found, warm_up), "cpuSeconds": round(process_time() - began, 1)}
+
+
+def figures(found: Run, warm_up: int) -> dict[str, Any]:
+    """Mean cost of gangs, beside the least of the empty cluster; waits in seconds, of all gangs."""
+    paths = found.cluster.paths
+    least: dict[int, float] = {}
+    costs, lows, across = [], [], 0
+    for one in found.outcomes[warm_up:]:
+        for stretch in one.stretches[:1]:
+            size = len(stretch.nodes)
+            if size < 2:
+                continue
+            hosts = [paths[found.node_names[number]] for number in stretch.nodes]
+            if size not in least:
+                least[size] = least_cost(paths, size) / (size * (size - 1) / 2)
+            costs.append(lca_cost(hosts))
+            lows.append(least[size])
+            across += len({path[1] for path in hosts}) > 1
+    return {
+        "cost": round(fmean(costs), 4),
+        "least": round(fmean(lows), 4),
+        "atLeast": round(fmean(cost <= low + 1e-9 for cost, low in zip(costs, lows, strict=True)), 4),
+        "acrossPods": round(across / len(costs), 4),
+        "meanWait": round(fmean(first_wait(one) or 0.0 for one in found.outcomes[warm_up:]), 1),
+        "gangs": len(costs),
+    }
+
+
+def cases(traces: Path, seeds: int, only: Sequence[str]) -> list[Case]:
+    """Both policies at three loads; at most three seeds, as the baselines have."""
+    policies = [name for name in POLICIES if name in only] or list(POLICIES)
+    loads = [load for load in LOADS if str(load) in only] or LOADS
+    return [
+        Case("Q7", {"policy": policy, "load": load, "seed": seed}, run, (traces, policy, load, seed))
+        for seed in range(min(seeds, 3))
+        for load in loads
+        for policy in policies
+    ]
+
+
+def section(lines: Iterable[Mapping[str, Any]]) -> str:
+    """The part of the page about Q7."""
+    groups: dict[tuple[float, str], list[Mapping[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault((line["load"], line["policy"]), []).append(line)
+    head = ["load", "policy", "mean cost", *(f"{name}, baseline" for name in BASELINES)]
+    head += ["least", "at the least", "across pods", "mean wait (s)", "seeds"]
+    found = []
+    for (load, policy), own in sorted(groups.items()):
+        means = {name: fmean(line[name] for line in own) for name in ("cost", "least", "atLeast", "acrossPods")}
+        known = [f"{row[LOADS.index(load)]:.3f}" for row in BASELINES.values()]
+        shares = [f"{means['atLeast']:.1%}", f"{means['acrossPods']:.1%}"]
+        wait = f"{fmean(line['meanWait'] for line in own):,.1f}"
+        found.append(
+            [f"{load}", policy, f"{means['cost']:.3f}", *known, f"{means['least']:.3f}", *shares, wait, f"{len(own)}"]
+        )
+    return table(head, found)
