@@ -1,7 +1,7 @@
 """How things are measured, and what a row of the table is.
 
 Times are seconds of CPU of the thread that decides. The engine uses no other one, so on an idle machine that is the
-time that passes. AffinityIndex on the same processor still slow it down: see `pace`.
+time that passes. Others on the same processor still slow it down: see `pace`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from plugins_world import World, a_pod, class_of, queue_of
 
 from support.examples import examples
 from unisono import engine
-from unisono.engine.config_file.reader import default_config
+from unisono.engine.config_file.reader import DEFAULT_TEXT, load_config
 
 KEYS, VALUES = ["a", "b"], ["1", "2", "30", "x", "-4"]
 LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
@@ -97,6 +97,7 @@ def test_taints_agree_with_the_scalar_form(nodes: list[Any], tolerations: list[A
         assert refused is any(not any(covers(t, taint) for t in tolerations) for taint in hard)
 
 
+SHARES_HOLD = load_config(DEFAULT_TEXT.replace("proportion.firstGang: true", "proportion.firstGang: false"))
 QUEUES = st.lists(
     st.fixed_dictionaries(
         {
@@ -125,7 +126,7 @@ def shared(queues: list[Any], cpu: int) -> World:
 def test_no_queue_ends_a_cycle_above_its_share(queues: list[Any], cpu: int) -> None:
     world = shared(queues, cpu)
     _, plugin = world.open("proportion")
-    decisions = engine.run(world.state.snapshot(), default_config(), now=0.0)
+    decisions = engine.run(world.state.snapshot(), SHARES_HOLD, now=0.0)
     assert decisions.violations == []
     for bind in decisions.binds:
         world.state.assume(f"{bind.namespace}/{bind.pod}", bind.node)

@@ -64,7 +64,7 @@ def _decide(
     advice: bool,
     verdicts: bool,
 ) -> Decisions:
-    from unisono.engine.actions import run_action
+    from unisono.engine.actions import run_actions
     from unisono.engine.closing.invariants import enforce
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
@@ -75,8 +75,7 @@ def _decide(
     with watch.stage("open"):
         note_unfilled(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=verdicts)
-    for name in config.actions:
-        run_action(cycle, name)
+    run_actions(cycle)
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()

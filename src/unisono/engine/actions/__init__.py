@@ -38,11 +38,25 @@ def action(name: str) -> Action:
 
 def run_action(cycle: Cycle, name: str) -> None:
     """Run one action; what it had not committed when it failed is taken back."""
+    _run(cycle, name, action(name))
+
+
+def run_actions(cycle: Cycle) -> None:
+    """Run the actions of the configuration, then place what may go over its share where something is left idle."""
+    for name in cycle.config.actions:
+        run_action(cycle, name)
+    if "allocate" in cycle.config.actions:
+        from unisono.engine.placement.first_gangs import place_first_gangs
+
+        _run(cycle, "allocate", place_first_gangs)
+
+
+def _run(cycle: Cycle, name: str, what: Action) -> None:
     cycle.action = name
     mark = cycle.transaction.checkpoint()
     try:
         with cycle.stopwatch.stage(f"actions/{name}"):
-            action(name)(cycle)
+            what(cycle)
     except Exception as error:
         cycle.fail(f"action {name}", error)
         try:

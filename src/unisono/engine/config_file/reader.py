@@ -32,13 +32,15 @@ tiers:
     enablePreemptable: false
   - name: predicates
   - name: proportion
+    arguments:
+      proportion.firstGang: true
   - name: nodeorder
   - name: binpack
 """
 
 
 def default_config() -> SchedulerConfig:
-    """What runs without a file: the configuration that Volcano's Helm chart installs."""
+    """What runs without a file: what Volcano's Helm chart installs, and gangs may exceed the share of an idle queue."""
     return load_config(DEFAULT_TEXT, "default configuration")
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import READY_STATES, TaskStatus, count
-from unisono.engine.actions import run_action
+from unisono.engine.actions import run_actions
 from unisono.engine.changes import AddNodes, Change, CreatePods, UsePriority
 from unisono.engine.closing.status_updates import next_phase
 from unisono.engine.cycle.context import Cycle
@@ -147,8 +147,7 @@ class Trials:
         for pod_class, node, sign in edit.moves:
             if node in index:
                 trial.session.domains.move(pod_class, [index[node]], sign)
-        for name in cycle.config.actions:
-            run_action(trial, name)
+        run_actions(trial)
         if trial.hooks.failed != off:  # what it says would be said without a plug-in that the next cycle asks again
             self.left = 0
             return False

@@ -1,7 +1,8 @@
-"""proportion: the cluster is divided among queues by weight. No arguments.
+"""proportion: the cluster is divided among queues by weight.
 
 Every queue with jobs deserves a share of each resource by water filling (`waterfill`): at most what it asks for and
-what its capability allows, at least its guarantee. A queue never allocates beyond that share.
+what its capability allows, at least its guarantee. A queue never allocates beyond that share, with one exception where
+the configuration allows it: the first gang of a queue that holds nothing, on resources that nothing else has used.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import PODS, Vector
 from unisono.engine.answers import BoolArray, Key, Purpose, Refusal, Vote
-from unisono.engine.config.arguments import Argument
+from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.proportion.division import divide
 from unisono.engine.queue_metrics import ShareMetrics
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
     from unisono.engine.session.victims import VictimJobs
 
+_FIRST_GANG = Argument(
+    "proportion.firstGang", "bool", False, "a queue that holds nothing may go over its share by one gang"
+)
+
 
 class ProportionPlugin(Plugin):
     """Weighted fair sharing among queues with hard shares."""
@@ -34,7 +39,7 @@ class ProportionPlugin(Plugin):
     name = "proportion"
     protects = True
     by_shape = True
-    known_arguments: tuple[Argument, ...] = ()
+    known_arguments = (_FIRST_GANG,)
 
     def open(self, session: Session) -> None:
         """Compute what each queue that has jobs deserves."""
@@ -46,8 +51,10 @@ class ProportionPlugin(Plugin):
         self.inqueue = {queue.name: listed(session.promised(queue), self.registry) for queue in queues}
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
-        told = session.queue_shares
+        told = self._told = session.queue_shares
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
+        if argument_value(_FIRST_GANG, self.arguments):
+            told.may_exceed = self._may_exceed
 
     def _figures(self, queue: QueueState) -> ShareMetrics | None:
         """For metrics; only queues with jobs have a share."""
@@ -167,44 +174,60 @@ class ProportionPlugin(Plugin):
 
     def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
         """Refused when the task would take its queue over the share in a resource that the task asks for."""
-        return self._over_share(queue, listed(pod_class.vector, self.registry))
+        return self._over(queue, self._most(queue), listed(pod_class.vector, self.registry))
 
     def headroom(self, queue: QueueState, pod_class: PodClass) -> int:
         """Tasks of the class that still fit into the share."""
-        deserved = self.deserved.get(queue.name)
-        if not queue.open or deserved is None:
+        most = self._most(queue)
+        if not queue.open or most is None:
             return 0
         demand = self._demands.get(pod_class.id)
         if demand is None:
             pairs = zip(pod_class.rows.tolist(), pod_class.amounts.tolist(), strict=True)
             demand = self._demands[pod_class.id] = [pair for pair in pairs if pair[0] != PODS]
         held = queue.claimed.item
-        return max(min(((deserved[row] - held(row)) // need for row, need in demand), default=UNLIMITED), 0)
+        return max(min(((most[row] - held(row)) // need for row, need in demand), default=UNLIMITED), 0)
 
     def preemptive(self, queue: QueueState, classes: Sequence[PodClass]) -> Refusal | None:
         """Resources may be taken from others only as far as the own share reaches."""
         request = sum((aligned(c.vector, self.registry) for c in classes), self.registry.zeros())
-        return self._over_share(queue, request.tolist())
+        return self._over(queue, self.deserved.get(queue.name), request.tolist())
 
-    def _over_share(self, queue: QueueState, request: Amounts) -> Refusal | None:
+    def _most(self, queue: QueueState) -> Amounts | None:
+        """What the queue may hold: its share, and its capability while its first gang is placed beyond that."""
+        limits = self.real_capability if self._told.exceeding is queue else self.deserved
+        return limits.get(queue.name)
+
+    def _may_exceed(self, job: JobState) -> bool:
+        """Whether its queue holds nothing, or nothing but a part of this gang."""
+        queue = job.queue
+        if not queue.open or queue.name not in self.deserved:
+            return False
+        others = (
+            queue.claimed
+            if job.holds_nothing
+            else aligned(queue.claimed, self.registry) - aligned(job.claimed, self.registry)
+        )
+        return not any(amount for row, amount in enumerate(others.tolist()) if row != PODS)
+
+    def _over(self, queue: QueueState, most: Amounts | None, request: Amounts) -> Refusal | None:
         if not queue.open:
             return _closed(queue)
-        deserved = self.deserved.get(queue.name)
-        if deserved is None:
+        if most is None:
             return None
         held = listed(queue.claimed, self.registry)
-        short = exceeded(held, request, deserved)
+        short = exceeded(held, request, most)
         if not short:
             return None
         capped = self.real_capability[queue.name]
-        limited = all(deserved[row] >= capped[row] for row in short)
+        limited = all(most[row] >= capped[row] for row in short)
         return Refusal(
-            f"queue {queue.name} may hold {text(self.registry, deserved, short)} and holds "
+            f"queue {queue.name} may hold {text(self.registry, most, short)} and holds "
             f"{text(self.registry, held, short)}; {text(self.registry, request, short)} more is asked for",
             Cause.OVER_CAPABILITY if limited else Cause.OVER_SHARE,
             need=named(self.registry, request, short),
             have=named(self.registry, held, short),
-            limit=named(self.registry, deserved, short),
+            limit=named(self.registry, most, short),
         )
 
     # ---- victims
