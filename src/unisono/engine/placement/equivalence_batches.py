@@ -130,7 +130,8 @@ class EquivalenceBatches:
         tasks = self.cycle.orders.tasks(list(job.record.pending.values()))
         if self.cycle.hooks.has("prefilter") and self.cycle.hooks.prefilter(tasks[0]) is not None:
             return False
-        self.cycle.reports[job.key] = _copied(report, job, tasks) if self.cycle.fits.reasons else JobReport(quota=report.quota)
+        told = self.cycle.fits.reasons
+        self.cycle.reports[job.key] = _copied(report, job, tasks) if told else JobReport(quota=report.quota)
         return True
 
     def _known(self, like: tuple[int, str]) -> JobReport | None:
