@@ -262,6 +262,48 @@ async def test_a_device_is_not_given_twice_while_the_write_is_on_its_way() -> No
         assert "allocation" not in claim_of(client, "d").get("status", {})
 
 
+class Late(MemoryClient):
+    """Writes of a status, or the news of them, come when the test says so."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        super().__init__()
+        self.silent, self.go_on = silent, asyncio.Event()
+
+    async def patch(self, kind: Any, name: str, patch: Any, **options: Any) -> Any:
+        if options.get("subresource") == "status" and kind is RESOURCE_CLAIMS and not self.silent:
+            await self.go_on.wait()
+        return await super().patch(kind, name, patch, **options)
+
+    async def watch(self, kind: Any, *arguments: Any, **options: Any) -> Any:
+        async for event in super().watch(kind, *arguments, **options):
+            if kind is RESOURCE_CLAIMS and self.silent and event.object.status.allocation is not None:
+                await self.go_on.wait()
+            yield event
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["the write is slow", "the watch is slow"])
+async def test_a_device_is_not_given_twice_between_the_finalizer_and_the_allocation(silent: bool) -> None:
+    """The claim is told with its finalizer and without devices before it is told with devices."""
+    client = Late(silent=silent)
+    device_world(("c", "d"), client=client)
+    user(client, "p", device="c")
+    async with real(client) as it:
+        await it.run(3)
+        assert claim_of(client)["metadata"]["finalizers"]
+        assert it.nodes_of() == {"p": "n1" if silent else None}
+        user(client, "q", device="d")
+        await it.run(10)
+        client.go_on.set()
+        await it.run(10)
+        assert it.nodes_of() == {"p": "n1", "q": None}
+        assert "allocation" not in claim_of(client, "d").get("status", {})
+        # What is free again is given again.
+        client.remove(PODS, "team/p")
+        client.remove(RESOURCE_CLAIMS, "team/c")
+        await it.run(10)
+        assert it.nodes_of() == {"q": "n1"}
+
+
 class Delaying(MemoryClient):
     """The first write of an allocation gets no answer; it arrives when the test says so. ``deaf``: nothing does.
 

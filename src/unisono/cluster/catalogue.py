@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,18 +26,91 @@ from unisono.api.nodeinfo import Numatopology
 T = TypeVar("T", bound=Object)
 
 
+@dataclass(slots=True)
+class _Change(Generic[T]):
+    """A change that is on its way to the server: what it makes of the object, and whether a state includes it."""
+
+    apply: Callable[[T], T]
+    included: Callable[[T], bool]
+
+
+@dataclass(slots=True)
+class _Assumed(Generic[T]):
+    """What the server has told of an object, and by their owners the changes on their way."""
+
+    told: T
+    changes: dict[str, _Change[T]] = field(default_factory=dict)
+
+    def assumed(self) -> T:
+        obj = self.told
+        for change in self.changes.values():
+            obj = change.apply(obj)
+        return obj
+
+
 class ObjectsByKey(dict[str, T], Generic[T]):
-    """Objects of one kind by key."""
+    """Objects of one kind by key, with the changes that are on their way to the server.
+
+    A change counts from `assume` on, also in states that the server tells later and that do not include it yet: other
+    writes, such as that of a finalizer, come before it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._assumed: dict[str, _Assumed[T]] = {}
 
     def put(self, obj: T) -> bool:
         """Add or change an object; False when nothing but its version differs."""
-        old = self.get(obj.key)
-        self[obj.key] = obj
+        key = obj.key
+        old, found = self.get(key), self._assumed.get(key)
+        if found is not None:
+            same = found.told.metadata.uid == obj.metadata.uid
+            kept = {owner: one for owner, one in found.changes.items() if same and not one.included(obj)}
+            obj = self._keep(key, obj, kept)
+        else:
+            self[key] = obj
         return old is None or _told(old) != _told(obj)
 
     def remove(self, key: str) -> bool:
         """Forget an object; False when it was unknown."""
+        self._assumed.pop(key, None)
         return self.pop(key, None) is not None
+
+    def assume(self, key: str, owner: str, apply: Callable[[T], T], included: Callable[[T], bool]) -> None:
+        """Let a change of an object count until the server tells a state that includes it, or until `end`.
+
+        Args:
+            key: of the object; one that does not exist is not changed.
+            owner: who writes it.
+            apply: the object with the change; it must leave what the object shows already.
+            included: whether a state of the object includes the change.
+
+        """
+        if (obj := self.get(key)) is not None:
+            found = self._assumed.setdefault(key, _Assumed(obj))
+            self._keep(key, found.told, {**found.changes, owner: _Change(apply, included)})
+
+    def written(self, key: str, owner: str, included: Callable[[T], bool]) -> None:
+        """The server has taken the change; ``included`` may know from now on by the object's version."""
+        found = self._assumed.get(key)
+        if found is not None and (change := found.changes.get(owner)) is not None:
+            change.included = included
+            if included(found.told):
+                self.end(key, owner)
+
+    def end(self, key: str, owner: str) -> None:
+        """The change does not count any more."""
+        if (found := self._assumed.get(key)) is not None:
+            self._keep(key, found.told, {one: change for one, change in found.changes.items() if one != owner})
+
+    def _keep(self, key: str, told: T, changes: dict[str, _Change[T]]) -> T:
+        found = _Assumed(told, changes)
+        if changes:
+            self._assumed[key] = found
+        else:
+            self._assumed.pop(key, None)
+        self[key] = obj = found.assumed()
+        return obj
 
     def known(self) -> list[str]:
         """All keys."""

@@ -12,14 +12,20 @@ from typing import Any
 import msgspec
 import structlog
 
-from unisono.api.core import ObjectReference, PersistentVolumeClaim, ResourceClaim, ResourceClaimConsumerReference
+from unisono.api.base import Object
+from unisono.api.core import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ResourceClaim,
+)
 from unisono.api.keys import DELETE_PROTECTION, SELECTED_NODE
 from unisono.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS
-from unisono.cluster.catalogue import Catalogue, ObjectsByKey
+from unisono.cluster.catalogue import Catalogue
 from unisono.engine.decisions import Bind, ClaimAllocation, VolumeBind
 from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.client import Client
 from unisono.kube.clock import Clock
+from unisono.scheduler.claim_changes import change_of, reference_to, selected_node, since, user_of
 
 _ATTEMPTS = 5
 # Folders of a node are made at once, disks of a cloud take their time.
@@ -39,7 +45,8 @@ class ClaimWriter:
     def __init__(self, client: Client, catalogue: Catalogue, clock: Clock) -> None:
         """``catalogue`` is that of the cluster state."""
         self._client, self._catalogue, self._clock = client, catalogue, clock
-        self._assumed: dict[tuple[str, str], list[tuple[ObjectsByKey[Any], str, Any, Any]]] = {}
+        # By uid of a pod whose bind is under way, and number of the preparation, the object as the server answered it.
+        self._written: dict[str, dict[int, Object]] = {}
         # By uid of a volume claim the pods whose binds rely on what was written for it: pods of a job share claims.
         self._relying: dict[str, set[str]] = {}
         # By uid of a pod whose bind failed the device claims of which the server has not said that they are free.
@@ -49,25 +56,25 @@ class ClaimWriter:
 
     def assume(self, bind: Bind) -> None:
         """Let what ``bind`` will write count at once."""
-        kept = self._assumed.setdefault((bind.namespace, bind.pod), [])
         for need in bind.preparations:
-            shelf, key, after = self._after(bind, need)
-            before = shelf.get(key)
-            if after is not None and before is not None:
-                shelf[key] = after
-                kept.append((shelf, key, before, after))
+            change = change_of(self._catalogue, bind, need)
+            change.shelf.assume(change.key, bind.uid, change.apply, change.included)
 
     def forget(self, bind: Bind) -> None:
         """Let it not count any more, unless an event has told the truth meanwhile."""
         self._leave(bind)
-        for shelf, key, before, after in reversed(self._assumed.pop((bind.namespace, bind.pod), [])):
-            if shelf.get(key) is after:
-                shelf[key] = before
+        self._written.pop(bind.uid, None)
+        for need in bind.preparations:
+            change = change_of(self._catalogue, bind, need)
+            change.shelf.end(change.key, bind.uid)
 
     def confirm(self, bind: Bind) -> None:
-        """The bind is done: the events of the writes say the same."""
+        """The bind is done: it counts until the events of the writes say the same."""
         self._leave(bind)
-        self._assumed.pop((bind.namespace, bind.pod), None)
+        written = self._written.pop(bind.uid, {})
+        for number, need in enumerate(bind.preparations):
+            change = change_of(self._catalogue, bind, need)
+            change.shelf.written(change.key, bind.uid, since(written.get(number), change.included))
 
     def _leave(self, bind: Bind) -> None:
         for need in bind.preparations:
@@ -75,34 +82,6 @@ class ClaimWriter:
                 pods.discard(bind.uid)
                 if not pods:
                     del self._relying[need.uid]
-
-    def _after(self, bind: Bind, need: VolumeBind | ClaimAllocation) -> tuple[ObjectsByKey[Any], str, Any]:
-        """The shelf and key of the object that a preparation changes, and the object afterwards."""
-        replace = msgspec.structs.replace
-        key = f"{need.namespace}/{need.claim}"
-        if isinstance(need, ClaimAllocation):
-            claim = self._catalogue.device_claims.get(key)
-            if claim is None:
-                return self._catalogue.device_claims, key, None
-            users = [*(claim.status.reserved_for or ()), _user(bind)]
-            allocation = claim.status.allocation or need.allocation
-            status = replace(claim.status, allocation=allocation, reserved_for=users)
-            return self._catalogue.device_claims, key, replace(claim, status=status)
-        if need.volume:
-            volume = self._catalogue.volumes.get(need.volume)
-            if volume is None:
-                return self._catalogue.volumes, need.volume, None
-            spec = replace(volume.spec, claim_ref=_reference(need))
-            return self._catalogue.volumes, need.volume, replace(volume, spec=spec)
-        wanting = self._catalogue.volume_claims.get(key)
-        if wanting is None:
-            return self._catalogue.volume_claims, key, None
-        notes = {**(wanting.metadata.annotations or {}), SELECTED_NODE: need.node}
-        return (
-            self._catalogue.volume_claims,
-            key,
-            replace(wanting, metadata=replace(wanting.metadata, annotations=notes)),
-        )
 
     # ---- on the server
 
@@ -113,13 +92,14 @@ class ClaimWriter:
             ClaimError: a claim cannot be prepared; what was written has been taken back.
 
         """
+        written = self._written.setdefault(bind.uid, {})
         for done, need in enumerate(bind.preparations):
             try:
                 if isinstance(need, ClaimAllocation):
-                    await self._allocate(bind, need)
+                    written[done] = await self._allocate(bind, need)
                     continue
                 self._relying.setdefault(need.uid, set()).add(bind.uid)
-                await (self._reserve(need) if need.volume else self._select(need))
+                written[done] = await (self._reserve(need) if need.volume else self._select(need))
             except (ApiError, OSError, TimeoutError, ClaimError) as error:
                 await self.withdraw(bind, done + 1)
                 raise ClaimError(str(error)) from error
@@ -181,7 +161,7 @@ class ClaimWriter:
 
     # ---- device claims
 
-    async def _allocate(self, bind: Bind, need: ClaimAllocation) -> None:
+    async def _allocate(self, bind: Bind, need: ClaimAllocation) -> ResourceClaim:
         for _ in range(_ATTEMPTS):
             claim = await self._client.get(RESOURCE_CLAIMS, need.claim, need.namespace)
             if claim.metadata.uid != need.uid or claim.metadata.deletion_timestamp:
@@ -193,15 +173,14 @@ class ClaimWriter:
                 raise ClaimError(f"resource claim {need.claim} has got other devices meanwhile")
             users = claim.status.reserved_for or []
             if present is not None and any(user.uid == bind.uid for user in users):
-                return
+                return claim
             try:
                 if present is None:
                     claim = await self._protect(claim)
-                status: dict[str, Any] = {"reservedFor": _plain([*users, _user(bind)])}
+                status: dict[str, Any] = {"reservedFor": _plain([*users, user_of(bind)])}
                 if present is None:
                     status["allocation"] = _plain(need.allocation)
-                await self._write_status(claim, status)
-                return
+                return await self._write_status(claim, status)
             except Conflict:
                 continue
         raise ClaimError(f"resource claim {need.claim} changes all the time")
@@ -270,7 +249,7 @@ class ClaimWriter:
 
     # ---- volume claims
 
-    async def _reserve(self, need: VolumeBind) -> None:
+    async def _reserve(self, need: VolumeBind) -> PersistentVolume:
         """Give the volume to the claim; the volume controller then binds the two."""
         for _ in range(_ATTEMPTS):
             volume = await self._client.get(PERSISTENT_VOLUMES, need.volume)
@@ -279,14 +258,13 @@ class ClaimWriter:
                 if (reference.namespace, reference.name) != (need.namespace, need.claim):
                     raise ClaimError(f"volume {need.volume} was given to claim {reference.namespace}/{reference.name}")
                 if reference.uid == need.uid:
-                    return
+                    return volume
             patch = {
                 "metadata": {"resourceVersion": volume.metadata.resource_version},
-                "spec": {"claimRef": _plain(_reference(need))},
+                "spec": {"claimRef": _plain(reference_to(need))},
             }
             try:
-                await self._client.patch(PERSISTENT_VOLUMES, need.volume, patch)
-                return
+                return await self._client.patch(PERSISTENT_VOLUMES, need.volume, patch)
             except Conflict:
                 continue
         raise ClaimError(f"volume {need.volume} changes all the time")
@@ -300,30 +278,29 @@ class ClaimWriter:
             meta = {"resourceVersion": volume.metadata.resource_version}
             await self._client.patch(PERSISTENT_VOLUMES, need.volume, {"metadata": meta, "spec": {"claimRef": None}})
 
-    async def _select(self, need: VolumeBind) -> None:
+    async def _select(self, need: VolumeBind) -> PersistentVolumeClaim:
         """Tell the provisioner for which node to make the volume."""
         for _ in range(_ATTEMPTS):
             claim = await self._claim(need)
-            selected = _selected(claim)
+            selected = selected_node(claim)
             if selected == need.node or claim.spec.volume_name:
-                return
+                return claim
             if selected is not None:
                 raise ClaimError(f"the volume of claim {need.claim} is being made for node {selected}")
             try:
-                await self._annotate(claim, need.node)
-                return
+                return await self._annotate(claim, need.node)
             except Conflict:
                 continue
         raise ClaimError(f"claim {need.claim} changes all the time")
 
     async def _unselect(self, need: VolumeBind) -> None:
         claim = await self._claim(need)
-        if not claim.spec.volume_name and _selected(claim) == need.node:
+        if not claim.spec.volume_name and selected_node(claim) == need.node:
             await self._annotate(claim, None)
 
-    async def _annotate(self, claim: PersistentVolumeClaim, node: str | None) -> None:
+    async def _annotate(self, claim: PersistentVolumeClaim, node: str | None) -> PersistentVolumeClaim:
         meta = {"resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: node}}
-        await self._client.patch(
+        return await self._client.patch(
             PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": meta}, namespace=claim.metadata.namespace
         )
 
@@ -342,28 +319,13 @@ class ClaimWriter:
             return False
         if claim.spec.volume_name:
             return claim.status.phase == "Bound"
-        if not need.volume and _selected(claim) != need.node:
+        if not need.volume and selected_node(claim) != need.node:
             raise ClaimError(f"the volume of claim {need.claim} is not to be made for node {need.node} any more")
         return False
 
 
-def _selected(claim: PersistentVolumeClaim) -> str | None:
-    """The node for which the claim's volume is to be made."""
-    return (claim.metadata.annotations or {}).get(SELECTED_NODE)
-
-
 def _is_protected(claim: ResourceClaim) -> bool:
     return DELETE_PROTECTION in (claim.metadata.finalizers or [])
-
-
-def _user(bind: Bind) -> ResourceClaimConsumerReference:
-    return ResourceClaimConsumerReference(resource="pods", name=bind.pod, uid=bind.uid)
-
-
-def _reference(need: VolumeBind) -> ObjectReference:
-    return ObjectReference(
-        api_version="v1", kind="PersistentVolumeClaim", namespace=need.namespace, name=need.claim, uid=need.uid
-    )
 
 
 def _plain(value: Any) -> Any:
