@@ -57,6 +57,7 @@ COMMANDS: dict[str, str] = {
     "crds": "Print the definitions of our kinds for a cluster.",
     "backup": "Copy everything that a control plane stores to a file.",
     "restore": "Put a backup in the place of what a stopped control plane stores.",
+    "support-bundle": "Collect state, logs and metrics for a report, without secrets.",
     "version": "Print the version.",
 }
 
@@ -72,7 +73,7 @@ class LazyGroup(click.Group):
         """Import ``cli.commands.<name>``."""
         if name not in COMMANDS:
             return None
-        command = importlib.import_module(f"unisono.cli.commands.{name}").command
+        command = importlib.import_module(f"unisono.cli.commands.{name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

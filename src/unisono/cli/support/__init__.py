@@ -1,0 +1,1 @@
+"""What ``unisono support-bundle`` collects, and how it is cleaned of secrets."""
