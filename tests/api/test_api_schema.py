@@ -185,7 +185,12 @@ def test_crds_are_volcanos() -> None:
         if name.endswith(".volcano.sh")
     }
     assert shown == {
-        "jobs.batch.volcano.sh": ("Namespaced", ["vcjob", "vj"], [("v1alpha1", True), ("v1beta1", False)], True),
+        "jobs.batch.volcano.sh": (
+            "Namespaced",
+            ["vcjob", "vj", "vjob"],
+            [("v1alpha1", True), ("v1beta1", False)],
+            True,
+        ),
         "podgroups.scheduling.volcano.sh": ("Namespaced", ["pg", "podgroup-v1beta1"], [("v1beta1", True)], False),
         "queues.scheduling.volcano.sh": ("Cluster", ["q", "queue-v1beta1"], [("v1beta1", True)], True),
         "commands.bus.volcano.sh": ("Namespaced", [], [("v1alpha1", True)], False),

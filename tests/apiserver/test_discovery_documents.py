@@ -105,7 +105,7 @@ async def test_resource_lists(web: WebClient) -> None:
         "namespaced": True,
         "kind": "Job",
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-        "shortNames": ["vcjob", "vj"],
+        "shortNames": ["vcjob", "vj", "vjob"],
         **({"categories": list(JOBS.categories)} if JOBS.categories else {}),
     }
     groups = (await web.get("/apis/scheduling.volcano.sh/v1beta1")).json()["resources"]

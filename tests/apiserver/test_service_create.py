@@ -39,7 +39,13 @@ def service(backend):
 
 
 async def test_what_every_cluster_has(service):
-    assert await names(service, NAMESPACES) == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    assert await names(service, NAMESPACES) == [
+        "default",
+        "kube-node-lease",
+        "kube-public",
+        "kube-system",
+        "volcano-system",
+    ]
     found = {
         name: (await read(service, PRIORITY_CLASSES, None, name))["value"]
         for name in await names(service, PRIORITY_CLASSES)

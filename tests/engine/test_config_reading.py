@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from unisono.engine.config.flags import FLAG_KEYS, Flags
@@ -114,7 +116,6 @@ ERRORS = {
     "empty": ("", 0, "the file is empty"),
     "a list": ("- a\n", 1, "must be a map"),
     "broken YAML": ("actions: [a\ntiers: b\n", 2, "the YAML is broken"),
-    "no actions": ("tiers: []\n", 1, "actions is missing"),
     "empty actions": ('actions: ""\n', 1, "actions must be a text"),
     "actions as list": ("actions: [allocate]\n", 1, "actions must be a text"),
     "trailing comma": ("actions: 'allocate,'\n", 1, "an empty name"),
@@ -218,3 +219,102 @@ def test_default_text_parses_without_a_file_name() -> None:
 def test_every_load_starts_from_the_defaults() -> None:
     assert load_config(GOOD).arguments_of("allocate")
     assert load_config("actions: allocate").arguments_of("allocate") == {}
+
+
+TIERS = "tiers:\n- plugins:\n  - name: gang\n"
+
+
+def test_without_actions_the_default_ones_are_in_force_and_a_note_says_so() -> None:
+    config = load_config(TIERS)
+    assert config.actions == ("enqueue", "allocate", "backfill")
+    assert config.notes == ('no actions: the default ones are in force, "enqueue, allocate, backfill"',)
+
+
+def test_a_configuration_without_gang_is_told() -> None:
+    (note,) = load_config("actions: allocate\ntiers: []\n").notes
+    assert "no plug-in gang" in note
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        'args: |\n    {\n      "gpuMemoryWeight": 1.0,\n      "gpuComputeWeight": 0.8\n    }\n',
+        'args: \'{"gpuMemoryWeight": 1.0, "gpuComputeWeight": 0.8}\'\n',
+        "args: {gpuMemoryWeight: 1.0, gpuComputeWeight: 0.8}\n",
+        "arguments:\n    gpuMemoryWeight: 1.0\n    gpuComputeWeight: 0.8\n",
+    ],
+    ids=["block", "quoted", "map", "arguments"],
+)
+def test_plug_ins_of_nodeorder_score_and_do_nothing_else(args: str) -> None:
+    config = load_config(f"actions: allocate\n{TIERS}nodeorder:\n- name: gpu-aware\n  {args}")
+    added = config.tiers[-1][0]
+    assert (added.name, added.arguments) == ("gpu-aware", {"gpuMemoryWeight": 1.0, "gpuComputeWeight": 0.8})
+    assert added.flags.node_order and not added.flags.predicate and not added.flags.job_order
+    assert load_config(f"actions: allocate\n{TIERS}nodeorder: []\n").tiers == config.tiers[:-1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "told"),
+    [
+        ('- name: gpu-aware\n  args: |\n    {\n      "gpuMemoryWeigt": 1\n    }\n', 8, "did you mean gpuMemoryWeight?"),
+        ("- name: gpu-aware\n  args: |\n    {\n", 7, "must be a map, or the same as JSON text"),
+        ("- name: gpu-awar\n", 5, "did you mean gpu-aware?"),
+        ("- args: {}\n", 5, "has no name"),
+        ("- name: gang\n", 5, "listed twice"),
+        ("- name: gpu-aware\n  arg: {}\n", 6, "unknown key arg in a plug-in of nodeorder"),
+    ],
+)
+def test_mistakes_in_nodeorder_name_their_line(lines: str, line: int, told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)) as error:
+        load_config(f"{TIERS}nodeorder:\n{lines}")
+    assert error.value.line == line
+
+
+FLAGS = """\
+# tuning
+--enable-queue-schedule=true
+--cache-pod-group-interval=30s
+--scheduler-worker-threads=16
+--bind-worker-threads=8
+--min-resync-interval=12h
+"""
+
+
+def test_flags_of_a_command_line_change_the_default_and_each_without_effect_says_why() -> None:
+    config = load_config(FLAGS)
+    assert config.bind_concurrency == 8
+    assert (config.actions, config.tiers) == (default_config().actions, default_config().tiers)
+    told = " ".join(config.notes)
+    for name in (
+        "enable-queue-schedule",
+        "cache-pod-group-interval",
+        "scheduler-worker-threads",
+        "min-resync-interval",
+    ):
+        assert f"--{name} has no effect: " in told
+    assert "bind-worker-threads" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("--bind-worker-thread=8\n", 1, "did you mean --bind-worker-threads?"),
+        ("--bind-worker-threads=0\n", 1, "must be a whole number above 0"),
+        ("--bind-worker-threads=9999\n", 1, "must be at most 4096"),
+        ("\n--min-resync-interval=long\n", 2, "must be a duration"),
+        ("--enable-queue-schedule=false\n", 1, "cannot be turned off"),
+        ("--bind-worker-threads=8\nactions: allocate\n", 2, "is no flag"),
+        ("--bind-worker-threads=8\n--bind-worker-threads=9\n", 2, "given twice"),
+    ],
+)
+def test_mistakes_in_flags_name_their_line(text: str, line: int, told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)) as error:
+        load_config(text)
+    assert error.value.line == line
+
+
+def test_code_of_others_is_not_imported_where_that_is_not_wanted() -> None:
+    text = "tiers:\n- plugins:\n  - name: gang\n  - name: no.such.module:Thing\n    arguments: {x: 1}\n"
+    assert load_config(text, imports=False).plugins[1].arguments == {"x": 1}
+    with pytest.raises(ConfigError):
+        load_config(text)

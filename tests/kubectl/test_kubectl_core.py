@@ -65,7 +65,7 @@ async def test_version_and_resources(plane: Plane) -> None:
     assert version["serverVersion"]["gitVersion"].startswith("v1.36.0+unisono")
     lines = await plane.ok("api-resources", "--no-headers")
     assert re.search(r"^pods +po +v1 +true +Pod$", lines, re.MULTILINE)
-    assert re.search(r"^jobs +vcjob,vj +batch.volcano.sh/v1alpha1 +true +Job$", lines, re.MULTILINE)
+    assert re.search(r"^jobs +vcjob,vj,vjob +batch.volcano.sh/v1alpha1 +true +Job$", lines, re.MULTILINE)
     assert re.search(r"^queues +q,queue-v1beta1 +scheduling.volcano.sh/v1beta1 +false +Queue$", lines, re.MULTILINE)
     assert "batch.volcano.sh/v1beta1" in await plane.ok("api-versions")
     assert await plane.ok("get", "--raw", "/readyz") == "ok"

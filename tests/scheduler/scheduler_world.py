@@ -27,6 +27,7 @@ class Fixed:
 
     def __init__(self) -> None:
         self.config, self.error = CONFIG, ""
+        self.name, self.reference = "a test", None
 
     def poll(self) -> SchedulerConfig:
         return self.config

@@ -359,6 +359,7 @@ metrics: {{type: prometheus, address: "{address}"}}
 class _Source:
     def __init__(self, config: SchedulerConfig) -> None:
         self.config, self.error = config, ""
+        self.name, self.reference = "a test", None
 
     def poll(self) -> SchedulerConfig:
         return self.config

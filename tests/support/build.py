@@ -249,15 +249,23 @@ def queue(
     capability: Mapping[str, Any] | None = None,
     guarantee: Mapping[str, Any] | None = None,
     deserved: Mapping[str, Any] | None = None,
+    fifo: bool = False,
+    annotations: Mapping[str, str] | None = None,
 ) -> Queue:
     """A queue."""
     return Queue(
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=rfc3339(START)),
+        metadata=ObjectMeta(
+            name=name,
+            uid=f"uid-{name}",
+            creation_timestamp=rfc3339(START),
+            annotations=dict(annotations) if annotations else None,
+        ),
         spec=QueueSpec(
             weight=weight,
             priority=priority,
             reclaimable=reclaimable,
             parent=parent or None,
+            dequeue_strategy="fifo" if fifo else None,
             capability=amounts(capability) if capability is not None else None,  # type: ignore[arg-type]
             deserved=amounts(deserved) if deserved is not None else None,  # type: ignore[arg-type]
             guarantee=Guarantee(resource=amounts(guarantee)) if guarantee is not None else None,  # type: ignore[arg-type]

@@ -25,6 +25,12 @@ SCHEDULER_NAMES: Final = "unisono.io/scheduler-names"
 CONFIGURATION_ERROR: Final = "unisono.io/configuration-error"
 """On such a Lease: why the scheduler refuses its newest configuration; the one before it stays in force."""
 
+CONFIGURATION_SOURCE: Final = "unisono.io/configuration-source"
+"""On such a Lease: where the scheduler's newest configuration stands."""
+
+CONFIGURATION_NOTES: Final = "unisono.io/configuration-notes"
+"""On such a Lease: what its writer should know of a configuration that is in force, one sentence on each line."""
+
 ENFORCED_QUEUE_FIELDS: Final = "unisono.io/enforced-queue-fields"
 """On such a Lease: fields of Queues that the scheduler's configuration enforces, separated by commas."""
 

@@ -145,3 +145,8 @@ SSH_AUTH: Final = "kubernetes.io/ssh-auth"
 # API versions of what is sent but not stored: the reviews that admission webhooks get, and options and tables.
 ADMISSION_API_VERSION: Final = "admission.k8s.io/v1"
 META_API_VERSION: Final = "meta.k8s.io/v1"
+
+CONFIG_MAP_NAMESPACE: Final = "volcano-system"
+CONFIG_MAP_NAME: Final = "volcano-scheduler-config"
+CONFIG_MAP_KEY: Final = "volcano-scheduler.conf"
+"""Where users of Volcano keep the scheduler's configuration: namespace and name of a ConfigMap, and the key in it."""

@@ -135,7 +135,7 @@ JOBS: Kind[batch.Job] = Kind(
     "Job",
     "jobs",
     batch.Job,
-    short_names=("vcjob", "vj"),
+    short_names=("vcjob", "vj", "vjob"),
     status_subresource=True,
     alias_versions=("v1beta1",),
 )

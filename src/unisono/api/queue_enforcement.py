@@ -15,7 +15,6 @@ NEEDS: Final[dict[str, str]] = {
     "priority": "list the plug-in capacity or proportion",
     "affinity": "list the plug-in nodegroup",
     "parent": "list the plug-in capacity with enableHierarchy: true (capabilities of parents hold without it)",
-    "dequeueStrategy": "every job of the queue is tried, as with traverse",
 }
 """By field of the spec what it takes. ``capability`` always holds, also that of parents."""
 
@@ -25,7 +24,7 @@ _ROOT = ("", "root", None)
 def unenforced(spec: QueueSpec, enforced: Collection[str]) -> Iterator[str]:
     """Names of fields that the queue states and that are not among ``enforced``.
 
-    A value that means what holds without it (weight 1, no amounts, strategy ``traverse``) is none that is stated.
+    A value that means what holds without it (weight 1, no amounts) is none that is stated.
     """
     stated = {
         "weight": (spec.weight or 1) != 1,
@@ -34,7 +33,6 @@ def unenforced(spec: QueueSpec, enforced: Collection[str]) -> Iterator[str]:
         "priority": bool(spec.priority),
         "affinity": spec.affinity is not None,
         "parent": spec.parent not in _ROOT and bool(spec.deserved or (spec.guarantee and spec.guarantee.resource)),
-        "dequeueStrategy": spec.dequeue_strategy == "fifo",
     }
     return (field for field in NEEDS if stated[field] and field not in enforced)
 

@@ -12,6 +12,7 @@ from unisono.api.core import Namespace, PriorityClass
 from unisono.api.core.crd import CustomResourceDefinitionStatus
 from unisono.api.crds import crd_manifests
 from unisono.api.defaulting import apply_defaults
+from unisono.api.keys import CONFIG_MAP_NAMESPACE
 from unisono.api.kind import Kind
 from unisono.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, QUEUES
 from unisono.api.meta import Condition
@@ -24,7 +25,7 @@ from unisono.apiserver.operations.context import Context
 from unisono.apiserver.storage.entry import Entry
 from unisono.apiserver.storage.store import Change
 
-DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", CONFIG_MAP_NAMESPACE)
 
 
 async def bootstrap(context: Context) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.keys import POD_QUEUE, QUEUE_NAME
+from unisono.api.keys import CONFIG_MAP_NAMESPACE, POD_QUEUE, QUEUE_NAME
 from unisono.api.kinds import QUEUES
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
 
 # What every control plane has.
-_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", CONFIG_MAP_NAMESPACE})
 _QUEUES = frozenset({"default", "root"})
 
 

@@ -239,6 +239,7 @@ class JobBook:
             "weight": 1 if spec.weight is None else spec.weight,
             "priority": spec.priority or 0,
             "reclaimable": True if spec.reclaimable is None else spec.reclaimable,
+            "fifo": spec.dequeue_strategy == "fifo",
             "state": status.state or "",
             "parent": spec.parent or "",
             "created": parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,

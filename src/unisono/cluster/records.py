@@ -213,6 +213,7 @@ class Queue:
         weight: ``spec.weight``, 1 when absent.
         priority: ``spec.priority``.
         reclaimable: true when absent.
+        fifo: ``spec.dequeueStrategy`` is ``fifo``: nobody is served before the first job in order.
         state: ``status.state``, ``""`` while the controller has not written it; only ``Open`` admits.
         parent: ``spec.parent`` or ``""``.
         capability, deserved, guarantee: by resource name in engine units; None when the spec has none. A name that is
@@ -237,6 +238,7 @@ class Queue:
         "created",
         "deserved",
         "exact",
+        "fifo",
         "guarantee",
         "jobs",
         "known",
@@ -258,6 +260,7 @@ class Queue:
         self.weight = 1
         self.priority = 0
         self.reclaimable = True
+        self.fifo = False
         self.state = ""
         self.parent = ""
         self.created = 0.0

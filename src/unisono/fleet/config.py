@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from unisono.api.core import ObjectReference
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.scheduler.settings import ConfigSource, FixedConfig
 
@@ -47,6 +48,16 @@ class HubConfig:
     @error.setter
     def error(self, _text: str) -> None:
         """The source's own."""
+
+    @property
+    def name(self) -> str:
+        """Where the configuration stands, in words."""
+        return self._source.name
+
+    @property
+    def reference(self) -> ObjectReference | None:
+        """The object of the API in which it stands."""
+        return self._source.reference
 
     def poll(self) -> SchedulerConfig:
         """The configuration to use now; the same object as long as nothing changed."""

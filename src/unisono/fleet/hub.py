@@ -64,7 +64,7 @@ class Hub(Scheduler):
         self._hub_client, self._connect = client, connect
         super().__init__(
             client,
-            HubConfig(config_source),
+            config_source,
             clock,
             registry=registry,
             scheduler_names=scheduler_names,
@@ -73,6 +73,9 @@ class Hub(Scheduler):
             gang_patience=float("inf"),
             **options,
         )
+
+    def _adapted(self, source: ConfigSource) -> ConfigSource:
+        return HubConfig(source)
 
     def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
         self.members_state = HubState(self.feed)

@@ -66,6 +66,9 @@ class Dispatching:
         self._backoff = Backoff(base=1.0, cap=60.0)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
+    def limit(self, concurrency: int) -> None:
+        """Whole jobs are sent, each in one request: there is nothing to bound."""
+
     def submit(self, binds: Iterable[Bind]) -> list[Bind]:
         """Dispatch whole gangs; returns the binds that count. Members of one gang in several clusters are refused."""
         gangs: dict[str, list[Bind]] = defaultdict(list)

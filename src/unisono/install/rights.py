@@ -11,6 +11,7 @@ from typing import Any
 
 from unisono.api import kinds as k
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
 from unisono.api.machine import MACHINE_DEPLOYMENTS
 from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
@@ -64,6 +65,8 @@ SCHEDULER: tuple[Right, ...] = (
         k.NUMATOPOLOGIES,
         k.QUEUES,
     ),
+    # The scheduler's configuration where users of Volcano keep it.
+    *_on("list watch", k.CONFIG_MAPS, names=(CONFIG_MAP_NAME,)),
     *_on("list watch patch", k.POD_GROUPS),
     *_on("get list watch patch", k.PERSISTENT_VOLUMES, k.PERSISTENT_VOLUME_CLAIMS, k.RESOURCE_CLAIMS),
     *_on("get list watch delete", k.PODS),

@@ -11,13 +11,17 @@ from unisono.api import kinds
 from unisono.api.admission_registration import VALIDATING_WEBHOOKS
 from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import CRON_JOBS, FLOW_KINDS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
+from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.install.conditions import changed, not_made_by, staying
 from unisono.install.options import InstallOptions, labels
+from unisono.scheduler.config_advice import INSTALLED_NAME
 
 NAME = "unisono"
 """Name of both configurations."""
 _SECONDS = 10
+_CONFIGURATION = f"object.metadata.name in ['{CONFIG_MAP_NAME}', '{INSTALLED_NAME}']"
 
 _QUEUES: tuple[Kind[Any], ...] = (kinds.QUEUES,)
 _DEFAULTED: tuple[Kind[Any], ...] = (kinds.JOBS, kinds.POD_GROUPS, CRON_JOBS, JOB_FLOWS, HYPER_JOBS)
@@ -44,6 +48,25 @@ def webhooks(options: InstallOptions) -> list[dict[str, Any]]:
         _hook("gangs", "/validate", [_rule(_GANGS, "CREATE", "UPDATE")], options, new, ours),
         _hook("objects", "/validate", [_rule(_CHECKED, "CREATE", "UPDATE")], options, any_change),
         _hook("queues", "/validate", [_rule(_QUEUES, "CREATE", "UPDATE", "DELETE")], options, any_change),
+        # Only warns, and so do training jobs: their own operator may check them, too.
+        _hook(
+            "training",
+            "/validate",
+            [_rule(KUBEFLOW_KINDS, "CREATE", "UPDATE")],
+            options,
+            new,
+            failurePolicy="Ignore",
+            timeoutSeconds=3,
+        ),
+        _hook(
+            "configuration",
+            "/validate",
+            [_rule((kinds.CONFIG_MAPS,), "CREATE", "UPDATE")],
+            options,
+            {"name": "our-configuration", "expression": _CONFIGURATION},
+            failurePolicy="Ignore",
+            timeoutSeconds=3,
+        ),
     ]
     return [
         _configuration("MutatingWebhookConfiguration", mutating),

@@ -9,8 +9,8 @@ from unisono.api.annotations import CYCLES_LEASE
 from unisono.api.keys import HOSTNAME
 from unisono.engine.config_file.reader import DEFAULT_TEXT
 from unisono.install.options import InstallOptions, labels, selector
+from unisono.scheduler.config_advice import INSTALLED_KEY, INSTALLED_NAME
 
-CONFIG_KEY = "unisono-scheduler.conf"
 _CONFIG_DIR = "/etc/unisono"
 WEBHOOK_PORT = 8443
 
@@ -57,7 +57,7 @@ def arguments(component: Component, options: InstallOptions) -> list[str]:
     match component.name:
         case "scheduler":
             heartbeat = f"--heartbeat-lease={options.namespace}/{CYCLES_LEASE}"
-            return [*common, f"--config={_CONFIG_DIR}/{CONFIG_KEY}", heartbeat, *named]
+            return [*common, f"--config={_CONFIG_DIR}/{INSTALLED_KEY}", heartbeat, *named]
         case "agent":
             return [*common, f"--simulate={options.simulate}"]
         case "webhook":
@@ -72,7 +72,7 @@ def config_map(options: InstallOptions) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _meta("unisono-scheduler", "scheduler", options),
-        "data": {CONFIG_KEY: options.scheduler_config or DEFAULT_TEXT},
+        "data": {INSTALLED_KEY: options.scheduler_config or DEFAULT_TEXT},
     }
 
 
@@ -116,7 +116,7 @@ def _service(component: Component) -> dict[str, Any]:
 def _pod(component: Component, options: InstallOptions) -> dict[str, Any]:
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
     if component is SCHEDULER:
-        volumes.append({"name": "config", "configMap": {"name": "unisono-scheduler"}})
+        volumes.append({"name": "config", "configMap": {"name": INSTALLED_NAME}})
     return {
         "serviceAccountName": f"unisono-{component.name}",
         "priorityClassName": "system-cluster-critical",

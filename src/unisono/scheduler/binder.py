@@ -120,7 +120,7 @@ class Binder:
         """
         self._client, self._feed, self._events, self._metrics, self._clock = client, feed, events, metrics, clock
         self._claims = ClaimWriter(client, feed.state.catalogue, clock)
-        self._slots = asyncio.Semaphore(concurrency)
+        self._concurrency, self._slots = concurrency, asyncio.Semaphore(concurrency)
         self._attempts = attempts
         self._retry = Backoff(base=0.1, cap=5.0)
         self._back_off = Backoff(base=1.0, cap=30.0)
@@ -129,6 +129,11 @@ class Binder:
         self._refused: dict[str, dict[str, str]] = {}
         self._under_way: dict[str, int] = defaultdict(int)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def limit(self, concurrency: int) -> None:
+        """Bound the binds under way from now on; those that have begun go on."""
+        if concurrency != self._concurrency:
+            self._concurrency, self._slots = concurrency, asyncio.Semaphore(concurrency)
 
     def submit(self, binds: Iterable[Bind]) -> list[Bind]:
         """Assume and send the binds of a cycle; returns those that were sent.

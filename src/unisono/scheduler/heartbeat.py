@@ -14,6 +14,8 @@ import structlog
 
 from unisono.api.annotations import (
     CONFIGURATION_ERROR,
+    CONFIGURATION_NOTES,
+    CONFIGURATION_SOURCE,
     CYCLES_LEASE,
     ENFORCED_QUEUE_FIELDS,
     SCHEDULER_CYCLES,
@@ -35,6 +37,8 @@ _INTERVAL_SECONDS = 10.0
 _DURATION_SECONDS = 30
 _CLOSE_SECONDS = 2.0
 _MOST_TEXT = 1000
+# Absent means that the scheduler is older than the annotation; empty says that there is nothing.
+_ALWAYS = (SCHEDULER_NAMES, ENFORCED_QUEUE_FIELDS)
 
 
 class Heartbeat:
@@ -46,21 +50,31 @@ class Heartbeat:
         self._namespace, _, self._name = lease.partition("/")
         self._names = ",".join(scheduler_names)
         self._last: tuple[float, float] | None = None
-        self._error, self._fields = "", ""
-        self._told: tuple[float, str, str] = (0.0, "", "")
+        self._facts: dict[str, str] = {}
+        self._told: tuple[float, dict[str, str]] = (0.0, {})
         self._failing = self._held = False
         self._began = clock.monotonic()
 
-    def ended(self, config_error: str = "", enforced: Iterable[str] = ()) -> None:
+    def ended(
+        self, config_error: str = "", enforced: Iterable[str] = (), source: str = "", notes: Iterable[str] = ()
+    ) -> None:
         """A cycle has ended.
 
         Args:
             config_error: why the newest configuration is refused.
             enforced: fields of Queues that the configuration in force enforces.
+            source: where the newest configuration stands.
+            notes: what its writer should know of the configuration in force.
 
         """
-        self._last, self._error = (self._clock.monotonic(), self._clock.time()), config_error[:_MOST_TEXT]
-        self._fields = ",".join(enforced)
+        self._last = self._clock.monotonic(), self._clock.time()
+        self._facts = {
+            SCHEDULER_NAMES: self._names,
+            CONFIGURATION_ERROR: config_error[:_MOST_TEXT],
+            CONFIGURATION_SOURCE: source[:_MOST_TEXT],
+            CONFIGURATION_NOTES: "\n".join(notes)[:_MOST_TEXT],
+            ENFORCED_QUEUE_FIELDS: ",".join(enforced),
+        }
 
     @property
     def reference(self) -> ObjectReference:
@@ -77,8 +91,8 @@ class Heartbeat:
         """Write until cancelled."""
         self._began = self._clock.monotonic()
         while True:
-            if self._last is not None and (self._last[1], self._error, self._fields) != self._told:
-                await self._renew(self._last[1], self._error, self._fields)
+            if self._last is not None and (self._last[1], self._facts) != self._told:
+                await self._renew(self._last[1], self._facts)
             await self._clock.sleep(_INTERVAL_SECONDS if self._held else 1.0)
 
     async def close(self) -> None:
@@ -93,12 +107,8 @@ class Heartbeat:
         except (UnisonoError, OSError, TimeoutError) as error:
             _log.debug("heartbeat.close_failed", error=str(error))
 
-    async def _renew(self, when: float, error: str, fields: str) -> None:
-        annotations = {
-            SCHEDULER_NAMES: self._names,
-            CONFIGURATION_ERROR: error or None,
-            ENFORCED_QUEUE_FIELDS: fields,
-        }
+    async def _renew(self, when: float, facts: dict[str, str]) -> None:
+        annotations = {key: value if value or key in _ALWAYS else None for key, value in facts.items()}
         spec = {
             "holderIdentity": self._name,
             "renewTime": rfc3339_micro(when),
@@ -111,20 +121,20 @@ class Heartbeat:
                     LEASES, self._name, {"metadata": meta, "spec": spec}, namespace=self._namespace
                 )
             except NotFound:
-                await self._client.create(LEASES, self._new(when, fields))
+                await self._client.create(LEASES, self._new(when, facts))
         except (UnisonoError, OSError, TimeoutError) as failure:
             if not self._failing:
                 _log.warning("heartbeat.failed", lease=f"{self._namespace}/{self._name}", error=str(failure))
             self._failing = True
             return
-        self._failing, self._held, self._told = False, True, (when, error, fields)
+        self._failing, self._held, self._told = False, True, (when, facts)
 
-    def _new(self, when: float, fields: str) -> Lease:
+    def _new(self, when: float, facts: dict[str, str]) -> Lease:
         meta = ObjectMeta(
             name=self._name,
             namespace=self._namespace,
             labels={SCHEDULER_CYCLES: "true"},
-            annotations={SCHEDULER_NAMES: self._names, ENFORCED_QUEUE_FIELDS: fields},
+            annotations={key: value for key, value in facts.items() if value or key in _ALWAYS},
         )
         spec = LeaseSpec(
             holder_identity=self._name,

@@ -38,6 +38,8 @@ from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.events import EventRecorder
 from unisono.kube.reflector import Reflector, ReflectorStatistics
 from unisono.scheduler.binder import Binder
+from unisono.scheduler.config_map import MappedConfig
+from unisono.scheduler.config_map import reflector as config_reflector
 from unisono.scheduler.evictor import GIVE_UP, Evictor
 from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
@@ -154,7 +156,9 @@ class Scheduler:
         self._debounce, self._share_debounce, self._gather_seconds = debounce, share_debounce, gather
         self._default_queue = default_queue
         self._arrived = 0
-        self._source = config_source or FixedConfig()
+        self._bind_concurrency = bind_concurrency
+        self._config_map = MappedConfig(config_source or FixedConfig(), self._look)
+        self._source = self._adapted(self._config_map)
         self._decide = decide or _engine(clock.monotonic)
         self._runner = runner or asyncio.to_thread
         self.metrics = Metrics(registry)
@@ -173,7 +177,8 @@ class Scheduler:
             gauge.set_function(partial(self._unenforced, field))
         self.metrics.volcano.read(self.feed.groups, state.book.jobs)
         self._compose(client, bind_concurrency, gang_patience)
-        self._seen_version, self._config_error = -1, ""
+        self._seen_version = -1
+        self._told_config: tuple[str, tuple[str, ...], str] = ("", (), "")
         self._enforced = enforced_queue_fields(self._source.poll())
         self._seen_config: SchedulerConfig | None = None
         self._due_at = self._last_seconds = 0.0
@@ -192,6 +197,15 @@ class Scheduler:
             Reflector(client, kind, feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
             for kind in self.kinds
         ]
+        self._reflectors.append(config_reflector(client, self._config_map, clock))
+
+    def _adapted(self, source: ConfigSource) -> ConfigSource:
+        """The source with what this scheduler needs beyond what users write."""
+        return source
+
+    def _look(self) -> None:
+        """Look at the state soon."""
+        self._wake.set()
 
     def _writers(self, client: Client, bind_concurrency: int, gang_patience: float) -> tuple[Placing, Evicting]:
         """Who carries out binds and evictions."""
@@ -228,6 +242,10 @@ class Scheduler:
             await self.events.close()
             if self._recorder is not None:
                 self._recorder.close()
+
+    def configuration(self) -> SchedulerConfig:
+        """The configuration in force."""
+        return self._source.poll()
 
     def verdict(self, job: str) -> Verdict | None:
         """Latest verdict of a PodGroup (``namespace/name``), None when it does not wait."""
@@ -270,8 +288,9 @@ class Scheduler:
         while True:
             try:
                 await self.cycle()
-                self._enforced = enforced_queue_fields(self._source.poll())
-                self._heartbeat.ended(self._source.error, self._enforced)
+                config = self._source.poll()
+                self._enforced = enforced_queue_fields(config)
+                self._heartbeat.ended(self._source.error, self._enforced, self._source.name, config.notes)
             except Exception:
                 # One broken cycle must not end scheduling; the state is intact because the engine only reads it.
                 self._failures += 1
@@ -313,9 +332,11 @@ class Scheduler:
     async def cycle(self) -> bool:
         """One look at the state; answers whether the engine ran."""
         config = self._source.poll()
-        self._note_config_error()
+        self._note_config(config)
         now = self._clock.monotonic()
         changed = self.feed.state.version != self._seen_version or config is not self._seen_config
+        if config is not self._seen_config:
+            self._binder.limit(config.bind_concurrency or self._bind_concurrency)
         if not changed and now < self._due_at:
             self._idle += 1
             self.metrics.cycles_idle.inc()
@@ -422,18 +443,24 @@ class Scheduler:
             tasks[key.partition("/")[2]] += max(0, verdict.tasks_needed - verdict.tasks_placeable)
         self.metrics.waiting(tasks)
 
-    def _note_config_error(self) -> None:
-        error = self._source.error
-        if error == self._config_error:
+    def _note_config(self, config: SchedulerConfig) -> None:
+        """Tell what is wrong with a new configuration, and whatever else its writer should know, where they look."""
+        facts = (self._source.error, config.notes, self._source.name)
+        if facts == self._told_config:
             return
-        self._config_error = error
-        # On the Lease of the heartbeat, where tools look for the scheduler.
-        lease = self._heartbeat.reference
-        if error:
+        (before, notes, name), self._told_config = self._told_config, facts
+        # On the ConfigMap, or on the Lease of the heartbeat, where tools look for the scheduler.
+        where = self._source.reference or self._heartbeat.reference
+        if facts[0]:
             self.metrics.config_errors.inc()
-            self.events.event(lease, "Warning", "ConfigurationRefused", f"{error} (the one before it stays in force)")
-        else:
-            self.events.event(lease, "Normal", "ConfigurationAccepted", "The newest configuration is in force.")
+            self.events.event(
+                where, "Warning", "ConfigurationRefused", f"{facts[0]} (the one before it stays in force)"
+            )
+            return
+        if before or (name != facts[2] and self._source.reference is not None):
+            self.events.event(where, "Normal", "ConfigurationAccepted", "The newest configuration is in force.")
+        if config.notes and config.notes != notes:
+            self.events.event(where, "Normal", "ConfigurationNote", "; ".join(config.notes))
 
 
 def _engine(monotonic: Callable[[], float]) -> Decide:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from unisono.api.core import ObjectReference
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import default_config, load_config
 from unisono.engine.plugins.registry import fresh_code, is_code
@@ -28,6 +29,16 @@ class ConfigSource(Protocol):
     error: str
     """What is wrong with the newest configuration, empty when it is in use."""
 
+    @property
+    def name(self) -> str:
+        """Where the configuration stands, in words."""
+        ...
+
+    @property
+    def reference(self) -> ObjectReference | None:
+        """The object of the API in which it stands, for events; None where there is none."""
+        ...
+
     def poll(self) -> SchedulerConfig:
         """The configuration to use now; the same object as long as nothing changed. Never raises."""
         ...
@@ -37,8 +48,10 @@ class FixedConfig:
     """A configuration that never changes."""
 
     def __init__(self, config: SchedulerConfig | None = None) -> None:
+        self.name = "the default configuration" if config is None else "a fixed configuration"
         self._config = config or default_config()
         self.error = ""
+        self.reference: ObjectReference | None = None
 
     def poll(self) -> SchedulerConfig:
         """The configuration given."""
@@ -53,15 +66,21 @@ class FileConfig:
     ``module:Class`` is imported again whenever the file is written, also with the same content.
     """
 
-    def __init__(self, path: Path, load: Loader = load_config, on_error: Callable[[str], None] | None = None) -> None:
-        """Read the file at once.
+    def __init__(
+        self,
+        path: Path,
+        load: Loader = load_config,
+        on_error: Callable[[str], None] | None = None,
+        reference: ObjectReference | None = None,
+    ) -> None:
+        """Read the file at once; ``reference`` is the object of the API that it comes from, if there is one.
 
         Raises:
             ConfigError: the file cannot be read or is wrong; there is nothing before it to keep.
 
         """
         self._path, self._load, self._on_error = path, load, on_error
-        self.error = ""
+        self.error, self.name, self.reference = "", str(path), reference
         self._stamp = self._stat()
         self._text = self._read()
         self._config = load(self._text, str(path))

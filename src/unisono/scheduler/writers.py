@@ -16,6 +16,10 @@ class Placing(Protocol):
         """Assume and send the binds of a cycle; returns those that were sent."""
         ...
 
+    def limit(self, concurrency: int) -> None:
+        """Bound the binds under way at a time."""
+        ...
+
     def hold(self, job: str, least: float = 0.0) -> None:
         """Let the job wait, ``least`` seconds or more."""
         ...

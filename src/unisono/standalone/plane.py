@@ -22,6 +22,8 @@ from prometheus_client import CollectorRegistry
 from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
+from unisono.api.keys import CONFIG_MAP_NAME
+from unisono.api.kinds import CONFIG_MAPS
 from unisono.api.pod_limit import MOST_PODS
 from unisono.errors import ConfigError
 from unisono.kube.backoff import Backoff
@@ -35,6 +37,7 @@ from unisono.standalone.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from unisono.agent.agent import Agent
+    from unisono.apiserver.admission import Request
     from unisono.apiserver.backend import Backend
     from unisono.apiserver.flow_control.limits import Limits
     from unisono.apiserver.server import ApiServer
@@ -163,7 +166,9 @@ class Plane:
         from unisono.apiserver.backend import Backend
 
         most = self._options.most_pods
-        backend = await Backend.open(self._data.database, admission=Admission(Rules(most_pods=most)))
+        admission = Admission(Rules(most_pods=most))
+        admission.extend(advisers={CONFIG_MAPS.resource: _advise_on_configuration})
+        backend = await Backend.open(self._data.database, admission=admission)
         self._stack.push_async_callback(backend.close)
         await self._serve(backend)
         self._served.set()
@@ -303,6 +308,20 @@ class Plane:
 
 def _parts(options: PlaneOptions) -> list[str]:
     return ["controllers", "scheduler", *(["simulated nodes"] if options.simulated_nodes else [])]
+
+
+async def _advise_on_configuration(request: Request) -> list[str]:
+    """What to tell who writes the scheduler's configuration into a ConfigMap; beside the event loop."""
+    if request.name != CONFIG_MAP_NAME:
+        return []
+
+    def advise() -> list[str]:
+        # Large, and only for those who write such a thing.
+        from unisono.scheduler.config_advice import advice
+
+        return advice(request.object)
+
+    return await asyncio.to_thread(advise)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.core import ConfigMap
 from unisono.api.decode import Decoded, decode
 from unisono.api.defaulting import apply_defaults
 from unisono.api.keys import ADMISSION_API_VERSION
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.validation import validate
+from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import Operation, Request, Settings
 from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.failures import invalid
@@ -112,11 +115,25 @@ def mutate(question: Question, view: Clocked) -> dict[str, Any]:
     return answer
 
 
-def check(question: Question, view: Clocked, settings: Settings = _SETTINGS) -> dict[str, Any]:
-    """Yes, or no with the Status that the client gets; ``settings`` are those of the rules."""
+def check(
+    question: Question,
+    view: Clocked,
+    settings: Settings = _SETTINGS,
+    advise: Callable[[ConfigMap], list[str]] = lambda _map: [],
+) -> dict[str, Any]:
+    """Yes, perhaps with warnings, or no with the Status that the client gets.
+
+    Args:
+        question: what the API server asks.
+        view: other objects.
+        settings: of the rules.
+        advise: says what to tell the writer of a ConfigMap.
+
+    """
     kind = question.kind
     if kind is None or question.subresource or question.leaving:
         return _answer(question)
+    warnings: list[str] = []
     try:
         old = _decoded(kind, question.old_raw)
         new = old if question.operation == "DELETE" else _decoded(kind, question.raw)
@@ -130,9 +147,14 @@ def check(question: Question, view: Clocked, settings: Settings = _SETTINGS) -> 
         request = _request(question, kind, new.obj, before)
         for rule in checking(kind, settings):
             rule(request, view)
+        if question.operation != "DELETE":
+            warnings = [*object_warnings(kind, new.obj), *(advise(new.obj) if isinstance(new.obj, ConfigMap) else ())]
     except ApiError as error:
         return _answer(question, error)
-    return _answer(question)
+    answer = _answer(question)
+    if warnings:
+        answer["response"]["warnings"] = warnings
+    return answer
 
 
 def failed(question: Question, error: Exception) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono.api import kinds
 from unisono.api.kind import Kind
+from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.apiserver.admission import Rule, Settings, jobs, pod_groups, pods, queues, sizes
 
 CHANGING: Mapping[str, tuple[Rule, ...]] = {
@@ -31,5 +32,6 @@ def checking(kind: Kind[Any], settings: Settings) -> Iterator[Rule]:
     yield partial(sizes.check, settings)
 
 
-FOREIGN = frozenset({kinds.PODS.resource})
-"""Resources that the API server itself defaults and validates."""
+_FOREIGN: tuple[Kind[Any], ...] = (kinds.PODS, kinds.CONFIG_MAPS, *KUBEFLOW_KINDS)
+FOREIGN = frozenset(kind.resource for kind in _FOREIGN)
+"""Resources that the API server itself, or their own operator, defaults and validates."""

@@ -18,6 +18,7 @@ from unisono.kube.controller import Informers
 from unisono.kube.http import HttpClient
 from unisono.kube.listening import AppListener
 from unisono.kube.reflector import ReflectorStatistics
+from unisono.scheduler.config_advice import advice
 from unisono.webhook.certificates import Bundle, Certificates
 from unisono.webhook.review import BadReview, Question, check, failed, mutate, read, refused
 from unisono.webhook.view import SEEN, cached, live
@@ -155,7 +156,7 @@ class WebhookServer:
         except BadReview as error:
             return self._bad("validate", error)
         try:
-            answer = check(question, cached(self._informers), self._settings)
+            answer = check(question, cached(self._informers), self._settings, advice)
             if refused(answer):
                 answer = await self._look_again(question, answer)
         except Exception as error:

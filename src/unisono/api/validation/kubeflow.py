@@ -140,9 +140,26 @@ def _containers(path: str, spec: ReplicaSpec, facts: TrainingDefaults) -> Iterat
 
 
 def _template(spec: ReplicaSpec, path: str) -> Iterator[FieldError]:
+    """Rules of the pod, except those of `pods_lack`."""
+    return (error for error in _template_errors(spec, path) if error.reason != "FieldValueNotFound")
+
+
+def _template_errors(spec: ReplicaSpec, path: str) -> Iterator[FieldError]:
     """Rules of the pod; its restart policy does not count, for the one beside the template replaces it."""
     pod = msgspec.structs.replace(spec.template.spec, restart_policy=None)
     yield from validate_template(msgspec.structs.replace(spec.template, spec=pod), path)
+
+
+def pods_lack(job: AnyTrainingJob) -> Iterator[FieldError]:
+    """What templates of pods refer to and do not have, such as a volume that only another role declares.
+
+    The operator's definitions let a cluster store such a job; its pods are refused.
+    """
+    facts = TRAINING[type(job)]
+    specs: ReplicaSpecs = getattr(job.spec, facts.field) or {}
+    for role, spec in specs.items():
+        errors = _template_errors(spec, f"spec.{facts.wire}[{role}].template")
+        yield from (error for error in errors if error.reason == "FieldValueNotFound")
 
 
 def _pytorch(job: PyTorchJob, specs: ReplicaSpecs) -> Iterator[FieldError]:

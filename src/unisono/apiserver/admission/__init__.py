@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import (
     accounts,
     claims,
@@ -27,9 +28,9 @@ from unisono.apiserver.admission import (
     sizes,
     system_priority,
 )
-from unisono.apiserver.admission.request import Clocked, Operation, Request, Rule, Settings, View
+from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 
-__all__ = ["Admission", "Operation", "Request", "Rule", "Settings", "View"]
+__all__ = ["Admission", "Adviser", "Operation", "Request", "Rule", "Settings", "View"]
 
 _MUTATING: dict[str, tuple[Rule, ...]] = {
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.accept,),
@@ -69,6 +70,7 @@ class Admission:
         )
         self._checking = _joined({**_CHECKING, _QUEUES: queue_rules}, checking or {})
         self._everywhere: tuple[Rule, ...] = (partial(sizes.check, settings),)
+        self._advisers: dict[str, Adviser] = {}
 
     def extend(
         self,
@@ -76,8 +78,13 @@ class Admission:
         mutating: Mapping[str, Sequence[Rule]] | None = None,
         checking: Mapping[str, Sequence[Rule]] | None = None,
         everywhere: Sequence[Rule] = (),
+        advisers: Mapping[str, Adviser] | None = None,
     ) -> None:
-        """Add rules behind those that are there, per resource; those of ``everywhere`` check every resource."""
+        """Add rules behind those that are there, per resource; those of ``everywhere`` check every resource.
+
+        An adviser, one per resource, refuses nothing: it says what to tell the writer.
+        """
+        self._advisers |= advisers or {}
         self._mutating = _joined(self._mutating, mutating or {})
         self._checking = _joined(self._checking, checking or {})
         self._everywhere += tuple(everywhere)
@@ -110,7 +117,15 @@ class Admission:
 
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""
-        return queues.warnings(request, view) if request.kind.resource == _QUEUES else []
+        told = object_warnings(request.kind, request.object) if request.operation != "DELETE" else []
+        return told + queues.warnings(request, view) if request.kind.resource == _QUEUES else told
+
+    async def advice(self, request: Request) -> list[str]:
+        """The same from those who take their time; the object must be complete."""
+        adviser = self._advisers.get(request.kind.resource)
+        if adviser is None or request.operation == "DELETE" or request.subresource:
+            return []
+        return await adviser(request)
 
 
 def _joined(own: Mapping[str, Sequence[Rule]], further: Mapping[str, Sequence[Rule]]) -> dict[str, tuple[Rule, ...]]:

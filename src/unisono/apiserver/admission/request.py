@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -78,3 +78,4 @@ class Settings:
 
 
 Rule = Callable[[Request, Clocked], None]
+Adviser = Callable[[Request], Awaitable[list[str]]]

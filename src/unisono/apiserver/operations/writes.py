@@ -218,6 +218,7 @@ async def _admit(write: Write, request: Request, *, hooked: bool = True) -> Any:
         raise failures.invalid(request.kind, request.name, errors)
     if hooked and hooks.wanted(request, changing=False):
         write.warnings.extend(await hooks.check(request, dry_run=dry_run))
+    write.warnings.extend(await context.admission.advice(request))
     storing = await context.conversions.for_storing(request.object)
     if is_heavy():
         _check_size(await aside(codec.render, storing))

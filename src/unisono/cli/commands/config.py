@@ -28,7 +28,9 @@ def command() -> None:
 def check(where: Where, file: Path | None, output: str) -> None:
     """Say whether a configuration file can be used, or whether the running scheduler refuses its newest one.
 
-    A file is read as the scheduler reads it: plug-ins are imported. The exit code is 1 where it cannot be used.
+    A file is read as the scheduler reads it: plug-ins are imported. It may be the manifest of a ConfigMap.
+
+    The exit code is 1 where it cannot be used.
     """
     from unisono.cli.connection import run_async
     from unisono.cli.printing import print_json
@@ -52,17 +54,43 @@ def _of_file(file: Path) -> dict[str, Any]:
     # As the scheduler, which is started where its plug-ins are.
     sys.path.insert(0, str(Path.cwd()))
     try:
-        config = load_config(file.read_text(encoding="utf-8"), str(file))
+        text = file.read_text(encoding="utf-8")
+        within, name = _within_config_map(text), str(file)
+        config = load_config(text if within is None else within, name if within is None else f"{name}, ConfigMap")
     except ConfigError as error:
-        return {"source": str(file), "error": str(error)}
+        return {"source": str(file), "error": str(error), "notes": []}
     except (OSError, UnicodeDecodeError) as error:
-        return {"source": str(file), "error": f"{file} cannot be read: {error}."}
+        return {"source": str(file), "error": f"{file} cannot be read: {error}.", "notes": []}
     tiers = [[plugin.name for plugin in tier] for tier in config.tiers]
-    return {"source": str(file), "error": "", "actions": list(config.actions), "tiers": tiers}
+    facts = {"actions": list(config.actions), "tiers": tiers}
+    return {"source": str(file), "error": "", "notes": list(config.notes), **facts}
+
+
+def _within_config_map(text: str) -> str | None:
+    """The configuration in a manifest of a ConfigMap; None where the file is none."""
+    from unisono.api.core import ConfigMap
+    from unisono.api.yaml import load_all
+    from unisono.errors import ConfigError
+    from unisono.scheduler.config_map import text_of
+
+    try:
+        values = [document.value for document in load_all(text)]
+    except (ValueError, ConfigError):
+        return None
+    found = next((one for one in values if isinstance(one, dict) and one.get("kind") == "ConfigMap"), None)
+    if found is None:
+        return None
+    data = found.get("data")
+    return text_of(ConfigMap(data={str(key): str(value) for key, value in (data or {}).items()}))
 
 
 async def _of_scheduler(where: Where) -> dict[str, Any]:
-    from unisono.api.annotations import CONFIGURATION_ERROR, SCHEDULER_CYCLES
+    from unisono.api.annotations import (
+        CONFIGURATION_ERROR,
+        CONFIGURATION_NOTES,
+        CONFIGURATION_SOURCE,
+        SCHEDULER_CYCLES,
+    )
     from unisono.api.kinds import LEASES
     from unisono.cli.connection import connect
     from unisono.errors import UnisonoError
@@ -71,8 +99,13 @@ async def _of_scheduler(where: Where) -> dict[str, Any]:
         leases = (await client.list(LEASES, label_selector=f"{SCHEDULER_CYCLES}=true")).items
     if not leases:
         raise UnisonoError("No scheduler has told anything of its configuration: name a file with -f.")
-    errors = [(lease.metadata.annotations or {}).get(CONFIGURATION_ERROR, "") for lease in leases]
-    return {"source": "the running scheduler", "error": next(filter(None, errors), "")}
+    told = [lease.metadata.annotations or {} for lease in leases]
+    first = next((one for one in told if one.get(CONFIGURATION_ERROR)), told[0])
+    return {
+        "source": first.get(CONFIGURATION_SOURCE) or "the running scheduler",
+        "error": first.get(CONFIGURATION_ERROR, ""),
+        "notes": first.get(CONFIGURATION_NOTES, "").splitlines(),
+    }
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
@@ -82,4 +115,4 @@ def _lines(found: dict[str, Any]) -> list[str]:
     if "actions" in found:
         lines.append(f"  actions: {', '.join(found['actions'])}")
         lines += [f"  tier {number}: {', '.join(tier) or 'none'}" for number, tier in enumerate(found["tiers"], 1)]
-    return lines
+    return [*lines, *(f"  note: {note}" for note in found["notes"])]

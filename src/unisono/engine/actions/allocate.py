@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unisono.engine.actions.nominated import promised
+from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.equivalence_batches import EquivalenceBatches
 from unisono.engine.placement.waiting_tasks import Remaining, place, remaining_of
@@ -17,9 +18,12 @@ def run(cycle: Cycle) -> None:
     A queue that holds all it may is dropped for the rest of the action. A job is served again only after a commit that
     left tasks over. Jobs for which others were evicted come first.
     """
-    waiting = _prepare(cycle)
+    waiting, stops = _prepare(cycle)
     remaining: dict[str, Remaining] = {}
-    for job in promised(cycle, waiting):
+    ready = (
+        {name: [job for job in jobs if job.key not in stops] for name, jobs in waiting.items()} if stops else waiting
+    )
+    for job in promised(cycle, ready):
         if cycle.hooks.overused(job.queue) is None:
             left = remaining[job.key] = remaining_of(cycle, job)
             if not (place(cycle, job, left) and left):
@@ -40,27 +44,36 @@ def run(cycle: Cycle) -> None:
             if not len(queues) and alike.place(queue, jobs):
                 continue
             job = jobs.pop()
-            if not alike.fail(job):
+            failed = job.key in stops or alike.fail(job)
+            if not failed:
                 left = remaining.get(job.key) or remaining_of(cycle, job)
                 before = alike.state()
-                if not place(cycle, job, left):
+                failed = not place(cycle, job, left)
+                if failed:
                     alike.note_failure(job, before)
                 elif left:
                     remaining[job.key] = left
                     jobs.push(job)
+            if failed and strict_order.stopped(cycle, queue, job, jobs):
+                jobs = Heap(cycle.orders.job_key)
+                break
             if len(queues) and not queues.leads(queue):
                 break
         if len(jobs):
             queues.push(queue)
 
 
-def _prepare(cycle: Cycle) -> dict[str, list[JobState]]:
-    """Jobs to serve, by queue."""
+def _prepare(cycle: Cycle) -> tuple[dict[str, list[JobState]], set[str]]:
+    """Jobs to serve, by queue, and the keys of those among them at whose turn a queue with strict order stops."""
     admits_all = "enqueue" not in cycle.config.actions
     refusals = {queue.name: closed(queue) for queue in cycle.session.queues.values() if queue.closed}
     by_queue: dict[str, list[JobState]] = {}
+    stops: set[str] = set()
     for job in cycle.jobs:
         if not _may_run(cycle, job, admits_all=admits_all):
+            if strict_order.stops_others(cycle, job):
+                stops.add(job.key)
+                by_queue.setdefault(job.queue.name, []).append(job)
             continue
         refusal = refusals.get(job.queue.name)
         if refusal is not None:
@@ -68,7 +81,7 @@ def _prepare(cycle: Cycle) -> dict[str, list[JobState]]:
             continue
         if job.record.pending and (job.shape or cycle.pending(job, best_effort=False)):
             by_queue.setdefault(job.queue.name, []).append(job)
-    return by_queue
+    return by_queue, stops
 
 
 def _may_run(cycle: Cycle, job: JobState, *, admits_all: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from unisono.cluster.records import Task
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import FitErrors
+from unisono.engine.cycle.strict_order import is_behind
 from unisono.engine.placement.grouped_jobs import place_grouped
 from unisono.engine.placement.sub_group_solver import RemainingByGroup
 from unisono.engine.session.job_state import JobState
@@ -19,7 +20,7 @@ def run(cycle: Cycle) -> None:
     """
     by_queue: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
-        if job.pending_best_effort and job.phase != "Pending" and cycle.valid(job):
+        if job.pending_best_effort and job.phase != "Pending" and cycle.valid(job) and not is_behind(cycle, job):
             by_queue.setdefault(job.queue.name, []).append(job)
     queues = cycle.orders.queues(cycle.session.queues[name] for name in by_queue)
     while len(queues):

@@ -6,6 +6,7 @@ import numpy as np
 
 from unisono.cluster.resources import PODS
 from unisono.engine.actions.admission_gate import Admission
+from unisono.engine.cycle import strict_order
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugin_host.heap import Heap
 from unisono.engine.session.job_state import JobState
@@ -15,7 +16,7 @@ from unisono.engine.session.queue_limits import closed
 def run(cycle: Cycle) -> None:
     """Ask the gates about each Pending job, queue by queue and job by job in order.
 
-    A refused job is passed over; the next one of its queue is asked.
+    A refused job is passed over, and the next one of its queue is asked, unless the queue keeps strict order.
     """
     waiting: dict[str, list[JobState]] = {}
     for job in cycle.jobs:
@@ -30,6 +31,9 @@ def run(cycle: Cycle) -> None:
         while len(jobs):
             job = jobs.pop()
             _ask(cycle, gate, job)
+            if job.phase == "Pending" and not queue.closed and strict_order.stopped(cycle, queue, job, jobs):
+                jobs = heaps[queue.name] = Heap(cycle.orders.job_key)
+                break
             if not len(queues):
                 jobs.drop(gate.admit_like(job, jobs))
             if len(queues) and not queues.leads(queue):

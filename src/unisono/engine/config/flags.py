@@ -47,6 +47,11 @@ class Flags:
         return cls(**values)
 
     @classmethod
+    def scoring(cls) -> Flags:
+        """Of a plug-in that only scores nodes."""
+        return cls.all_off({"enableNodeOrder": True, "enableBestNode": True, "enabledHyperNodeOrder": True})
+
+    @classmethod
     def from_keys(cls, switched: Mapping[str, bool]) -> Flags:
         """The defaults of a configuration file, overridden by ``switched`` (wire key to value)."""
         return cls(**{FLAG_KEYS[key].attribute: value for key, value in switched.items()})

@@ -42,6 +42,8 @@ class SchedulerConfig:
         action_arguments: arguments of actions, by action name, and those of all plug-ins under ``plugins`` (the file's
             ``configurations``).
         metrics: where node load comes from (the file's ``metrics``), flat strings.
+        bind_concurrency: binds under way at a time; 0 leaves that to the program.
+        notes: what the writer of the file should know although it can be used, one sentence each.
 
     """
 
@@ -49,6 +51,8 @@ class SchedulerConfig:
     tiers: tuple[tuple[PluginConfig, ...], ...]
     action_arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
+    bind_concurrency: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def plugins(self) -> tuple[PluginConfig, ...]:

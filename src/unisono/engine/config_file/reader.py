@@ -6,16 +6,19 @@ names file, line and key. Reading is pure; the scheduler watches the file and ca
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from unisono.engine.actions import action_names
+from unisono.engine.config.arguments import Argument
 from unisono.engine.config.flags import FLAG_KEYS, Flags
 from unisono.engine.config.metrics import metrics_source
 from unisono.engine.config.model import PluginConfig, SchedulerConfig
 from unisono.engine.config.names import ACTION_ARGUMENTS, KNOWN_ACTIONS, METRICS_KEYS, PLUGINS_SECTION
 from unisono.engine.config_file.arguments import read_arguments
+from unisono.engine.config_file.command_line import is_command_line, read_command_line
 from unisono.engine.config_file.yaml_positions import Value, parse, suggestion
-from unisono.engine.plugins.registry import arguments_of, find, plugin_names
+from unisono.engine.plugins.registry import arguments_of, find, is_code, plugin_names
 from unisono.errors import ConfigError
 
 DEFAULT_TEXT = """\
@@ -39,44 +42,64 @@ tiers:
 """
 
 
+DEFAULT_ACTIONS = ("enqueue", "allocate", "backfill")
+NODE_ORDER = "nodeorder"
+"""The section that lists plug-ins which score nodes, beside tiers."""
+
+
 def default_config() -> SchedulerConfig:
     """What runs without a file: what Volcano's Helm chart installs, and gangs may exceed the share of an idle queue."""
     return load_config(DEFAULT_TEXT, "default configuration")
 
 
-def load_config(text: str, file: str = "") -> SchedulerConfig:
+def load_config(text: str, file: str = "", *, imports: bool = True) -> SchedulerConfig:
     """Read a configuration file.
+
+    A text of command line flags, such as ``--bind-worker-threads=8``, stands for the default with these flags.
 
     Args:
         text: the file's content, YAML.
         file: its name, for messages only.
+        imports: import plug-ins that are named as ``module:Class``; without it they and their arguments pass unseen.
 
     Raises:
         ConfigError: the text breaks a rule; the message names file, line and key.
 
     """
+    if is_command_line(text):
+        return read_command_line(text, file, default_config())
     root = parse(text, file)
     if root is None:
         raise ConfigError("the file is empty; state actions and tiers", file=file)
-    reader = _Reader()
+    reader = _Reader(imports=imports)
     root.entries(
         {
             "actions": reader.read_actions,
             "tiers": reader.read_tiers,
             "configurations": reader.read_configurations,
             "metrics": reader.read_metrics,
+            NODE_ORDER: reader.read_node_order,
         },
         "the scheduler configuration",
     )
     if not reader.actions:
-        root.fail('actions is missing; write, for example, actions: "enqueue, allocate, backfill"')
-    return SchedulerConfig(tuple(reader.actions), tuple(reader.tiers), reader.action_arguments, reader.metrics)
+        reader.actions = [*DEFAULT_ACTIONS]
+        reader.notes.append(f'no actions: the default ones are in force, "{", ".join(DEFAULT_ACTIONS)}"')
+    tiers = (*reader.tiers, tuple(reader.node_order)) if reader.node_order else tuple(reader.tiers)
+    if all(plugin.name != "gang" for tier in tiers for plugin in tier):
+        reader.notes.append("no plug-in gang: pods of a PodGroup start one by one, also fewer than minMember")
+    return SchedulerConfig(
+        tuple(reader.actions), tiers, reader.action_arguments, reader.metrics, notes=tuple(reader.notes)
+    )
 
 
 class _Reader:
-    """Collects the four sections; a section that is null stays empty, as in Volcano."""
+    """Collects the sections; a section that is null stays empty, as in Volcano."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, imports: bool) -> None:
+        self._imports = imports
+        self.node_order: list[PluginConfig] = []
+        self.notes: list[str] = []
         self.actions: list[str] = []
         self.tiers: list[tuple[PluginConfig, ...]] = []
         self.action_arguments: dict[str, dict[str, Any]] = {}
@@ -119,7 +142,7 @@ class _Reader:
         arguments: dict[str, Any] = {}
         for key, (at, entry) in entries.items():
             if key == "arguments":
-                arguments = read_arguments(entry, arguments_of(name), f"plug-in {name}")
+                arguments = read_arguments(entry, self._arguments_of(name), f"plug-in {name}")
             elif key in FLAG_KEYS:
                 if not entry.is_null:
                     switched[key] = entry.boolean()
@@ -132,6 +155,8 @@ class _Reader:
         if name in self._lines:
             value.fail(f"plug-in {name} is listed twice (also on line {self._lines[name]}); keep one of the two")
         self._lines[name] = value.line
+        if not self._seen(name):
+            return name
         try:
             found = find(name)
         except ConfigError as error:
@@ -139,6 +164,26 @@ class _Reader:
         if found is None:
             value.fail(f"unknown plug-in {name}{suggestion(name, plugin_names())}")
         return name
+
+    def _seen(self, name: str) -> bool:
+        return self._imports or not is_code(name)
+
+    def _arguments_of(self, name: str) -> Iterable[Argument] | None:
+        return arguments_of(name) if self._seen(name) else None
+
+    def read_node_order(self, value: Value) -> None:
+        """Plug-ins that only score nodes, as ``{name, args}``; ``args`` is a map, or the same as JSON text."""
+        for element in value.elements():
+            entries = {name: entry for name, _, entry in element.items()}
+            element.entries(dict.fromkeys(("name", "args", "arguments"), Value.plain), "a plug-in of nodeorder")
+            if "name" not in entries:
+                element.fail(f"{element.key} has no name; write - name: gpu-aware, for example")
+            if len(entries) > 2:
+                element.fail(f"{element.key} has args and arguments; keep one of the two")
+            name = self._plugin_name(entries["name"])
+            given = entries.get("args") or entries.get("arguments")
+            arguments = read_arguments(given.embedded(), self._arguments_of(name), f"plug-in {name}") if given else {}
+            self.node_order.append(PluginConfig(name, Flags.scoring(), arguments))
 
     def read_configurations(self, value: Value) -> None:
         for element in value.elements():

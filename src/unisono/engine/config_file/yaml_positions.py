@@ -103,6 +103,24 @@ class Value:
             self.fail(f"{self.key} must be a list")
         return [Value(node, self.file, f"{self.key}[{index}]") for index, node in enumerate(self.node.value)]
 
+    def embedded(self) -> Value:
+        """What a text holds that is JSON or YAML itself; lines go on counting in the file. Anything else as it is."""
+        if not isinstance(self.node, yaml.ScalarNode) or self.is_null:
+            return self
+        # The text of a block begins on the line below its indicator.
+        above = self.node.start_mark.line + (self.node.style in ("|", ">"))
+        try:
+            inner = parse("\n" * above + str(self.node.value), self.file)
+        except ConfigError as error:
+            last = above + len(str(self.node.value).splitlines())
+            raise ConfigError(
+                f"{self.key} must be a map, or the same as JSON text",
+                file=self.file,
+                line=min(error.line, last),
+                key=self.key,
+            ) from None
+        return self if inner is None else Value(inner.node, self.file, self.key)
+
     def text(self) -> str:
         """A non-empty string."""
         value = self.plain()

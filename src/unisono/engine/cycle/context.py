@@ -48,6 +48,7 @@ class Cycle:
         bound: committed placements, from which binds are made.
         evicted: committed evictions and the PodGroup that they are for.
         action: name of the action that runs.
+        heads: first jobs of queues with strict order that found no place, by queue.
 
     """
 
@@ -76,6 +77,7 @@ class Cycle:
         self.reports: dict[str, JobReport] = {}
         self.decisions = Decisions(cycle=f"{snapshot.version}-{seed}")
         self.action = ""
+        self.heads: dict[str, JobState] = {}
         self.bound: list[Placement] = []
         self.evicted: list[tuple[Placement, str]] = []
         self.jobs = self.session.active

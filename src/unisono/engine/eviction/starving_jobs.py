@@ -6,6 +6,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import Purpose
 from unisono.engine.cycle.context import Cycle
+from unisono.engine.cycle.strict_order import is_behind
 from unisono.engine.cycle.transaction import Placement
 from unisono.engine.eviction.evictable_amounts import Rule
 from unisono.engine.eviction.limit_relief import relieve
@@ -32,7 +33,7 @@ def starving_jobs(cycle: Cycle) -> dict[str, list[JobState]]:
             or closed(job.queue) is not None
         ):
             continue
-        if cycle.valid(job) and cycle.hooks.starving(job):
+        if cycle.valid(job) and cycle.hooks.starving(job) and not is_behind(cycle, job):
             by_queue.setdefault(job.queue.name, []).append(job)
     return by_queue
 

@@ -36,6 +36,12 @@ def note_unfilled(snapshot: Snapshot, now: float) -> None:
     book.seen = found
 
 
+def comes_later(snapshot: Snapshot, key: str, now: float) -> bool:
+    """Whether an admitted gang has too few pods, and is still waited for."""
+    since, number = snapshot.memo.of(UnfilledGangs, UnfilledGangs).seen.get(key, (now, -1))
+    return number >= 0 and now - since < PATIENCE_SECONDS and _unfilled(snapshot, key) == number
+
+
 def lapsed(snapshot: Snapshot, now: float, rows: int) -> dict[str, Vector]:
     """``[R]`` by queue: what gangs were promised for pods that have not come for too long."""
     amounts: dict[str, Vector] = {}

@@ -16,7 +16,7 @@ from unisono.api.gang_parts import Part
 from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
 from unisono.api.kubeflow import AnyTrainingJob, ReplicaStatus, TrainingCondition, TrainingStatus
 from unisono.api.times import format_duration, parse_time, rfc3339
-from unisono.api.validation.kubeflow import validate_training_job
+from unisono.api.validation.kubeflow import pods_lack, validate_training_job
 from unisono.controllers import pod_facts
 from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.job.backoff import restart_delay
@@ -34,6 +34,7 @@ from unisono.controllers.training.kubeflow.view import (
     EXIT_CODE,
     FAILED,
     NEVER,
+    PODS_LACK,
     RESTARTING,
     RUNNING,
     SUCCEEDED,
@@ -85,6 +86,7 @@ class _Decision:
         if not self.status.conditions and self._is_invalid():
             return self.plan
         self._set(CREATED, "Created", self.framework.created(self.view))
+        self._tell_lack()
         if self.view.run.suspend:
             self._suspend()
         else:
@@ -101,6 +103,28 @@ class _Decision:
             text = f"{self.view.kind} failed validation because {'; '.join(errors)}"
             self.plan.warn(f"{self.view.kind}FailedValidation", text, once=text)
         return bool(errors)
+
+    def _tell_lack(self) -> None:
+        """Say in the status what templates of pods refer to and do not have: a server stores them all the same."""
+        lack = "; ".join(error.message() for error in pods_lack(self.seen.job))
+        others = [each for each in self.status.conditions or () if each.type != PODS_LACK]
+        if not lack:
+            self.status.conditions = others or self.status.conditions
+            return
+        text = f"The server refuses pods of this job: {lack}"
+        self.plan.warn("FailedValidation", text, once=text)
+        told = next((each for each in self.status.conditions or () if each.type == PODS_LACK), None)
+        if told is None or told.message != text:
+            told = TrainingCondition(
+                type=PODS_LACK,
+                status="True",
+                reason="InvalidPodTemplate",
+                message=text,
+                last_update_time=self.time,
+                last_transition_time=self.time if told is None else told.last_transition_time,
+            )
+        # First: the last entry is what tools show as the state of the job.
+        self.status.conditions = [told, *others]
 
     # --- the life of an active job -----------------------------------------------------------------------------
 

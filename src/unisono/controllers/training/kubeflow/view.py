@@ -19,6 +19,9 @@ DEFAULT_SCHEDULER = "volcano"
 CREATED, RUNNING, RESTARTING = "Created", "Running", "Restarting"
 SUSPENDED, SUCCEEDED, FAILED = "Suspended", "Succeeded", "Failed"
 
+PODS_LACK = "PodsLack"
+"""A condition beside the operator's: the job's pods refer to something that their template does not have."""
+
 NEVER, ON_FAILURE, ALWAYS, EXIT_CODE = "Never", "OnFailure", "Always", "ExitCode"
 
 

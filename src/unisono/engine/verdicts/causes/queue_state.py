@@ -10,6 +10,7 @@ from unisono.engine.verdicts.waiting import Waiting
 
 _WAYS_OUT = {
     Cause.QUEUE_CLOSED: "submit to another one",
+    Cause.NOT_TRIED: "wait for that job, or set dequeueStrategy: traverse of the queue",
     Cause.QUEUE_INVALID: "submit to another queue, or correct this one's place in the tree",
 }
 
