@@ -102,3 +102,18 @@ DRAINED: Final = "unisono.io/drained"
 
 MEMBER_REASONS: Final = "unisono.io/member-reasons"
 """On a PodGroup of a hub: for each member why the gang is not there, as a JSON object of sentences."""
+
+USER: Final = "unisono.io/user"
+"""On a job, a PodGroup or a pod: who submitted it, as the server knows; only controllers may say otherwise."""
+
+QUEUE_NAMESPACES: Final = "unisono.io/namespaces"
+"""On a Queue: the namespaces whose jobs may use it, separated by commas; a ``*`` at the end stands for any ending."""
+
+QUEUE_USERS: Final = "unisono.io/users"
+"""On a Queue: the users and ``group:NAME`` that may use it; others need the verb ``use`` on it."""
+
+USER_LIMITS: Final = "unisono.io/user-limits"
+"""On a Queue: what one user may hold in it, such as ``jobs=4,pods=16,nvidia.com/gpu=8``."""
+
+SHARE_WEIGHTS: Final = "unisono.io/share-weights"
+"""On a Queue: weights of users or namespaces that are not 1, such as ``team-a=2,team-b=0.5``."""

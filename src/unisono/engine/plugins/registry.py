@@ -24,6 +24,7 @@ from unisono.engine.plugins.deviceshare.plugin import DeviceSharePlugin
 from unisono.engine.plugins.drf.plugin import DrfPlugin
 from unisono.engine.plugins.eviction_guard.plugin import EvictionGuardPlugin
 from unisono.engine.plugins.extender.plugin import ExtenderPlugin
+from unisono.engine.plugins.fair_share.plugin import FairSharePlugin
 from unisono.engine.plugins.fragmentation.plugin import FragmentationPlugin
 from unisono.engine.plugins.gang import GangPlugin
 from unisono.engine.plugins.gpu_aware import GpuAwarePlugin
@@ -46,6 +47,7 @@ from unisono.engine.plugins.sla import SlaPlugin
 from unisono.engine.plugins.task_topology.plugin import TaskTopologyPlugin
 from unisono.engine.plugins.tdm import TdmPlugin
 from unisono.engine.plugins.usage.plugin import UsagePlugin
+from unisono.engine.plugins.user_limits import UserLimitsPlugin
 from unisono.errors import ConfigError
 
 GROUP = "unisono.plugins"
@@ -84,6 +86,8 @@ BUILT_IN: dict[str, type[Plugin]] = {
         EvictionGuardPlugin,
         ReschedulingPlugin,
         CostPlugin,
+        FairSharePlugin,
+        UserLimitsPlugin,
     )
 }
 

@@ -1,0 +1,111 @@
+"""fair-share: users or namespaces take turns within a queue, by what they hold and what they have used lately.
+
+A job's turn is (average use of its account + what the account holds + what its jobs before this one ask for) over the
+account's weight, all as dominant shares of the cluster (start-time fair queueing, Goyal, Vin and Cheng, 1996). Use
+decays with a half-life, see `unisono.engine.plugins.fair_share.usage_book`: an account that had the cluster alone comes
+last until its use has faded or others have used as much.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unisono.api.annotations import SHARE_WEIGHTS
+from unisono.api.times import duration_or_none
+from unisono.engine.answers import Key
+from unisono.engine.config.arguments import Argument, argument_value
+from unisono.engine.config.model import PluginConfig
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.common.accounts import KINDS, USERS, account_of, numbers_of
+from unisono.engine.plugins.fair_share.usage_book import Line, UsageBook
+from unisono.engine.session.amounts import aligned, dominant_share, listed
+from unisono.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState
+    from unisono.engine.session.session import Session
+
+_BY = Argument("fair-share.by", "text", USERS, "user: who submitted a job; namespace: where it is")
+_HALF_LIFE = Argument("fair-share.halfLife", "duration", "168h", "after it use counts half; 0s: only what is held")
+_WEIGHTS = Argument("fair-share.weights", "map", None, "accounts with another weight than 1, by name")
+
+
+class FairSharePlugin(Plugin):
+    """Orders the jobs of a queue by the turn of their account."""
+
+    name = "fair-share"
+    known_arguments = (_BY, _HALF_LIFE, _WEIGHTS)
+
+    def __init__(self, config: PluginConfig) -> None:
+        super().__init__(config)
+        self.by = str(argument_value(_BY, self.arguments))
+        if self.by not in KINDS:
+            raise ConfigError(f"{_BY.key} must be {' or '.join(KINDS)}, not {self.by}")
+        self.half_life = duration_or_none(str(argument_value(_HALF_LIFE, self.arguments))) or 0.0
+        self.weights: dict[str, float] = {}
+        for name, value in (argument_value(_WEIGHTS, self.arguments) or {}).items():
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < float("inf"):
+                raise ConfigError(f"{_WEIGHTS.key}: the weight of {name} must be a number above 0, not {value!r}")
+            self.weights[str(name)] = float(value)
+
+    def open(self, session: Session) -> None:
+        """Note who holds what from now on."""
+        self.session = session
+        self.total = listed(session.sharable_total, session.registry)
+        self._by_queue: dict[str, dict[str, float]] = {}
+        self._averages: dict[Line, float] = {}
+        if self.half_life > 0:
+            book = session.snapshot.memo.of(UsageBook, UsageBook)
+            book.look(self._held, session.now, self.half_life)
+            self._averages = book.averages(self.half_life)
+
+    def job_key(self, job: JobState) -> Key:
+        """The turn as of the beginning of the cycle."""
+        turn = self._turns.get(job.key)
+        return (self._value(self._line(job)) if turn is None else turn,)
+
+    def weight(self, line: Line) -> float:
+        """Of an account in a queue: what the Queue says, else what the configuration says, else 1."""
+        queue, account = line
+        if queue not in self._by_queue:
+            state = self.session.queues.get(queue)
+            self._by_queue[queue] = numbers_of(state.record.annotations, SHARE_WEIGHTS) if state is not None else {}
+        return self._by_queue[queue].get(account) or self.weights.get(account, 1.0)
+
+    def _line(self, job: JobState) -> Line:
+        return job.queue.name, account_of(job, self.by)
+
+    def _value(self, line: Line) -> float:
+        return (self._averages.get(line, 0.0) + self._held.get(line, 0.0)) / self.weight(line)
+
+    @cached_property
+    def _held(self) -> dict[Line, float]:
+        """The dominant share of what each account holds in a queue."""
+        registry = self.session.registry
+        sums: dict[Line, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = defaultdict(registry.zeros)
+        for record in self.session.snapshot.jobs.values():
+            sums[record.queue, account_of(record, self.by)] += aligned(record.allocated, registry)
+        shares = {line: dominant_share(held.tolist(), self.total) for line, held in sums.items()}
+        return {line: share for line, share in shares.items() if share}
+
+    @cached_property
+    def _turns(self) -> dict[str, float]:
+        """The turn of each job that waits, by key; within an account by priority, then age."""
+        ahead, turns = dict[Line, float](), dict[str, float]()
+        for job in sorted(self.session.active, key=lambda job: (-job.priority, job.created, job.key)):
+            line = self._line(job)
+            turns[job.key] = ahead[line] if line in ahead else self._value(line)
+            ahead[line] = turns[job.key] + self._demand(job) / self.weight(line)
+        return turns
+
+    def _demand(self, job: JobState) -> float:
+        """The dominant share of what the job asks for and does not hold; of minResources where it has no pods yet."""
+        registry, record = self.session.registry, job.record
+        asked = aligned(record.request, registry)
+        if record.min_resources is not None:
+            asked = np.maximum(asked, aligned(record.min_resources, registry))
+        return dominant_share(np.maximum(asked - aligned(record.allocated, registry), 0).tolist(), self.total)

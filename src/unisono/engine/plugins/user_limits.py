@@ -1,0 +1,160 @@
+"""user-limits: how much one user may hold in a queue, in jobs, pods and resources, as the Queue's annotation says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from unisono.api.annotations import USER_LIMITS
+from unisono.api.quantity import QuantityError, parse_quantity
+from unisono.api.resources import readable, resource_list
+from unisono.cluster.podclass import PodClass
+from unisono.cluster.records import Task
+from unisono.cluster.resources import scheduled
+from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
+from unisono.engine.answers import Refusal, Vote
+from unisono.engine.contract.plugin import Plugin
+from unisono.engine.plugins.common.accounts import account_of
+from unisono.engine.session.amounts import aligned
+from unisono.engine.verdict import Cause
+
+if TYPE_CHECKING:
+    from unisono.engine.session.job_state import JobState, QueueState
+    from unisono.engine.session.session import Session
+
+JOBS = "jobs"
+_Line = tuple[str, str]
+_HOLDING = frozenset({*ALLOCATED_STATES, TaskStatus.PIPELINED})
+
+
+def limits_of(text: str) -> dict[str, int]:
+    """``jobs=4,pods=16,nvidia.com/gpu=8`` by name: ``jobs`` as a number, everything else in engine units.
+
+    Raises:
+        ValueError: a part is no ``NAME=QUANTITY``.
+
+    """
+    amounts: dict[str, str] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, mark, value = part.partition("=")
+        if not mark or not name.strip():
+            raise ValueError(f"{part!r} is no NAME=QUANTITY, such as nvidia.com/gpu=8")
+        amounts[name.strip()] = value.strip()
+    jobs = amounts.pop(JOBS, None)
+    if jobs is not None and not (jobs.isascii() and jobs.isdigit()):
+        raise ValueError(f"{JOBS}={jobs} must be a whole number")
+    for amount in amounts.values():
+        try:
+            parse_quantity(amount)
+        except QuantityError:
+            raise ValueError(f"{amount!r} is no quantity, such as 8 or 16Gi") from None
+    found = scheduled(resource_list(amounts))
+    return found if jobs is None else {JOBS: int(jobs), **found}
+
+
+class UserLimitsPlugin(Plugin):
+    """Lets no user go beyond the limits that the annotation ``unisono.io/user-limits`` of a Queue sets.
+
+    ``jobs`` counts jobs that were admitted and have not ended, everything else what their pods hold.
+    """
+
+    name = "user-limits"
+    known_arguments = ()
+
+    def open(self, session: Session) -> None:
+        """Sum up what users hold in the queues with limits."""
+        self.session = session
+        self.limits: dict[str, dict[str, int]] = {}
+        self.wrong: dict[str, str] = {}
+        for name, queue in session.queues.items():
+            text = queue.record.annotations.get(USER_LIMITS)
+            if not text:
+                continue
+            try:
+                self.limits[name] = limits_of(text)
+            except ValueError as error:  # where no admission looks at it; nothing unchecked passes
+                self.limits[name], self.wrong[name] = {}, str(error)
+        self.jobs: dict[_Line, int] = defaultdict(int)
+        self.held: dict[_Line, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        if not self.limits:
+            return
+        names = session.registry.names
+        for job in session.jobs:
+            if job.queue.name not in self.limits:
+                continue
+            line = self._line(job)
+            self.jobs[line] += self._counts(job)
+            amounts = aligned(job.claimed, session.registry)
+            for row in amounts.nonzero()[0]:
+                self.held[line][names[row]] += int(amounts[row])
+
+    def _line(self, job: JobState) -> _Line:
+        return job.queue.name, account_of(job)
+
+    @staticmethod
+    def _counts(job: JobState) -> bool:
+        return job.phase in ("Inqueue", "Running")
+
+    def enqueueable(self, job: JobState) -> Vote | Refusal:
+        """Refuse the next job of a user who has as many as the queue allows, or whose gang would go beyond a limit."""
+        limits = self.limits.get(job.queue.name)
+        if limits is None:
+            return Vote.ABSTAIN
+        if job.queue.name in self.wrong:
+            text = f"annotation {USER_LIMITS} of queue {job.queue.name}: {self.wrong[job.queue.name]}"
+            return Refusal(text, Cause.QUEUE_INVALID, event=True)
+        line = self._line(job)
+        if JOBS in limits and self.jobs[line] >= limits[JOBS]:
+            return self._refusal(line, JOBS, 1, self.jobs[line], limits[JOBS])
+        wanted: dict[str, int] = {}
+        if job.min_resources is not None:
+            amounts = aligned(job.min_resources, self.session.registry)
+            wanted = {self.session.registry.names[row]: int(amounts[row]) for row in amounts.nonzero()[0]}
+        for name, limit in limits.items():
+            if name != JOBS and wanted.get(name, 0) and self.held[line][name] + wanted[name] > limit:
+                return self._refusal(line, name, wanted[name], self.held[line][name], limit)
+        return Vote.ABSTAIN
+
+    def enqueued(self, job: JobState) -> None:
+        """One job more."""
+        if job.queue.name in self.limits:
+            self.jobs[self._line(job)] += 1
+
+    def allocatable(self, queue: QueueState, pod_class: PodClass) -> Refusal | None:
+        """Refuse the next pod of the user whose job is served where it would go beyond a limit."""
+        limits, job = self.limits.get(queue.name), self.session.subject
+        if limits is None or job is None:
+            return None
+        line = self._line(job)
+        amounts = pod_class.requests | {"pods": 1}
+        for name, limit in limits.items():
+            more = amounts.get(name, 0)
+            if name != JOBS and more and self.held[line][name] + more > limit:
+                return self._refusal(line, name, more, self.held[line][name], limit)
+        return None
+
+    def moved(
+        self, job: JobState, tasks: Sequence[Task], nodes: Sequence[int], before: TaskStatus, after: TaskStatus
+    ) -> None:
+        """Count what jobs get and lose in this session."""
+        if job.queue.name not in self.limits or (before in _HOLDING) == (after in _HOLDING):
+            return
+        held, sign = self.held[self._line(job)], 1 if after in _HOLDING else -1
+        for task in tasks:
+            for name, amount in {**task.pod_class.requests, "pods": 1}.items():
+                held[name] += sign * amount
+
+    @staticmethod
+    def _refusal(line: _Line, name: str, need: int, have: int, limit: int) -> Refusal:
+        queue, account = line
+        who = f"namespace {account[:-1]}" if account.endswith("/") else f"user {account}"
+        text = f"{who} may have {_shown(limit, name)} {name} in queue {queue} and has {_shown(have, name)}"
+        text += f"; annotation {USER_LIMITS} of the queue sets that"
+        if name == JOBS:  # which are no resource
+            return Refusal(text, Cause.OVER_CAPABILITY, event=True)
+        return Refusal(text, Cause.OVER_CAPABILITY, {name: need}, {name: have}, {name: limit}, event=True)
+
+
+def _shown(amount: int, name: str) -> str:
+    return str(amount) if name == JOBS else readable({name: amount})[name]
