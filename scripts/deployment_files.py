@@ -59,14 +59,17 @@ def files() -> dict[Path, str]:
     )
     made[DEPLOY / "monitoring" / "prometheus.yaml"] = _yaml(*monitors(InstallOptions()))
     for name in DASHBOARDS:
-        made[DEPLOY / "monitoring" / "dashboards" / f"{name}.json"] = json.dumps(dashboard(name), indent=2) + "\n"
+        text = json.dumps(dashboard(name), indent=2) + "\n"
+        made[DEPLOY / "monitoring" / "dashboards" / f"{name}.json"] = text
+        made[CHART / "files" / "dashboards" / f"{name}.json"] = text
     return made
 
 
 def main() -> int:
     """Write or check; 1 when something is not current."""
     made = files()
-    generated = {*CHART.glob("crds/*"), *CHART.glob("files/*"), *DEPLOY.glob("monitoring/**/*.json")}
+    inside = (path for path in CHART.glob("files/**/*") if path.is_file())
+    generated = {*CHART.glob("crds/*"), *inside, *DEPLOY.glob("monitoring/**/*.json")}
     stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
     gone = sorted(generated - made.keys())
     if "--check" in sys.argv[1:]:

@@ -147,18 +147,18 @@ def test_a_configuration_that_the_scheduler_would_refuse_is_not_installed(tmp_pa
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def rendered(**values: Any) -> dict[tuple[str, str], dict[str, Any]]:
+def rendered(namespace: str = NAMESPACE, **values: Any) -> dict[tuple[str, str], dict[str, Any]]:
     """What Helm makes of the chart in ``unisono-system``: its library where it is installed, else its command."""
     with suppress(ImportError):
         helm = import_module("helm_python")
         with helm.Chart.load(str(CHART)) as chart:
-            texts = chart.render(values, name="unisono", namespace=NAMESPACE)
+            texts = chart.render(values, name="unisono", namespace=namespace)
         text = "\n---\n".join(text for path, text in texts.items() if path.endswith(".yaml"))
         return {key(one): one for one in yaml.load_all(text, Loader=LOADER) if one}
     command = shutil.which("helm")
     if command is None:
         pytest.skip("there is neither helm nor the package helm-python-sdk here")
-    arguments = [command, "template", "unisono", str(CHART), "-n", NAMESPACE, "-f", "-"]
+    arguments = [command, "template", "unisono", str(CHART), "-n", namespace, "-f", "-"]
     done = subprocess.run(arguments, check=True, capture_output=True, text=True, input=json.dumps(values))
     return {key(one): one for one in yaml.load_all(done.stdout, Loader=LOADER) if one}
 
@@ -179,6 +179,54 @@ def test_the_chart_makes_what_the_command_makes(simulate: int) -> None:
     assert set(chart) == set(ours) - elsewhere
     for name, one in chart.items():
         assert plain(one) == plain(ours[name]), name
+
+
+def test_the_chart_makes_the_same_in_another_namespace() -> None:
+    chart = rendered("batch")
+    ours = everything(crds=False, namespace="batch")
+    for name, one in chart.items():
+        assert plain(one) == plain(ours[name]), name
+
+
+def test_dashboards_come_as_config_maps() -> None:
+    made = rendered(monitoring={"dashboards": True})
+    for name in DASHBOARDS:
+        found = made["ConfigMap", name]
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert json.loads(found["data"][f"{name}.json"]) == dashboard(name)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"schedulerName": "volcano"}, "schedulerName"),
+        ({"scheduler": {"replica": 3}}, "replica"),
+        ({"webhook": {"enabled": "no"}}, "enabled"),
+        ({"schedulerNames": []}, "schedulerNames"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(values: dict[str, Any], told: str) -> None:
+    rendered()
+    with pytest.raises(Exception, match=told):
+        rendered(**values)
+
+
+def test_the_schema_of_the_values_knows_each_value_and_no_other() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def compare(schema: dict[str, Any], value: Any, path: str) -> None:
+        types = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+        assert "enum" in schema or isinstance(value, types[schema["type"]]), path
+        if "properties" in schema:
+            optional = {"global"} if not path else {"claims", "limits"}
+            assert set(schema["properties"]) - optional == set(value) - optional, path
+            assert schema["additionalProperties"] is False, path
+            for key, each in value.items():
+                compare(schema["properties"][key], each, f"{path}.{key}")
+
+    compare(schema, values, "")
 
 
 def test_values_are_used() -> None:
