@@ -13,14 +13,21 @@ from unisono.dashboard.http.guard import SECURITY_HEADERS, hosts_of, refusal
 
 JOB = "apiVersion=batch.volcano.sh/v1alpha1&kind=Job&namespace={0}&name=only-{0}"
 POD = "apiVersion=v1&kind=Pod&namespace={0}&name=only-{0}-worker-0"
-VIEWS = ("/api/views/overview", "/api/views/jobs", f"/api/views/job?{JOB}")
+VIEWS = (
+    "/api/views/overview",
+    "/api/views/jobs",
+    "/api/views/queues",
+    "/api/views/nodes",
+    f"/api/views/job?{JOB}",
+)
 REF = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "team-b", "name": "only-team-b"}
 ACTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/api/fix", {**REF, "id": "x"}),
     ("/api/job", {**REF, "action": "delete"}),
     ("/api/job", {**REF, "action": "suspend"}),
-    ("/api/queue", {"name": "team", "spec": {"weight": 9}}),
+    ("/api/queue", {"name": "team", "spec": "weight: 9"}),
     ("/api/node", {"name": "n1", "cordon": True}),
+    ("/api/whatif", {"changes": ""}),
 )
 READS = (*VIEWS, f"/api/logs?{POD}", f"/api/object?{POD}", "/api/session")
 HOST = "127.0.0.1:8000"
@@ -238,7 +245,7 @@ async def test_names_that_would_be_other_paths_are_refused(setting: Setting, nam
     browser = setting.browser()
     await browser.sign_in(code=setting.dashboard.link().partition("#code=")[2])
     for path, body in (
-        ("/api/queue", {"name": name, "spec": {"weight": 2}}),
+        ("/api/queue", {"name": name, "spec": "weight: 2"}),
         ("/api/node", {"name": name, "cordon": True}),
         ("/api/job", {**REF, "name": name, "action": "delete"}),
     ):

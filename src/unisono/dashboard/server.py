@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING
 
 from unisono.dashboard.http.app import Dashboard
@@ -31,6 +32,8 @@ class DashboardServer:
         names: further Host headers under which browsers reach it, through a proxy or a Service.
         secure: browsers reach it over HTTPS.
         page: folder of the built page.
+        bound: a socket to listen on, and not host and port.
+        codes: folder of one-time codes that others than this process have made (`unisono.dashboard.http.codes`).
 
     Attributes:
         url: of the page.
@@ -47,12 +50,15 @@ class DashboardServer:
         names: Collection[str] = (),
         secure: bool = False,
         page: Path = BUILT,
+        bound: socket | None = None,
+        codes: Path | None = None,
     ) -> None:
+        self._bound = bound
         self._page = page
         self._config, self._host, self._port = config, host, port
         self._names, self._secure = names, secure
         self._listener: AppListener | None = None
-        self.sessions = Sessions(config)
+        self.sessions = Sessions(config, codes=codes)
         self.url = ""
 
     async def start(self) -> None:
@@ -68,7 +74,9 @@ class DashboardServer:
         )
         dashboard.cookie = f"unisono-{secrets.token_hex(4)}"
         try:
-            listener = await AppListener.open(dashboard.app(), self._host, self._port, patience=_PATIENCE_SECONDS)
+            listener = await AppListener.open(
+                dashboard.app(), self._host, self._port, patience=_PATIENCE_SECONDS, bound=self._bound
+            )
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {self._host}:{self._port} ({system_reason(error)}); choose another", key="port"

@@ -184,7 +184,14 @@ class AppListener:
 
     @classmethod
     async def open(
-        cls, app: web.Application, host: str, port: int, *, tls: ssl.SSLContext | None = None, patience: float = 60.0
+        cls,
+        app: web.Application,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        patience: float = 60.0,
+        bound: socket.socket | None = None,
     ) -> AppListener:
         """Listen.
 
@@ -194,6 +201,7 @@ class AppListener:
             port: 0 takes any that is free.
             tls: speaks HTTPS with this; plain HTTP without.
             patience: seconds that requests have to end when the listener is closed.
+            bound: listen there, and not at host and port.
 
         Raises:
             OSError: nothing can listen there.
@@ -215,7 +223,10 @@ class AppListener:
         try:
             # In two steps: who is cancelled while it begins to listen must still be able to close what listens.
             loop = asyncio.get_running_loop()
-            server = await loop.create_server(taken, host or None, port, ssl=tls, start_serving=False)
+            if bound is None:
+                server = await loop.create_server(taken, host or None, port, ssl=tls, start_serving=False)
+            else:
+                server = await loop.create_server(taken, sock=bound, ssl=tls, start_serving=False)
             await server.start_serving()
         except BaseException:
             if server is not None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def command(where: Where, host: str, port: int, names: tuple[str, ...], behind_https: bool, no_browser: bool) -> None:
     """Show jobs, queues and nodes in a browser, with your own rights.
 
-    It opens a link that signs one browser in, once and within two minutes. Ctrl-C ends it.
+    It opens a link that signs one browser in, once and within two minutes. A control plane of this machine serves the
+    page itself; for any other cluster, or with another address, this command serves it until Ctrl-C.
     """
     from unisono.apiserver.access.hosts import is_loopback
     from unisono.cli.connection import find, run_async
@@ -42,7 +43,21 @@ def command(where: Where, host: str, port: int, names: tuple[str, ...], behind_h
             "the network unencrypted: put a proxy with HTTPS before it and say --behind-https.",
             err=True,
         )
+    plain = (host, port, names, behind_https, where.context) == ("127.0.0.1", 0, (), False, None)
+    if plain and (not where.named or where.data_dir is not None) and (link := _own_link(where)):
+        click.echo(f"This link signs you in at the dashboard, once and within two minutes:\n{link}")
+        if not no_browser:
+            click.launch(link)
+        return
     run_async(_serve(find(where), host, port, names, secure=behind_https, browser=not no_browser))
+
+
+def _own_link(where: Where) -> str | None:
+    """A link to the dashboard that a control plane of this machine serves; None where it serves none."""
+    from unisono.dashboard.activation import link_of
+    from unisono.standalone.paths import DataDir
+
+    return link_of(DataDir.at(where.data_dir))
 
 
 async def _serve(

@@ -81,6 +81,7 @@ class StartFailed(UnisonoError):
     is_flag=True,
     help="Be the hub of a fleet: jobs run in the clusters that 'unisono fleet join' brings, and not on this machine.",
 )
+@click.option("--no-dashboard", is_flag=True, help="Do not hold a port of 127.0.0.1 for 'unisono dashboard'.")
 @click.option("--repair", is_flag=True, help="Set aside what is damaged in the store, and serve the rest.")
 @click.option("--accept-loss", is_flag=True, help="Start although changes that were acknowledged are missing.")
 @most_pods_option("refused")
@@ -98,6 +99,7 @@ def command(
     api_limits: tuple[str, ...],
     most_pods: int,
     fleet: bool,
+    no_dashboard: bool,
     log_level: str,
     repair: bool,
     accept_loss: bool,
@@ -154,15 +156,18 @@ def command(
         log_level=log_level,
     )
     raise_open_files()
-    loop.run(_serve(data, options))
+    loop.run(_serve(data, options, dashboard=not no_dashboard))
 
 
-async def _serve(data: DataDir, options: PlaneOptions) -> None:
+async def _serve(data: DataDir, options: PlaneOptions, *, dashboard: bool) -> None:
+    from unisono.dashboard.activation import Activation, forget_port
+    from unisono.dashboard.http.files import is_built
     from unisono.standalone.interpreter import set_pace
     from unisono.standalone.plane import Plane
     from unisono.standalone.store import with_ways_out
 
     plane = Plane(data, options)
+    page = Activation(data, options.log_file) if dashboard and is_built() else None
     stopped = asyncio.Event()
     running = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -173,11 +178,17 @@ async def _serve(data: DataDir, options: PlaneOptions) -> None:
         await plane.start()
     set_pace()
     try:
+        if page is not None:
+            await page.start()
+        else:
+            forget_port(data)
         if not await _first(plane.wait_ready(), stopped):
             tell(_welcome(data, plane.url))
         await stopped.wait()
         tell("Stopping; running jobs go on and are found again by the next 'unisono up' ...")
     finally:
+        if page is not None:
+            await page.stop()
         await plane.stop()
 
 
@@ -192,7 +203,10 @@ async def _first(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> boo
 
 
 def _welcome(data: DataDir, url: str) -> str:
-    return f"Unisono is up at {url}.\n  export KUBECONFIG={data.kubeconfig}\n  kubectl get nodes\n  unisono run FILE"
+    from unisono.dashboard.http.files import HOW_TO_BUILD, is_built
+
+    lines = [f"Unisono is up at {url}.", f"  export KUBECONFIG={data.kubeconfig}", "  kubectl get nodes"]
+    return "\n".join([*lines, "  unisono run FILE", "  unisono dashboard" if is_built() else HOW_TO_BUILD])
 
 
 def _detach(data: DataDir, arguments: list[str], host: str, port: int) -> None:

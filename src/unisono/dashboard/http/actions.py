@@ -8,7 +8,9 @@ import msgspec
 
 from unisono.api import kinds
 from unisono.api.kinds import NODES, QUEUES
+from unisono.api.yaml import load_all
 from unisono.dashboard.live.explaining import explain
+from unisono.dashboard.views.difference import difference
 from unisono.dashboard.views.explanation import fix_id
 from unisono.errors import Conflict, Invalid, NotFound, from_status
 from unisono.sdk.commands import JobAction
@@ -51,11 +53,18 @@ class ChangeJob(JobRef):
 
 
 class ChangeQueue(Body):
-    """Merge this into a queue's spec."""
+    """Give a queue this spec, as YAML; what stood in the one that was edited and is not in it is taken away."""
 
     name: Name
-    spec: dict[str, Any]
+    spec: str
+    before: str = ""
     dry_run: bool = False
+
+
+class WhatIf(Body):
+    """Changes, as ``unisono whatif`` takes them; none asks when jobs start as it is."""
+
+    changes: str = ""
 
 
 class Cordon(Body):
@@ -116,23 +125,35 @@ async def change_job(client: HttpClient, asked: ChangeJob) -> str:
 async def change_queue(client: HttpClient, asked: ChangeQueue) -> str:
     """Change a queue's spec; the server checks it, and its words are the answer where it refuses.
 
+    What others have changed meanwhile stays, unless it is what is changed here.
+
     Raises:
+        ConfigError: the text is no YAML.
         ApiError: the server refuses it.
 
     """
-    if not asked.spec:
+    patch = difference(_spec(asked.before), _spec(asked.spec))
+    if not patch:
         raise Invalid("nothing is to be changed")
     params = {"fieldValidation": "Strict", **({"dryRun": "All"} if asked.dry_run else {})}
     status, _, answer = await client.request(
         "PATCH",
         QUEUES.path(None, asked.name),
-        body=msgspec.json.encode({"spec": asked.spec}),
+        body=msgspec.json.encode({"spec": patch}),
         params=params,
         content_type="application/merge-patch+json",
     )
     if status >= 400:
         raise from_status(msgspec.json.decode(answer) if answer else {}, status)
     return "The server would accept it; nothing was changed." if asked.dry_run else f"Queue {asked.name} was changed."
+
+
+def _spec(text: str) -> dict[str, Any]:
+    """A queue's spec as somebody wrote it."""
+    documents = load_all(text, "spec")
+    if len(documents) > 1 or not all(isinstance(each.value, dict) for each in documents):
+        raise Invalid("give the fields of the queue's spec, one a line, such as weight: 2")
+    return dict(documents[0].value) if documents else {}
 
 
 async def cordon(client: HttpClient, asked: Cordon) -> str:

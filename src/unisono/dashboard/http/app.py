@@ -17,6 +17,7 @@ from unisono.dashboard.http.log_batches import batches
 from unisono.dashboard.http.sessions import MOST_STREAMS, NotSignedIn, Session, Sessions
 from unisono.dashboard.http.streams import Events, follow
 from unisono.dashboard.http.views import UnknownView, page_of
+from unisono.dashboard.live.futures import futures
 from unisono.dashboard.live.rights import namespaces_of
 from unisono.dashboard.views.wire import Done, Refused, Who, Wire
 from unisono.errors import ApiError, UnisonoError
@@ -84,6 +85,7 @@ class Dashboard:
         app.router.add_post("/api/fix", self._action(actions.ApplyFix, actions.apply))
         app.router.add_post("/api/job", self._action(actions.ChangeJob, actions.change_job))
         app.router.add_post("/api/queue", self._action(actions.ChangeQueue, actions.change_queue))
+        app.router.add_post("/api/whatif", self._signed(self._what_if))
         app.router.add_post("/api/node", self._action(actions.Cordon, actions.cordon))
         app.router.add_get("/{path:.*}", self._file)
         app.on_response_prepare.append(_secured)
@@ -201,6 +203,11 @@ class Dashboard:
                             break
                         await (events.send(batch.event, batch.data) if batch.event else events.beat())
             return events.response
+
+    async def _what_if(self, request: web.Request, session: Session) -> web.StreamResponse:
+        asked = msgspec.json.decode(await request.read(), type=actions.WhatIf)
+        with self._sessions.looking(session) as world:
+            return _json(await futures(world.client, asked.changes))
 
     async def _object(self, request: web.Request, session: Session) -> web.StreamResponse:
         asked = msgspec.convert(dict(request.query), actions.JobRef)

@@ -9,8 +9,10 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unisono.dashboard.http.codes import CODE_SECONDS, new_code, take_code
 from unisono.dashboard.live.rights import MOST_NAMESPACES, who
 from unisono.dashboard.live.world import World
 from unisono.errors import ApiError, UnisonoError
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 
 _log = LazyLogger(__name__)
 
-CODE_SECONDS = 120.0
-"""How long a one-time link can be used."""
 IDLE_SECONDS = 12 * 3600.0
 """A session ends when nothing was asked with it for so long."""
 _WORLD_SECONDS = 300.0
@@ -95,7 +95,8 @@ class Sessions:
     """All sessions of one dashboard.
 
     Args:
-        base: address and trust of the API server; its credentials are never used for a viewer.
+        base: address and trust of the API server; its credentials are for whom a one-time code names alone.
+        codes: folder of one-time codes for the credentials in ``base``; None for none.
         clock: of this process.
         client_of: makes the client for a viewer's configuration.
 
@@ -105,14 +106,17 @@ class Sessions:
         self,
         base: ClusterConfig,
         *,
+        codes: Path | None = None,
         clock: Clock = SYSTEM_CLOCK,
         client_of: Callable[[ClusterConfig], HttpClient] = HttpClient,
     ) -> None:
+        self._own, self._folder = base, codes
         self._base, self._clock, self._client_of = without_credentials(base), clock, client_of
         self._codes: dict[str, tuple[float, ClusterConfig]] = {}
         self._sessions: dict[str, Session] = {}
         self._worlds: dict[str, Watched] = {}
         self._keeping: asyncio.Task[None] | None = None
+        self._began = clock.monotonic()
 
     async def close(self) -> None:
         """Forget everybody."""
@@ -130,7 +134,7 @@ class Sessions:
         self._forget_codes()
         if len(self._codes) >= _MOST_CODES:
             self._codes.pop(next(iter(self._codes)))
-        code = secrets.token_urlsafe(32)
+        code = new_code()
         self._codes[code] = (self._clock.monotonic() + CODE_SECONDS, config)
         return code
 
@@ -144,6 +148,8 @@ class Sessions:
         """
         self._forget_codes()
         _, config = self._codes.pop(code, (0.0, None))
+        if config is None and self._folder is not None and take_code(self._folder, code, self._clock.time()):
+            config = self._own
         if config is None:
             raise NotSignedIn("This link was used already, or is too old: run 'unisono dashboard' for a new one.")
         return await self._open(config, (config.namespace,))
@@ -205,6 +211,13 @@ class Sessions:
     def _forget_codes(self) -> None:
         now = self._clock.monotonic()
         self._codes = {code: each for code, each in self._codes.items() if each[0] > now}
+
+    @property
+    def idle_since(self) -> float | None:
+        """When the last request came (monotonic seconds); None while somebody looks."""
+        if any(session.streams for session in self._sessions.values()):
+            return None
+        return max((session.seen for session in self._sessions.values()), default=self._began)
 
     # ---- worlds
 

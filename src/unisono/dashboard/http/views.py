@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unisono.dashboard.http.actions import JobRef, kind_of
-from unisono.dashboard.live.pages import JobPage, JobsPage, OverviewPage, Page
+from unisono.dashboard.live.pages import JobPage, JobsPage, NodesPage, OverviewPage, Page, QueuesPage
+from unisono.dashboard.views.nodes import NodeQuery
 from unisono.dashboard.views.table import Query
 from unisono.errors import UnisonoError
 
@@ -34,6 +35,10 @@ def page_of(world: World, view: str, query: Mapping[str, str]) -> Page:
             return OverviewPage(world)
         case "jobs":
             return JobsPage(world, msgspec.convert(dict(query), Query, strict=False))
+        case "queues":
+            return QueuesPage(world)
+        case "nodes":
+            return NodesPage(world, msgspec.convert(dict(query), NodeQuery, strict=False))
         case "job":
             ref = msgspec.convert(dict(query), JobRef)
             return JobPage(world, kind_of(ref.api_version, ref.kind), ref.namespace, ref.name)

@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unisono.api.kinds import LEASES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of
-from unisono.dashboard.live.world import World
-from unisono.dashboard.views.overview import overview_view
+from unisono.dashboard.live.rights import may
+from unisono.dashboard.live.world import OVERVIEW_TOPICS, World
+from unisono.dashboard.views.nodes import NodeQuery, nodes_view
+from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
 from unisono.dashboard.views.table import Query, counted, jobs_view
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
+from unisono.errors import ApiError
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind
@@ -68,21 +71,73 @@ class OverviewPage:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.topics: Collection[str] = (
-            "jobs",
-            "scope",
-            "samples",
-            *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)),
-        )
+        self.topics: Collection[str] = OVERVIEW_TOPICS
 
     async def view(self) -> Wire:
         """Everything, as of now."""
-        world = self._world
-        rows = world.jobs.rows().values()
-        return overview_view(world.found(), rows, world.samples, world.hidden(), world.now, ready=world.ready)
+        return await self._world.overview.get()
 
     async def close(self) -> None:
         """Nothing is kept for it."""
+
+
+class QueuesPage:
+    """The tree of queues."""
+
+    pause = 0.5
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rights = Right(world, "patch", QUEUES)
+        self.topics: Collection[str] = ("scope", *(kind.resource for kind in (QUEUES, POD_GROUPS, NODES)))
+
+    async def view(self) -> Wire:
+        """All queues, as of now."""
+        world = self._world
+        queues, groups, nodes = (world.source(kind).items() for kind in (QUEUES, POD_GROUPS, NODES))
+        return queues_view(queues, groups, nodes, editable=await self._rights.held(), ready=world.ready)
+
+    async def close(self) -> None:
+        """Nothing is kept for it."""
+
+
+class NodesPage:
+    """The map of nodes."""
+
+    pause = 1.0
+
+    def __init__(self, world: World, query: NodeQuery) -> None:
+        self._world, self._query = world, query
+        self._rights = Right(world, "patch", NODES)
+        self.topics: Collection[str] = ("scope", *(kind.resource for kind in (NODES, PODS, HYPER_NODES)))
+
+    async def view(self) -> Wire:
+        """The nodes that the query asks for."""
+        world = self._world
+        hyper_nodes, cordons = world.source(HYPER_NODES).items(), await self._rights.held()
+        found, now, ready = world.found(), world.now, world.ready
+        # A thread makes it: other views must not wait for a large cluster's.
+        return await asyncio.to_thread(nodes_view, found, hyper_nodes, self._query, now, cordons=cordons, ready=ready)
+
+    async def close(self) -> None:
+        """Nothing is kept for it."""
+
+
+class Right:
+    """Whether the viewer may do something, asked once per page: the server decides anyway when it is done."""
+
+    def __init__(self, world: World, verb: str, kind: Kind[Any]) -> None:
+        self._world, self._verb, self._kind = world, verb, kind
+        self._held: bool | None = None
+
+    async def held(self) -> bool:
+        """The answer; no while the server cannot say it."""
+        if self._held is None:
+            try:
+                self._held = await may(self._world.client, self._verb, self._kind)
+            except ApiError:
+                return False
+        return self._held
 
 
 class JobPage:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.jobs import PART_KINDS, Jobs
 from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
+from unisono.dashboard.live.shared import Shared
 from unisono.dashboard.live.signal import Signal
 from unisono.dashboard.live.source import Source
-from unisono.dashboard.views.overview import sample
-from unisono.dashboard.views.wire import Sample
+from unisono.dashboard.views.overview import overview_view, sample
+from unisono.dashboard.views.wire import OverviewView, Sample
 from unisono.errors import ApiError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.lazy_logs import LazyLogger
@@ -29,6 +31,7 @@ _log = LazyLogger(__name__)
 
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
 KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, *JOB_KINDS, *PART_KINDS, POD_GROUPS, PODS)
+OVERVIEW_TOPICS = ("jobs", "scope", "samples", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
 # How often is asked anew what the viewer may see: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
@@ -50,6 +53,8 @@ class World:
         signal: tells changes; topics are names of resources, and keys of rows of jobs.
         jobs: the table of jobs.
         samples: how much was used, the newest last.
+        namespaces: that were looked at.
+        overview: of the cluster, for all who look at it.
 
     """
 
@@ -65,6 +70,7 @@ class World:
         self._scoped = asyncio.Event()
         self._refused: ApiError | None = None
         self.namespaces: list[str] = []
+        self.overview: Shared[OverviewView] = Shared(self.signal, OVERVIEW_TOPICS, self._overview)
 
     def _handler(self, kind: Kind[Any]) -> Any:
         def note(event: str, obj: Object, _: Object | None) -> None:
@@ -108,12 +114,16 @@ class World:
         self._scoped.set()
         return _RIGHTS_SECONDS
 
+    def _overview(self) -> Callable[[], OverviewView]:
+        rows, samples = list(self.jobs.rows().values()), list(self.samples)
+        return partial(overview_view, self.found(), rows, samples, self.hidden(), self.now, ready=self.ready)
+
     async def _sample(self) -> None:
         while True:
             await self._clock.sleep(_SAMPLE_SECONDS)
             if self.ready:
                 waiting = sum(row.state == "waiting" for row in self.jobs.rows().values())
-                self.samples.append(sample(self.found(), waiting, self._clock.time()))
+                self.samples.append(await asyncio.to_thread(sample, self.found(), waiting, self._clock.time()))
                 self.signal.tell("samples")
 
     @property

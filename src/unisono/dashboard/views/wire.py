@@ -463,3 +463,43 @@ class LogLine(Wire):
     pod: str
     task: str
     text: str
+
+
+class Moved(Wire):
+    """A waiting job without and with a change; seconds from now, below 0 for not before the end.
+
+    Attributes:
+        job: PodGroup, ``namespace/name``.
+        queue: where it is.
+        before, after: half of the futures start it by then.
+        low, high: bounds of 80 % of the futures with the change.
+        known: its run time is stated or was learnt.
+
+    """
+
+    job: str
+    queue: str
+    before: float
+    after: float
+    low: float
+    high: float
+    known: bool
+
+
+class Futures(Wire):
+    """What a change would do, in possible futures of the cluster.
+
+    Attributes:
+        told: what was changed.
+        futures: how many were simulated.
+        until: seconds after which each ends.
+        moved: jobs that wait, those first that are moved most.
+        evicted: jobs that run and would be evicted more often.
+
+    """
+
+    told: list[str]
+    futures: int
+    until: float
+    moved: list[Moved]
+    evicted: list[str]

@@ -5,8 +5,11 @@ import { useEffect, useState } from "preact/hooks";
 import { Link } from "./components/link";
 import { Job } from "./pages/job";
 import { Jobs } from "./pages/jobs";
+import { Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
+import { Queues } from "./pages/queues";
 import { SignIn } from "./pages/signin";
+import { WhatIf } from "./pages/whatif";
 import { go, useRoute } from "./route";
 import { Failure, signIn, signOut, useUser } from "./session";
 import "./style.css";
@@ -14,6 +17,9 @@ import "./style.css";
 const PAGES = [
   ["overview", "Overview"],
   ["jobs", "Jobs"],
+  ["queues", "Queues"],
+  ["nodes", "Nodes"],
+  ["whatif", "What if"],
 ] as const;
 
 function App() {
@@ -76,6 +82,12 @@ function Content(props: { page: string; path: string[] }) {
       return <Overview />;
     case "jobs":
       return <Jobs />;
+    case "queues":
+      return <Queues />;
+    case "nodes":
+      return <Nodes />;
+    case "whatif":
+      return <WhatIf />;
     case "job":
       if (apiVersion && kind && namespace && name)
         return <Job key={props.path.join("/")} apiVersion={apiVersion} kind={kind} namespace={namespace} name={name} />;

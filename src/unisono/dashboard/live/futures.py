@@ -1,0 +1,141 @@
+"""What would happen if: the scheduler's engine on a copy of what a viewer sees, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.yaml import load_all
+from unisono.dashboard.views.wire import Futures, Moved
+from unisono.errors import ConfigError, UnisonoError
+from unisono.simulator.forecast.listing import list_objects
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+    from unisono.simulator.forecast.live import LiveObjects
+
+_FUTURES = 5
+_UNTIL_SECONDS = 4 * 3600.0
+# Time that one question may take.
+_LONGEST_SECONDS = 60.0
+_MOST_SHOWN = 200
+_LOOK_SECONDS = 0.05
+
+
+class CannotTell(UnisonoError):
+    """The question has no answer; says why."""
+
+
+# Each costs a processor for seconds: one question of all viewers at a time.
+_turn = asyncio.Semaphore(1)
+
+
+async def futures(client: HttpClient, text: str) -> Futures:
+    """When waiting jobs start, as the cluster is and with changes.
+
+    Args:
+        client: with the viewer's credentials: what the viewer may not list, nothing can be said about.
+        text: changes as ``unisono whatif`` takes them; empty for none.
+
+    Raises:
+        ConfigError: the text is no YAML.
+        CannotTell: it names what does not exist, or the answer takes too long.
+        ApiError: the viewer may not see the whole cluster.
+
+    """
+    documents = _documents(text)
+    objects = await list_objects(client)
+    async with _turn:
+        told = await _elsewhere(objects, documents)
+    if isinstance(told, str):
+        raise CannotTell(told)
+    return told
+
+
+def _documents(text: str) -> list[tuple[dict[str, Any], str]]:
+    found = []
+    for document in load_all(text, "changes"):
+        if not isinstance(document.value, dict):
+            raise ConfigError("give objects, nodes, or a scheduler configuration", file="changes", line=document.line)
+        found.append((document.value, f"changes:{document.line}"))
+    return found
+
+
+async def _elsewhere(objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]]) -> Futures | str:
+    """The answer of another process, which is ended where it takes too long."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(there, objects, documents, time.time()), daemon=True)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, process.start)
+    there.close()
+    try:
+        async with asyncio.timeout(_LONGEST_SECONDS):
+            while not here.poll():  # noqa: ASYNC110 - another process writes
+                await asyncio.sleep(_LOOK_SECONDS)
+            answer: bytes = here.recv_bytes()
+    except (TimeoutError, EOFError):
+        return "This cluster is too large for an answer within a minute: ask 'unisono whatif'."
+    finally:
+        process.kill()
+        await loop.run_in_executor(None, process.join)
+        here.close()
+    told = msgspec.json.decode(answer)
+    return str(told["error"]) if "error" in told else msgspec.convert(told, Futures)
+
+
+def _work(
+    answer: Connection, objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], now: float
+) -> None:
+    """In the other process."""
+    try:
+        told: Any = ask(objects, documents, now)
+    except UnisonoError as error:
+        told = {"error": str(error)}
+    answer.send_bytes(msgspec.json.encode(told))
+
+
+def ask(objects: LiveObjects, documents: Sequence[tuple[dict[str, Any], str]], now: float) -> Futures:
+    """Simulate both sides.
+
+    Raises:
+        UnisonoError: a document is no change.
+
+    """
+    from unisono.engine.config_file.reader import load_config
+    from unisono.simulator.experiment import config_text
+    from unisono.simulator.forecast.changes import apply_changes
+    from unisono.simulator.forecast.whatif import what_if
+
+    config = load_config(config_text(None), "default configuration")
+    changed = apply_changes(objects, documents)
+    found = what_if(objects, config, now, changed, futures=_FUTURES, until=_UNTIL_SECONDS)
+    return Futures(
+        told=list(found.told),
+        futures=found.futures,
+        until=found.until,
+        moved=[_moved(each.key, each.before, each.after) for each in found.moved[:_MOST_SHOWN]],
+        evicted=list(found.evicted[:_MOST_SHOWN]),
+    )
+
+
+def _moved(key: str, before: Any, after: Any) -> Moved:
+    def median(start: Any) -> float:
+        return -1.0 if start is None or start.median is None else float(start.median)
+
+    known = after if after is not None else before
+    return Moved(
+        job=key,
+        queue=known.queue,
+        before=median(before),
+        after=median(after),
+        low=-1.0 if after is None or after.low is None else after.low,
+        high=-1.0 if after is None or after.high is None else after.high,
+        known=known.known,
+    )

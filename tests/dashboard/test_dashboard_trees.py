@@ -1,0 +1,118 @@
+"""Queues by their parents, and nodes by their place, from objects alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from unisono.api.core import Node, Pod
+from unisono.api.scheduling import PodGroup, Queue
+from unisono.api.topology import HyperNode
+from unisono.api.verdict import Verdict, encode
+from unisono.dashboard.views.nodes import NodeQuery, nodes_view
+from unisono.dashboard.views.queues import queues_view
+from unisono.sdk.overview import Found
+
+
+def queue(name: str, parent: str | None = None, used: dict[str, Any] | None = None, **spec: Any) -> Queue:
+    value = {
+        "metadata": {"name": name},
+        "spec": {**({"parent": parent} if parent else {}), **spec},
+        "status": {"state": "Open", "allocated": used or {}},
+    }
+    return msgspec.convert(value, Queue)
+
+
+def node(name: str, gpus: int = 8, **spec: Any) -> Node:
+    amounts = {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    ready = [{"type": "Ready", "status": "True"}]
+    value = {"metadata": {"name": name}, "spec": spec, "status": {"allocatable": amounts, "conditions": ready}}
+    return msgspec.convert(value, Node)
+
+
+def group(name: str, queue: str, position: int = 0, phase: str = "Pending") -> PodGroup:
+    told = {"unisono.io/verdict": encode(Verdict(cause="NodesFull", message="m", position=position))}
+    value = {
+        "metadata": {"name": name, "namespace": "default", "annotations": told if position else {}},
+        "spec": {"queue": queue, "minMember": 1},
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(value, PodGroup)
+
+
+@pytest.mark.parametrize(
+    ("parents", "order"),
+    [
+        ({}, []),
+        ({"root": None, "a": None, "b": "root"}, [("root", 0), ("a", 1), ("b", 1)]),
+        (
+            {"root": None, "b": "root", "a": "b", "c": "a", "d": "root"},
+            [("root", 0), ("b", 1), ("a", 2), ("c", 3), ("d", 1)],
+        ),
+        ({"a": "gone"}, [("a", 0)]),
+        ({"a": "b", "b": "a", "c": "c"}, [("c", 0), ("a", 0), ("b", 0)]),
+    ],
+)
+def test_queues_stand_below_their_parents(parents: dict[str, str | None], order: list[tuple[str, int]]) -> None:
+    view = queues_view([queue(name, parent) for name, parent in parents.items()], [], [], editable=False)
+    assert [(name, view.rows[name].depth) for name in view.order] == order
+
+
+def test_a_queue_tells_what_it_uses_and_who_is_next() -> None:
+    found = queue("q", used={"nvidia.com/gpu": "4"}, deserved={"nvidia.com/gpu": 6}, capability={"nvidia.com/gpu": 12})
+    groups = [group("third", "q"), group("second", "q", 2), group("first", "q", 1), group("runs", "q", 0, "Running")]
+    view = queues_view([found], groups, [node("n1"), node("n2")], editable=True)
+    told = view.rows["q"]
+    assert (told.line, told.waiting, told.running) == (["default/first", "default/second", "default/third"], 3, 1)
+    share = next(each for each in told.shares if each.name == "nvidia.com/gpu")
+    assert (share.used, share.deserved, share.guarantee, share.capability) == ("4", "6", "", "12")
+    assert (share.used_part, share.deserved_part, share.capability_part) == (0.25, 0.375, 0.75)
+    assert "capability:" in told.spec
+
+
+def pod(name: str, on: str, gang: str = "") -> Pod:
+    limits = {"cpu": "2", "nvidia.com/gpu": 3}
+    value = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {"scheduling.k8s.io/group-name": gang} if gang else {},
+        },
+        "spec": {"nodeName": on, "containers": [{"name": "main", "resources": {"requests": limits}}]},
+        "status": {"phase": "Running"},
+    }
+    return msgspec.convert(value, Pod)
+
+
+def switch(name: str, tier: int, *members: str, kind: str = "Node") -> HyperNode:
+    listed = [{"type": kind, "selector": {"exactMatch": {"name": each}}} for each in members]
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"tier": tier, "members": listed}}, HyperNode)
+
+
+PLACES = [switch("s1", 1, "n1"), switch("s0", 1, "n2"), switch("spine", 2, "s0", "s1", kind="HyperNode")]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        (NodeQuery(), ["n3", "n2", "n1"]),
+        (NodeQuery(q="spine"), ["n2", "n1"]),
+        (NodeQuery(state="drain"), ["n3"]),
+        (NodeQuery(q="none"), []),
+        (NodeQuery(offset=1, limit=1), ["n2"]),
+    ],
+)
+def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> None:
+    nodes = [node("n1"), node("n2"), node("n3", unschedulable=True)]
+    pods = [pod("a", "n1", "train"), pod("b", "n1", "train"), pod("c", "n1"), pod("d", "gone")]
+    view = nodes_view(Found("", nodes, pods, [], [], []), PLACES, query, 0.0, cordons=True)
+    assert (view.order, view.total) == (names, 3)
+    if "n1" in names:
+        cell = view.rows["n1"]
+        assert (cell.path, cell.cards, cell.cards_used, cell.pods) == (["spine", "s1"], 8, 9, 3)
+        assert [(each.job, each.amount) for each in cell.held] == [
+            ("default/train", "cpu 4, nvidia.com/gpu 6"),
+            ("pod default/c", "cpu 2, nvidia.com/gpu 3"),
+        ]

@@ -1,0 +1,277 @@
+"""The dashboard as a person uses it, in a real browser before a real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support import chromium
+from support.plane import REPOSITORY, RunningPlane, unisono, wait_until
+from unisono.kube.http import HttpClient
+from unisono.kube.kubeconfig import load
+
+pytestmark = [
+    pytest.mark.more,
+    pytest.mark.processes,
+    pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "can run"),
+]
+
+AXE = REPOSITORY / "src/unisono/dashboard/page/node_modules/axe-core/axe.min.js"
+WORK = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: narrow}
+spec: {weight: 1, capability: {cpu: 100m}}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: gang}
+spec:
+  queue: narrow
+  minAvailable: 2
+  tasks:
+  - name: worker
+    replicas: 2
+    template:
+      spec:
+        containers:
+        - name: main
+          image: any
+          command: [sh, -c]
+          args: ['n=0; while true; do n=$((n+1)); echo "line $n <img src=x onerror=alert(1)>"; sleep 0.2; done']
+          resources: {requests: {cpu: 100m}}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata:
+  name: j123456789-123456789-123456789-123456789-1234567
+  annotations: {note: "<script>alert(1)</script>"}
+spec:
+  queue: narrow
+  minAvailable: 1000
+  tasks:
+  - name: worker
+    replicas: 1000
+    template: {spec: {containers: [{name: main, image: any, resources: {requests: {cpu: 1}}}]}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: viewer, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: sees-all}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: sees-all}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sees-all}
+subjects: [{kind: ServiceAccount, name: viewer, namespace: default}]
+"""
+
+
+PAYLOADS = (
+    "<script>window.owned = 1</script>",
+    "<img src=x onerror='window.owned = 1'>",
+    "<svg/onload=window.owned=1>",
+    "<iframe srcdoc='<script>parent.owned = 1</script>'></iframe>",
+    "<a href='javascript:window.owned=1'>click</a>",
+    '"><body onload=window.owned=1>',
+    "{{constructor.constructor('window.owned=1')()}}",
+    "</textarea></pre><script>window.owned = 1</script>",
+    "&lt;script&gt;window.owned = 1&lt;/script&gt;",
+)
+
+
+def hostile_events(plane: RunningPlane) -> None:
+    """Events about the gang with payloads as their messages, as any user of the namespace may write them."""
+
+    async def send() -> None:
+        client = HttpClient(load(plane.kubeconfig))
+        try:
+            path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/gang"
+            job = json.loads((await client.request("GET", path))[2])
+            about = {"kind": "Job", "name": "gang", "namespace": "default", "uid": job["metadata"]["uid"]}
+            for number, payload in enumerate(PAYLOADS):
+                body = {
+                    "apiVersion": "v1",
+                    "kind": "Event",
+                    "metadata": {"name": f"hostile-{number}"},
+                    "involvedObject": about,
+                    "message": payload,
+                    "reason": payload,
+                    "type": "Warning",
+                }
+                status, _, answer = await client.request(
+                    "POST", "/api/v1/namespaces/default/events", body=json.dumps(body).encode()
+                )
+                assert status == 201, answer
+        finally:
+            await client.close()
+
+    asyncio.run(send())
+
+
+def hostile_texts_are_texts(page: Any, dashboard: chromium.Dashboard) -> None:
+    page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/gang?tab=events")
+    for payload in PAYLOADS:
+        page.get_by_role("cell", name=payload, exact=True).first.wait_for()
+    page.goto(f"{dashboard.url}/job/batch.volcano.sh%2Fv1alpha1/Job/default/gang?tab=logs&pod=%3Cimg%20src=x%3E")
+    page.get_by_role("log").wait_for()
+    assert page.evaluate("window.owned") is None
+    assert page.locator("#app :is(img, script, iframe, svg, [onload], [onerror], [href^='javascript:'])").count() == 0
+
+
+def token(plane: RunningPlane, account: str) -> str:
+    async def ask() -> str:
+        client = HttpClient(load(plane.kubeconfig))
+        body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
+        path = f"/api/v1/namespaces/default/serviceaccounts/{account}/token"
+        try:
+            _, _, answer = await client.request("POST", path, body=body)
+        finally:
+            await client.close()
+        return str(json.loads(answer)["status"]["token"])
+
+    return asyncio.run(ask())
+
+
+def is_accessible(page: Any) -> None:
+    """axe-core finds nothing that a reader could not use."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run().then(found => found.violations.map(each => [each.id, each.nodes[0].html]))")
+    assert not found, page.url
+
+
+def line_number(page: Any) -> int:
+    found = re.findall(r"line (\d+)", page.get_by_role("log").inner_text())
+    return int(found[-1]) if found else 0
+
+
+@pytest.fixture
+def plane(start_plane: Callable[..., RunningPlane]) -> RunningPlane:
+    found = start_plane()
+    unisono("apply", "-f", "-", "--data-dir", str(found.data_dir), input=WORK)
+    return found
+
+
+def test_a_person_finds_out_why_a_gang_waits_and_starts_it(plane: RunningPlane) -> None:
+    viewer = token(plane, "viewer")
+    hostile_events(plane)
+    dashboard = chromium.Dashboard(plane.data_dir)
+    try:
+        with chromium.browser() as browser:
+            with chromium.tab(browser) as page:
+                the_gang_is_started(page, dashboard)
+                hostile_texts_are_texts(page, dashboard)
+                each_page_can_be_read(page, dashboard)
+            with chromium.tab(browser) as page:
+                a_viewer_is_refused(page, dashboard, viewer)
+            with chromium.tab(browser, color_scheme="dark", viewport={"width": 400, "height": 700}) as page:
+                page.goto(dashboard.link)  # it was used
+                page.get_by_text("used already").wait_for()
+                is_accessible(page)
+    finally:
+        dashboard.stop()
+
+
+def test_up_serves_the_page_to_who_has_its_link(start_plane: Callable[..., RunningPlane]) -> None:
+    plane = start_plane("--no-agent")
+    told = unisono("dashboard", "--no-browser", "--data-dir", str(plane.data_dir)).stdout
+    link = next(word for word in told.split() if "#code=" in word)
+    with chromium.browser() as browser:
+        with chromium.tab(browser) as page:
+            page.goto(link)
+            page.get_by_text("0 nodes ready").wait_for()
+            is_accessible(page)
+            page.get_by_role("link", name="Jobs", exact=True).click()
+            page.get_by_text("There is no job that you may see").wait_for()
+            is_accessible(page)
+            page.get_by_role("link", name="Nodes", exact=True).click()
+            page.get_by_text("There is no node that you may see").wait_for()
+        with chromium.tab(browser) as page:
+            page.goto(link)
+            page.get_by_text("used already").wait_for()
+
+
+def the_gang_is_started(page: Any, dashboard: chromium.Dashboard) -> None:
+    page.goto(dashboard.link)
+    page.get_by_role("heading", name="What waits, and why").wait_for()
+    assert "code=" not in page.url
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    page.get_by_role("searchbox").fill("gang")
+    page.get_by_text("1 job of").wait_for()
+    assert "q=gang" in page.url
+    page.get_by_role("link", name="gang", exact=True).click()
+    page.get_by_text("queue narrow has capability cpu 100m").first.wait_for()
+    fix = page.get_by_role("article").filter(has_text="raise the capability of queue narrow")
+    fix.get_by_text("Preview").click()
+    fix.get_by_text("kubectl patch queue.scheduling.volcano.sh/narrow").wait_for()
+    fix.get_by_role("button", name="Check").click()
+    fix.get_by_text("nothing was changed").wait_for()
+    is_accessible(page)
+    fix.get_by_role("button", name="Apply").click()
+    page.locator("h1 .state-running").wait_for()
+    page.get_by_role("link", name="Logs", exact=True).click()
+    wait_until("log lines come", lambda: line_number(page))
+    seen = line_number(page)
+    wait_until("more log lines come", lambda: line_number(page) > seen)
+    page.reload()
+    wait_until("log lines come after a reload", lambda: line_number(page))
+    page.get_by_role("link", name="YAML", exact=True).click()
+    page.get_by_text("kind: Job").wait_for()
+    page.go_back()
+    page.get_by_role("log").wait_for()
+
+
+def each_page_can_be_read(page: Any, dashboard: chromium.Dashboard) -> None:
+    for path, text in (
+        ("/overview", "What waits, and why"),
+        ("/jobs?state=all", "j123456789"),
+        ("/queues?edit=narrow", "spec, as YAML"),
+        ("/nodes", "1 node of 1"),
+        ("/whatif", "Nothing is changed"),
+    ):
+        page.goto(dashboard.url + path)
+        page.get_by_text(text).first.wait_for()
+        is_accessible(page)
+    page.get_by_role("button", name="More nodes").click()
+    page.get_by_role("button", name="Simulate").click()
+    page.get_by_text("2 nodes and 0 queues added").wait_for()
+
+
+def a_viewer_is_refused(page: Any, dashboard: chromium.Dashboard, viewer: str) -> None:
+    page.goto(f"{dashboard.url}/queues?edit=narrow")
+    page.get_by_label("Or a token of the API server").fill(viewer)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("You may not change queues").wait_for()
+    page.get_by_label("spec, as YAML").fill("weight: 9")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text('cannot patch resource "queues"').wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Or a token of the API server").wait_for()
+
+
+def test_the_page_says_that_its_server_is_gone_and_goes_on_with_the_next(plane: RunningPlane) -> None:
+    dashboard = chromium.Dashboard(plane.data_dir)
+    try:
+        with chromium.browser() as browser, chromium.tab(browser) as page:
+            page.goto(dashboard.link)
+            page.get_by_role("link", name="Jobs", exact=True).click()
+            page.get_by_role("link", name="gang", exact=True).wait_for()
+            dashboard.stop()
+            page.get_by_text("The server does not answer").wait_for()
+            page.get_by_role("link", name="gang", exact=True).wait_for()
+            port = int(dashboard.url.rpartition(":")[2])
+            dashboard = chromium.Dashboard(plane.data_dir, port)
+            page.get_by_text("signs you in once").wait_for()
+            page.goto(dashboard.link)
+            page.get_by_role("heading", name="What waits, and why").wait_for()
+    finally:
+        dashboard.stop()
