@@ -28,6 +28,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     if hasattr(config, "workerinput"):
         items[:] = spread(items)
+        if config.getvalue("loadgroup"):
+            for item in items:
+                write_group(item)
+
+
+def write_group(item: pytest.Item) -> None:
+    """Puts a test's group at the end of its id, where pytest-xdist looks for it.
+
+    pytest-xdist 3.8 writes it into an attribute that pytest 9.2 no longer reads: each test would be a group of its own,
+    and a module's fixtures would be made in every process.
+    """
+    mark, known = item.get_closest_marker("xdist_group"), getattr(item, "_id", None)
+    if mark is not None and known is not None:
+        item._id = type(known).parse(f"{item.nodeid}@{mark.args[0]}")
 
 
 def shares_nothing(item: pytest.Item) -> bool:

@@ -28,7 +28,8 @@ def start_plane(tmp_path: Path) -> Iterator[Callable[..., RunningPlane]]:
     yield start
     for plane in planes:
         plane.stop()
-        unisono("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)
+        if "--no-agent" not in plane.arguments:
+            unisono("down", "--kill-pods", "--data-dir", str(plane.data_dir), check=False)
 
 
 @pytest.fixture

@@ -124,7 +124,8 @@ def test_running_processes_outlive_a_crash_and_are_found_again(start_plane: Star
     flag = tmp_path / "flag"
     plane.apply(LONG.replace("FLAG", str(flag)))
     wait_until("both run", lambda: len(plane.pods("Running")) == 2)
-    wait_until("they have said so", lambda: "started" in plane.kubectl("logs", "long-t-0"))
+    for name in ("long-t-0", "long-t-1"):
+        wait_until(f"{name} has said so", lambda name=name: "started" in plane.kubectl("logs", name))
     before = {
         pod["metadata"]["name"]: (pod["metadata"]["uid"], plane.kubectl("logs", pod["metadata"]["name"]))
         for pod in plane.pods()

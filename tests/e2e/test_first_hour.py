@@ -15,14 +15,26 @@ from support.terminal import WIDTH, Terminal, unisono_on_terminal
 pytestmark = pytest.mark.processes
 
 TRAIN = """
-import os, sys, time
+import os, select, socket, sys, time
 rank = int(os.environ["RANK"])
 print("rank", rank, "of", os.environ["WORLD_SIZE"], "in", sys.prefix, "at", os.getcwd(), flush=True)
 mode = sys.argv[1] if len(sys.argv) > 1 else ""
-if mode == "fail" and rank == 1:
-    raise ValueError("no data in shard 7")
+if mode == "fail" and rank == 0:
+    with socket.create_server(("", int(os.environ["MASTER_PORT"]))) as server:
+        peers = [server.accept()[0] for _ in range(2)]
+        select.select(peers, [], [])
+        time.sleep(0.5)
+        raise ConnectionResetError("peer has closed the connection")
 if mode == "fail":
-    time.sleep(0.5)
+    while True:
+        try:
+            peer = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+            break
+        except OSError:
+            time.sleep(0.05)
+    if rank == 1:
+        raise ValueError("no data in shard 7")
+    peer.recv(1)
     raise ConnectionResetError("peer has closed the connection")
 if mode == "grow":
     kept = bytearray(600 * 1024 * 1024)

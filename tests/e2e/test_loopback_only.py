@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -40,8 +41,10 @@ def family(pid: int) -> Iterator[int]:
     """A process and all that descend from it."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield from family(int(child))
+        # A process or a thread may end at any moment.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for child in task.read_text().split():
+                yield from family(int(child))
 
 
 def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -55,15 +58,14 @@ def listening(pid: int) -> set[tuple[str, int]]:
     found = set()
     for each in family(pid):
         inodes = set()
-        for descriptor in Path(f"/proc/{each}/fd").iterdir():
-            try:
-                inodes.update(re.findall(r"socket:\[(\d+)\]", str(descriptor.readlink())))
-            except FileNotFoundError:
-                continue
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for descriptor in Path(f"/proc/{each}/fd").iterdir():
+                with suppress(FileNotFoundError):
+                    inodes.update(re.findall(r"socket:\[(\d+)\]", str(descriptor.readlink())))
         for table, state in _LISTENS.items():
             try:
                 lines = Path(f"/proc/{each}/net/{table}").read_text().splitlines()[1:]
-            except FileNotFoundError:  # a machine without IPv6
+            except (FileNotFoundError, ProcessLookupError):  # a machine without IPv6, or an ended process
                 continue
             for fields in map(str.split, lines):
                 if fields[3] == state and fields[9] in inodes:

@@ -156,7 +156,7 @@ class Scene:
         return self.plane.kubectl("-n", self.example.namespace, *words, text=text)
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
-        return self.plane.objects(kind, "-n", self.example.namespace)
+        return self.plane.objects(kind, self.example.namespace)
 
     def pods(self, phase: str) -> dict[str, dict[str, Any]]:
         return {one["metadata"]["name"]: one for one in self.objects("pods") if one["status"].get("phase") == phase}
@@ -235,7 +235,8 @@ def has_ended_as_expected(scene: Scene) -> None:
         conditions = {each["type"]: each["status"] for each in status["conditions"]}
         assert conditions == {"Created": "True", "Running": "False", "Succeeded": "True"}
         assert sum(each["succeeded"] for each in status["replicaStatuses"].values()) == len(example.pods)
-    assert set(scene.pods("Succeeded")) == set(example.pods)
+    # A training job has ended with its master, which is not the last of its pods.
+    wait_until("its pods have ended", lambda: set(scene.pods("Succeeded")) == set(example.pods))
     wait_until("its PodGroup is gone", lambda: scene.group() is None)
 
 
@@ -248,10 +249,11 @@ def test_a_gang_too_large_waits_without_pods_until_its_minimum_is_lowered(start_
     def verdict() -> dict[str, Any] | None:
         done = plane.unisono("explain", scene.example.job, "-o", "json", check=False)
         found: list[dict[str, Any]] = json.loads(done.stdout)["verdicts"] if done.returncode == 0 else []
-        return found[0] if found else None
+        # The gang may be heard of before its queue.
+        return next((each for each in found if each["cause"] == "ClusterOvercommitted"), None)
 
     told = wait_until("the verdict is there", verdict)
-    assert (told["cause"], told["need"]) == ("ClusterOvercommitted", {"cpu": 80000})
+    assert told["need"] == {"cpu": 80000}
     wait_until("its phase is told", lambda: scene.job()["status"].get("state", {}).get("phase") == "Pending")
     group = scene.group()
     assert group is not None

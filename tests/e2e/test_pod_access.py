@@ -86,6 +86,7 @@ def pods(tmp_path_factory: pytest.TempPathFactory) -> Any:
     try:
         plane.apply(PODS)
         wait_until("the pods run", lambda: len(plane.pods("Running")) == 3)
+        wait_until("the server listens", lambda: "Serving HTTP" in plane.kubectl("logs", "web"))
         yield Pods(plane)
     finally:
         plane.stop()

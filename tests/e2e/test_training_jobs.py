@@ -59,10 +59,9 @@ def test_the_articles_pytorch_jobs_are_placed_scaled_and_suspended(start_plane: 
     plane = start_plane("--no-agent", nodes=nodes)
     plane.kubectl("create", "namespace", "kubeflow")
     plane.apply(manifests / "18-pytorchjob-resnet.yaml")
-    chosen = "training.kubeflow.org/job-name=resnet-training"
 
     def running() -> list[str]:
-        found = plane.objects("pods", "-n", "kubeflow", "-l", chosen)
+        found = plane.objects("pods", "kubeflow", **{"training.kubeflow.org/job-name": "resnet-training"})
         return sorted(each["metadata"]["name"] for each in found if each["status"]["phase"] == "Running")
 
     master, *workers = "resnet-training-master-0", "resnet-training-worker-0", "resnet-training-worker-1"
@@ -72,5 +71,5 @@ def test_the_articles_pytorch_jobs_are_placed_scaled_and_suspended(start_plane: 
     wait_until("a worker more runs", lambda: running() == [master, *workers, "resnet-training-worker-2"])
     patch = '{"spec":{"runPolicy":{"suspend":true}}}'
     plane.kubectl("patch", "-n", "kubeflow", "pytorchjob/resnet-training", "--type=merge", "-p", patch)
-    wait_until("all pods are gone", lambda: not plane.objects("pods", "-n", "kubeflow"))
+    wait_until("all pods are gone", lambda: not plane.objects("pods", "kubeflow"))
     plane.kubectl("wait", "-n", "kubeflow", "pytorchjob/resnet-training", "--for=condition=Suspended", "--timeout=300s")

@@ -20,12 +20,18 @@ Start = Callable[..., RunningPlane]
 
 
 def worker_of(plane: RunningPlane) -> int:
+    """Its process; 0 while it starts again."""
     assert plane.process is not None
     parent = plane.process.pid
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return next(
-        int(pid) for pid in children if b"standalone.background_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    return next((int(pid) for pid in children if b"standalone.background_process" in command_of(pid)), 0)
+
+
+def command_of(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def gone(pid: int) -> bool:
@@ -57,12 +63,12 @@ def test_a_dead_worker_is_one_line_and_a_dead_parent_takes_its_worker_along(star
     first = worker_of(plane)
     os.kill(first, signal.SIGKILL)
     wait_until("it is missed", lambda: "was killed by SIGKILL" in log_of(plane))
-    wait_until("it is back", lambda: plane.try_kubectl("get", "--raw", "/readyz").returncode == 0)
+    second = wait_until("it is back", lambda: (found := worker_of(plane)) != first and found)
+    wait_until("it is ready", lambda: plane.try_kubectl("get", "--raw", "/readyz").returncode == 0)
     told = [line for line in log_of(plane).splitlines() if "part." in line]
     assert len(told) == 1
     assert "Traceback" not in log_of(plane)
-    second = worker_of(plane)
-    assert second != first
+    assert worker_of(plane) == second
     plane.kill()
     wait_until("nothing of it runs", lambda: gone(second))
 

@@ -44,10 +44,16 @@ def main(namespace: str) -> None:
     else:
         raise AssertionError("a second create of one name must be refused")
     assert [event.reason for event in core.list_namespaced_event(namespace).items]
+    # Watched from before the deletion, so that no event is missed.
+    version = core.list_namespaced_pod(namespace).metadata.resource_version
     custom.delete_namespaced_custom_object(*place, "typed", propagation_policy="Foreground")
-    for event in watch.Watch().stream(core.list_namespaced_pod, namespace, timeout_seconds=60):
-        if event["type"] == "DELETED" and not core.list_namespaced_pod(namespace).items:
-            break
+    left = {pod.metadata.name for pod in pods}
+    watcher = watch.Watch()
+    for event in watcher.stream(core.list_namespaced_pod, namespace, resource_version=version, timeout_seconds=600):
+        if event["type"] == "DELETED":
+            left.discard(event["object"].metadata.name)
+        if not left:
+            watcher.stop()
     assert not core.list_namespaced_pod(namespace).items
     core.delete_namespace(namespace)
     print("phases", *dict.fromkeys(filter(None, phases)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import kr8s
 from job import job
@@ -32,7 +33,7 @@ def main(namespace: str) -> None:
     assert [pod.status.phase for pod in pods] == ["Succeeded", "Succeeded"]
     mine.delete()
     while mine.exists():
-        pass
+        time.sleep(0.05)
     Namespace.get(namespace, api=api).delete()
     print("version", api.version()["gitVersion"])
 
