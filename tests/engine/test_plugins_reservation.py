@@ -368,6 +368,15 @@ def test_a_stream_without_any_annotation_is_backfilled_by_what_it_learns() -> No
     assert number > blind_number
 
 
+@pytest.mark.parametrize(("seconds", "starts"), [(0, False), (100, True), (500, False)])
+def test_the_next_in_line_is_kept_room_for_as_soon_as_the_first_has_started(seconds: int, starts: bool) -> None:
+    """The first takes half of the node in this cycle, the next needs all of it, a small one comes last."""
+    notes = {RUN_SECONDS: "300"}
+    things = [nodes(1, cpu=4), gang("first", 1, cpu=2, created=1, annotations=notes), gang("next", 1, cpu=4, created=2)]
+    found = binds([*things, small(cpu=2, seconds=seconds)])
+    assert found == ({"first-w-0", "s-w-0"} if starts else {"first-w-0"})
+
+
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0, 50, 500, 5000]), st.integers(1, 3)), min_size=1, max_size=12))
 def test_jobs_that_a_plan_concerns_alike_share_their_answers(waiting: list[tuple[int, int]]) -> None:

@@ -22,6 +22,7 @@ from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
 NEVER = float("inf")
+_STARTING = (TaskStatus.ALLOCATED, TaskStatus.BINDING)
 Columns = npt.NDArray[np.intp]
 
 
@@ -116,6 +117,12 @@ def _endings(session: Session, estimates: RunEstimates) -> Iterator[Ending]:
             end = 0.0 if column is None or task.status is TaskStatus.RELEASING else estimates.end(task)
             if column is not None and end:
                 yield end, column, fitted(task.pod_class.vector, rows)
+    for job in session.active:
+        for key, (status, column) in job.places.items():
+            task = job.record.tasks[key]
+            seconds = estimates.seconds(task) if status in _STARTING else 0.0
+            if seconds:
+                yield session.now + seconds, column, fitted(task.pod_class.vector, rows)
 
 
 def _staying(session: Session) -> Matrix:

@@ -88,18 +88,33 @@ class ReservationPlugin(Plugin):
     @cached_property
     def plans(self) -> list[Plan]:
         """What is kept, for one gang after the other; made when every plug-in is open."""
-        plans: list[Plan] = []
-        for job, tasks in self.starved[:_MOST_TRIED]:
-            if len(plans) == self.gangs:
+        return self._planned([])
+
+    def _planned(self, plans: list[Plan]) -> list[Plan]:
+        """``plans`` and those for the next gangs that wait, as things stand now."""
+        tried = 0
+        for job, tasks in self.starved:
+            if len(plans) == self.gangs or tried == _MOST_TRIED:
                 break
+            if job.is_ready or any(plan.job.queue is job.queue for plan in plans):
+                continue
+            tried += 1
             room = room_in_queue(self.session, job, tasks)
-            if room is None or any(plan.job.queue is job.queue for plan in plans):
+            if room is None:
                 continue
             plan = plan_for(self.session, job, tasks, plans, self.estimates)
             if plan is not None:
                 plans.append(plan)
                 self._rooms[job.key] = room
         return plans
+
+    def _follow(self, job: JobState) -> None:
+        """When a gang has started for which room was kept, room is kept for the next one, before others are served."""
+        if any(plan.job.is_ready for plan in self.plans):
+            left = [plan for plan in self.plans if not plan.job.is_ready]
+            first = next((one for one, _ in self.starved if not one.is_ready), None)
+            if first is not job or left:  # nothing is kept from the first in line, which is about to be served
+                self.plans = self._planned(left)
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Only while room is kept."""
@@ -116,6 +131,7 @@ class ReservationPlugin(Plugin):
 
     def _heeded(self, job: JobState, pod_class: PodClass) -> Iterator[Plan]:
         """Plans from which pods of the class may take nothing when they are the job's."""
+        self._follow(job)
         for plan in self.plans:
             if job is plan.job:
                 return  # those behind it in line may not keep anything from it

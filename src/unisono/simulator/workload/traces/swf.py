@@ -34,8 +34,8 @@ _FIELDS = (
 )
 
 
-def read(path: Path, shape: NodeShape) -> list[Job]:
-    """Jobs of a log; requested processors count before allocated ones.
+def read(path: Path, shape: NodeShape, *, allocated: bool = False) -> list[Job]:
+    """Jobs of a log; requested processors count before allocated ones, or after them (``allocated``).
 
     Raises:
         InputError: names line and field.
@@ -47,7 +47,7 @@ def read(path: Path, shape: NodeShape) -> list[Job]:
             text = line.partition(";")[0].split()
             if not text:
                 continue
-            job = _job(text, shape, f"{path}:{number}")
+            job = _job(text, shape, f"{path}:{number}", allocated=allocated)
             if job is not None:
                 jobs.append(job)
             if len(jobs) > MOST_JOBS:
@@ -55,12 +55,13 @@ def read(path: Path, shape: NodeShape) -> list[Job]:
     return sorted(jobs, key=lambda job: job.submit)
 
 
-def _job(cells: list[str], shape: NodeShape, where: str) -> Job | None:
+def _job(cells: list[str], shape: NodeShape, where: str, *, allocated: bool) -> Job | None:
     if len(cells) != len(_FIELDS):
         raise WorkloadError(f"{where}: the line has {len(cells)} fields, not {len(_FIELDS)}")
     values = [_number(cell, name, where) for cell, name in zip(cells, _FIELDS, strict=True)]
     submit, run, limit = values[1], values[3], values[8]
-    processors = int(values[7]) if values[7] > 0 else int(values[4])
+    got, asked = int(values[4]), int(values[7])
+    processors = (got if got > 0 else asked) if allocated else (asked if asked > 0 else got)
     if run <= 0 or processors <= 0:
         return None
     if submit < 0:
