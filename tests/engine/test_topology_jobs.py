@@ -269,3 +269,22 @@ def test_a_whole_sub_group_does_not_wait_for_one_that_does() -> None:
     waiting = job("j", 4, minimum=2, policies=[policy(2, minimum=0)], parts=2)
     decisions = schedule(world(node("n", cpu=16, mem="64Gi"), _leaving(), waiting), TOPOLOGY)
     assert len(decisions.binds) == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spines", "gang_size", "expected"),
+    [
+        ({"a": 2, "b": 3, "c": 4}, {"s": "abc"}, 5, {"c": 4, "a": 1}),
+        ({"a": 2, "b": 3, "c": 4}, {"s": "abc"}, 6, {"c": 4, "a": 2}),
+        ({"a": 2, "b": 3, "c": 4}, {"s": "abc"}, 7, {"c": 4, "b": 3}),
+        ({"a": 2, "b": 2, "c": 3, "d": 2}, {"s": "ab", "t": "cd"}, 6, {"c": 3, "d": 2, "a": 1}),
+        ({"a": 1, "b": 3, "c": 2, "d": 2}, {"s": "ab", "t": "cd"}, 4, {"b": 3, "a": 1}),
+    ],
+    ids=["the largest rack, and one node of the smallest", "both of it", "the two largest", "two spines", "one of two"],
+)
+def test_a_gang_that_needs_several_racks_takes_as_few_as_possible(
+    sizes: dict[str, int], spines: dict[str, str], gang_size: int, expected: dict[str, int]
+) -> None:
+    above = [spine(name, *racks_below) for name, racks_below in spines.items()]
+    things = [racks(sizes), above, spine("top", *spines, tier=3), job("j", gang_size, wish(mode="soft"))]
+    assert used_racks(schedule(world(*things), TOPOLOGY)) == expected

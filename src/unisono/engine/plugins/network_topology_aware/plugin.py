@@ -17,6 +17,7 @@ from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
 from unisono.engine.plugins.network_topology_aware.domain_filling import Filling, FillingOfLines
+from unisono.engine.plugins.network_topology_aware.fewest_domains import fewest_domains
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.sub_groups import groups_of, wants_topology
 
@@ -178,20 +179,27 @@ class NetworkTopologyAwarePlugin(Plugin):
     # ---- nodes
 
     def group_score(self, group: SubGroup, columns: Index) -> FloatArray | None:
-        """100 times the weight in the sub-group's own HyperNode, less the higher the tier that joins the node to it."""
-        if not group.wants_topology or group.at == NOWHERE:
+        """100 times the weight in the sub-group's own HyperNode, less the higher the tier that joins the node to it.
+
+        Of equally near HyperNodes those come first that have most of its tasks, then as `fewest_domains` says.
+        """
+        if not group.wants_topology:
             return None
         leaves, codes = self._leaves(columns)
         if len(leaves) < 2:
             return None
+        filling = np.array(fewest_domains(self.session, self.tree, group, columns, leaves, codes))
+        if group.at == NOWHERE:
+            return (filling * (100.0 * self.weight))[codes]
         nearness = self._nearness(group.at, leaves, id(columns))
         top = max(nearness, default=0.0)
         share = 1.0 / max(len(group.tasks), 1)
+        step = min(share, 1.0 / max(self.tree.levels[-1] - self.tree.levels[0], 1))  # no more than a tier is worth
         points = [
-            value + group.on.get(leaf, 0) * share if value == top else value
+            value + (group.on.get(leaf, 0) * share if value == top else 0.0)
             for leaf, value in zip(leaves, nearness, strict=True)
         ]
-        return (np.array(points, dtype=np.float64) * (100.0 * self.weight))[codes]
+        return ((np.array(points, dtype=np.float64) + filling * step) * (100.0 * self.weight))[codes]
 
     def _leaves(self, columns: Index) -> tuple[list[int], Index]:
         """Lowest HyperNodes of the nodes, each once, and which of them is each node's; the tree owns ``columns``."""
