@@ -27,8 +27,8 @@ class Shapes:
         """The number of a job's shape; 0 when it counts as unlike any other.
 
         Only jobs have a shape whose pods are all pending, ungated and equal, as those of a fresh job are, and jobs
-        without pending pods. Two of the same shape differ in names, ages, labels, annotations, places in the order and
-        nodes, and in nothing else.
+        without pending pods. Two of the same shape differ in names, ages, labels, annotations, conditions, places in
+        the order and nodes, and in nothing else.
         """
         key = _key(job)
         if key is None:
@@ -57,7 +57,6 @@ def _key(job: Job) -> Key | None:
         job.phase,
         job.reported_phase,
         job.totals,
-        tuple(job.conditions.items()),
         *tasks,
     )
 

@@ -63,7 +63,7 @@ def _close_job(
     if not job.shape or report is not None or verdict is not None:
         status = _status(cycle, job, report, verdict)
     else:
-        key = (job.shape, job.phase, *job.counts)
+        key = (job.shape, job.phase, *job.counts, *job.record.conditions.items())
         if key not in known:
             known[key] = _status(cycle, job, None, None)
         status = known[key]

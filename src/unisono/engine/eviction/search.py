@@ -261,7 +261,7 @@ class Evictions:
 
     def _fits(self, actor: JobState, task: Task, column: int, rule: Rule) -> bool:
         """The task could start on the node once what is being released there is gone."""
-        return not self.is_limited(actor, task.pod_class, rule) and self._fits_node(task, column)
+        return self._fits_node(task, column) and not self.is_limited(actor, task.pod_class, rule)
 
     def _fits_node(self, task: Task, column: int) -> bool:
         if (self._missing(task, column) > 0).any():
@@ -347,7 +347,7 @@ class Evictions:
         if not self.allowed(victim):
             return False
         mark = self.cycle.transaction.checkpoint()
-        self.evict_all([victim], rule)
+        self.evict(victim, int(self.index.column[self.index.at(victim)]), rule.purpose.value)
         if rule.among is Among.OTHER_QUEUES or rank.served_before(self.cycle, self.job_of(victim)):
             return True
         self.rollback(mark)

@@ -34,7 +34,9 @@ def lineage(name: str, parents: Mapping[str, str]) -> list[str]:
 
 def room(queue: QueueState, pod_class: PodClass, *, now: bool = False) -> int:
     """How many more tasks of a class the capabilities above and of a queue let it hold."""
-    return min((limit.room(pod_class, now=now) for limit in queue.limits), default=UNLIMITED)
+    if not queue.limits:
+        return UNLIMITED
+    return min(limit.room(pod_class, now=now) for limit in queue.limits)
 
 
 def refusal(queue: QueueState, pod_class: PodClass, *, now: bool = False) -> Refusal | None:

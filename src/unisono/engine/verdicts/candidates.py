@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +92,19 @@ def for_refusal(cycle: Cycle, job: JobState, refusal: Refusal, rivals: Rivals) -
         fewer = [*smaller, *_gang_for_nodes(cycle, job, refusal)]
         return [fewer, _nodes_with(cycle, short), *higher_priorities(cycle, job)]
     return [smaller]
+
+
+def for_one_alike(job: JobState, ladders: Ladders, rivals: Rivals) -> Ladders:
+    """The ladders of a gang like ``job``, for ``job``: before it come others that raising a limit serves as well."""
+    return [_raised_for(job, ladder, rivals) for ladder in ladders]
+
+
+def _raised_for(job: JobState, ladder: list[Change], rivals: Rivals) -> list[Change]:
+    first = ladder[0] if ladder else None
+    if not isinstance(first, RaiseCapability | RaiseQuota | RaiseDeserved):
+        return ladder
+    last = ladder[-1:] if isinstance(first, RaiseCapability) else []  # what the whole gang asks for
+    return [*(replace(first, amounts=step) for step in rivals.steps(job, first.amounts)), *last]
 
 
 def _larger_share(job: JobState, short: Mapping[str, int], rivals: Rivals) -> list[Change]:
@@ -265,13 +278,23 @@ def _other_nodes(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> lis
     if not empty.per_node or nodes.size > _MOST_NODES:
         return []
     room = tasks_fitting(nodes.allocatable, task.pod_class)
-    found: dict[tuple[object, ...], int] = {}
-    for at in np.flatnonzero(room > 0).tolist():
-        facts = nodes.table.facts[at]
-        labels = tuple(sorted((key, value) for key, value in facts.labels.items() if key != keys.HOSTNAME))
-        found.setdefault((labels, nodes.allocatable[:, at].tobytes(), int(nodes.taint_codes[at])), at)
-    chosen = list(found.values())[:_KINDS_TRIED]
+    chosen = [at for at in _one_of_each_kind(cycle) if room[at] > 0][:_KINDS_TRIED]
     return [AddNodes(nodes.table.names[at], -(-missing // int(room[at]))) for at in chosen]
+
+
+class _NodeKinds(list[int]):
+    """Columns of the first node of each kind: nodes with the same labels, taints and amounts are of one kind."""
+
+
+def _one_of_each_kind(cycle: Cycle) -> list[int]:
+    def found() -> _NodeKinds:
+        nodes, first = cycle.session.nodes, {}
+        for at, (facts, taints) in enumerate(zip(nodes.table.facts, nodes.taint_codes.tolist(), strict=True)):
+            labels = tuple(sorted((key, value) for key, value in facts.labels.items() if key != keys.HOSTNAME))
+            first.setdefault((labels, nodes.allocatable[:, at].tobytes(), taints), at)
+        return _NodeKinds(first.values())
+
+    return cycle.session.shared.of(_NodeKinds, found)
 
 
 def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> list[Change]:
@@ -336,12 +359,13 @@ def _unblocked(cycle: Cycle, task: Task, missing: int) -> Ladders:
     cordoned = enough(nodes.table.unschedulable, room, missing)
     ladders: Ladders = [[Uncordon(tuple(nodes.table.names[at] for at in cordoned))]] if cordoned else []
     tolerated = {(one.key or "", one.value or "", one.effect or "") for one in pod_class.tolerations}
-    taints = Counter(
-        (taint.key or "", taint.value or "", taint.effect or "")
-        for at in np.flatnonzero(room > 0).tolist()
-        for taint in facts[at].taints
-        if taint.effect in _REPELLING and not (taint.key or "").startswith(STATES)
-    )
+    taints: Counter[tuple[str, str, str]] = Counter()
+    roomy = np.flatnonzero(room > 0)
+    _, first, numbers = np.unique(nodes.taint_codes[roomy], return_index=True, return_counts=True)
+    for at, number in zip(roomy[first].tolist(), numbers.tolist(), strict=True):
+        for taint in facts[at].taints:
+            if taint.effect in _REPELLING and not (taint.key or "").startswith(STATES):
+                taints[taint.key or "", taint.value or "", taint.effect or ""] += number
     common = sorted((-number, taint) for taint, number in taints.items() if taint not in tolerated)
     ladders.append([AddToleration(*taint) for _, taint in common[:_TAINTS_TRIED]])
     others, labels = meant_labels(pod_class, nodes), labelled(pod_class, nodes, room, missing)

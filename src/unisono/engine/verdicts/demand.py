@@ -43,8 +43,20 @@ class Kind:
     role: str = ""
 
 
+class _Known(dict[str, list[Kind]]):
+    """Kinds that were found already in this session, by job."""
+
+
 def kinds_of(session: Session, job: JobState) -> list[Kind]:
-    """What waits, at most a few kinds; empty where it is not known or too mixed."""
+    """What waits once all actions have run, at most a few kinds; empty where it is not known or too mixed."""
+    known = session.shared.of(_Known, _Known)
+    found = known.get(job.key)
+    if found is None:
+        found = known[job.key] = _kinds_of(session, job)
+    return found
+
+
+def _kinds_of(session: Session, job: JobState) -> list[Kind]:
     unmade = [_of_unmade(one, session) for one in unmade_pods(session, job.record)]
     if job.size:
         made = _of_pods(job)

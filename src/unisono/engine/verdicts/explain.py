@@ -12,8 +12,8 @@ from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Verdict
 from unisono.engine.verdicts.advise import MOST_JOBS, advise
 from unisono.engine.verdicts.draft import Draft
-from unisono.engine.verdicts.order import first_cause
-from unisono.engine.verdicts.waiting import Tools, Waiting
+from unisono.engine.verdicts.drafts import Drafts
+from unisono.engine.verdicts.rivals import turn
 
 _EMPTY = JobReport()
 _PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
@@ -23,18 +23,8 @@ _PENDING, _PIPELINED, _ALLOCATED, _BINDING = (
 
 def explain(cycle: Cycle, *, advice: bool = True) -> dict[str, Verdict]:
     """A verdict for every job that waits, by PodGroup key; ``advice``: try what would start them."""
-    tools = Tools(cycle)
-    drafts: dict[str, Draft] = {}
-    for job in cycle.jobs:
-        if _is_served(cycle, job):
-            continue
-        try:
-            draft = _draft(tools, job)
-        except Exception as error:  # one job that cannot be explained takes no verdict from the others
-            cycle.fail(f"explaining PodGroup {job.key}", error)
-            continue
-        if draft is not None:
-            drafts[job.key] = draft
+    jobs = [job for job in cycle.jobs if not _is_served(cycle, job) and _waits(cycle, job)]
+    drafts = Drafts(cycle).of(sorted(jobs, key=turn), MOST_JOBS) if jobs else {}
     for record in cycle.strays:
         if record.phase != "Completed":
             drafts[record.key] = _missing_queue(cycle, record)
@@ -49,17 +39,17 @@ def _is_served(cycle: Cycle, job: JobState) -> bool:
     return job.phase != "Pending" and job.key not in cycle.reports
 
 
-def _draft(tools: Tools, job: JobState) -> Draft | None:
-    """None for jobs that do not wait."""
-    report = tools.cycle.reports.get(job.key, _EMPTY)
+def _waits(cycle: Cycle, job: JobState) -> bool:
+    """Whether anything keeps it waiting."""
+    report = cycle.reports.get(job.key, _EMPTY)
     moving = job.counts[_PENDING] + job.counts[_PIPELINED] + job.counts[_ALLOCATED]
     idle = job.phase != "Pending" and not moving and (job.size or job.min_member == 0)
     if idle and not report.dropped and report.setback is None:
         # Nothing is pending; a gang below its minimum has lost pods, or never had enough.
         over = job.phase in ("Running", "Completed") or job.is_ready or job.counts[_BINDING]
         if over or report.invalid is None:
-            return None
-    return first_cause(Waiting(tools, job, report))
+            return False
+    return True
 
 
 def _missing_queue(cycle: Cycle, record: Job) -> Draft:

@@ -110,14 +110,14 @@ def nowhere(pod_class: PodClass, nodes: NodeView) -> str:
 
 def enough(allowed: BoolArray, room: npt.NDArray[np.int64], missing: int) -> list[int]:
     """Columns of the roomiest allowed nodes that together hold ``missing`` pods; none when they cannot."""
-    order = [at for at in np.argsort(-room, kind="stable").tolist() if allowed[at] and room[at] > 0]
-    chosen: list[int] = []
-    for at in order:
-        if missing <= 0:
-            break
-        chosen.append(at)
-        missing -= int(room[at])
-    return sorted(chosen) if missing <= 0 else []
+    if missing <= 0:
+        return []
+    able = np.flatnonzero(allowed & (room > 0))
+    order = able[np.argsort(-room[able], kind="stable")]
+    held = np.cumsum(np.minimum(room[order], missing))
+    if not order.size or held[-1] < missing:
+        return []
+    return sorted(order[: int(np.searchsorted(held, missing)) + 1].tolist())
 
 
 def _ways(pod_class: PodClass, nodes: NodeView) -> list[tuple[dict[str, str], BoolArray]]:

@@ -15,20 +15,23 @@ _MOST_NAMED = 2
 
 @dataclass(slots=True)
 class _Lines:
-    """Waiting jobs by queue in the order of their turn, and each one's position."""
+    """How many jobs wait by queue, the names of the first ones, and each one's position in the order of their turn."""
 
-    by_queue: dict[str, list[JobState]] = field(default_factory=dict)
+    length: dict[str, int] = field(default_factory=dict)
+    first: dict[str, tuple[str, ...]] = field(default_factory=dict)
     position: dict[str, int] = field(default_factory=dict)
 
 
 def _lines(cycle: Cycle) -> _Lines:
     lines = cycle.session.shared.of(_Lines, _Lines)
-    if not lines.by_queue:
+    if not lines.length:
         waiting = (other for other in cycle.jobs if other.is_starving and other.key in cycle.reports)
         for other in sorted(waiting, key=turn):
-            line = lines.by_queue.setdefault(other.queue.name, [])
-            lines.position[other.key] = len(line)
-            line.append(other)
+            queue = other.queue.name
+            at = lines.position[other.key] = lines.length.get(queue, 0)
+            lines.length[queue] = at + 1
+            if at < _MOST_NAMED:
+                lines.first[queue] = (*lines.first.get(queue, ()), named(holder_of(other.record)))
     return lines
 
 
@@ -38,8 +41,7 @@ def place(cycle: Cycle, job: JobState) -> tuple[int, tuple[str, ...]]:
     at = lines.position.get(job.key)
     if at is None:
         return 0, ()
-    ahead = lines.by_queue[job.queue.name][: min(at, _MOST_NAMED)]
-    return at + 1, tuple(named(holder_of(other.record)) for other in ahead)
+    return at + 1, lines.first[job.queue.name][:at]
 
 
 def place_in_line(cycle: Cycle, job: JobState) -> str:

@@ -23,9 +23,9 @@ _MOST_NEAR = 64
 
 def label_values(nodes: NodeView, key: str) -> list[str]:
     """Values of a label that nodes have now, in order."""
-    codes = np.unique(nodes.label_codes(key)).tolist()
+    codes = np.flatnonzero(np.bincount(nodes.label_codes(key) + 1)[1:]).tolist()
     known = nodes.table.label_values(key)
-    return sorted(known[code] for code in codes if code >= 0)
+    return sorted(known[code] for code in codes)
 
 
 def _around(value: str, values: list[str]) -> list[str]:

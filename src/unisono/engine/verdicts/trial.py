@@ -23,8 +23,10 @@ from unisono.engine.verdicts.effects import FIRST, LAST, MOST_ADDED, add_nodes, 
 from unisono.engine.verdicts.unmade_parts import unmade_pods
 from unisono.engine.verdicts.unmade_pods import add_unmade_pods
 
-COST_LIMIT = 48_000
+COST_LIMIT = 24_000
 """What all trials of a cycle may cost together, in nodes and waiting pods looked at (about 1 µs each)."""
+FEW, COST_LIMIT_OF_FEW = 4, 48_000
+"""The same where only a few jobs wait: then more is looked for, such as changes that help only together."""
 FIXED_COST = 1_500
 """Of each trial: sessions and plug-ins are made."""
 ADDED_COST = 3
@@ -48,12 +50,13 @@ class Trials:
     Args:
         cycle: after its actions.
         turns: keys of all jobs that wait, in the order in which they are tried.
-        limit: see `COST_LIMIT`.
+        limit: see `COST_LIMIT`; 0: that.
 
     """
 
-    def __init__(self, cycle: Cycle, turns: list[str], limit: int = COST_LIMIT) -> None:
+    def __init__(self, cycle: Cycle, turns: list[str], limit: int = 0) -> None:
         self.cycle = cycle
+        limit = limit or (COST_LIMIT_OF_FEW if len(turns) <= FEW else COST_LIMIT)
         decided = [*cycle.bound, *(placement for placement, _ in cycle.evicted)]
         spent = CARRY_COST * sum(len(placement.tasks) for placement in decided)
         outside = any(plugin.outside for plugin in cycle.hooks.plugins())
