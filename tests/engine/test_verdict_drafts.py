@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.build import cluster, gang, group, node, nodes, pod, queue, schedule
+from support.build import cluster, gang, group, kind_of, node, nodes, pod, queue, schedule
 from unisono.cluster.state import ClusterState
 from unisono.engine.config_file.reader import default_config
 from unisono.engine.decisions import Decisions
@@ -14,7 +14,11 @@ from unisono.engine.verdict import Verdict
 from unisono.engine.verdicts import drafts, trial
 from unisono.engine.verdicts.drafts import NOT_EXAMINED, Drafts
 
-FULL = [nodes(3, cpu=4), group("hog", 1, phase="Running"), [pod(f"hog-{i}", "hog", node=f"n00{i}", cpu=3) for i in range(3)]]
+FULL = [
+    nodes(3, cpu=4),
+    group("hog", 1, phase="Running"),
+    [pod(f"hog-{i}", "hog", node=f"n00{i}", cpu=3) for i in range(3)],
+]
 WORLDS: dict[str, list[Any]] = {
     "full": [FULL, [gang(f"g{i:02}", 4, created=i, cpu=1) for i in range(30)]],
     "full, admitted by promises": [
@@ -90,11 +94,8 @@ def test_what_was_found_is_kept_only_while_the_gang_waits_for_the_same() -> None
     for _ in range(4):
         decisions = schedule(state, default_config())
     assert "zone=b39" in decisions.verdicts["ns/g39"].message
-    kind = state.apply  # one node less: every gang is refused by two
-    from support.build import kind_of
-
     gone = node("n2", labels={"zone": "a"}, cpu=8)
-    kind("DELETED", kind_of(gone), gone)
+    state.apply("DELETED", kind_of(gone), gone)
     decisions = schedule(state, default_config())
     for verdict in decisions.verdicts.values():
         assert "0/3" not in verdict.message
