@@ -288,7 +288,8 @@ class _NodeKinds(list[int]):
 
 def _one_of_each_kind(cycle: Cycle) -> list[int]:
     def found() -> _NodeKinds:
-        nodes, first = cycle.session.nodes, {}
+        nodes = cycle.session.nodes
+        first: dict[tuple[object, ...], int] = {}
         for at, (facts, taints) in enumerate(zip(nodes.table.facts, nodes.taint_codes.tolist(), strict=True)):
             labels = tuple(sorted((key, value) for key, value in facts.labels.items() if key != keys.HOSTNAME))
             first.setdefault((labels, nodes.allocatable[:, at].tobytes(), taints), at)
