@@ -355,6 +355,20 @@ async def test_a_cluster_keeps_the_protected_queues(guarded: HttpClient) -> None
 
 
 @needs_cluster
+async def test_a_cluster_refuses_pods_with_a_bad_budget_and_lets_others_pass(guarded: HttpClient) -> None:
+    path = kinds.PODS.path("default")
+    for notes, told in (
+        ({JDB_MIN_AVAILABLE: "none"}, messages.BUDGET_NUMBER),
+        ({JDB_MAX_UNAVAILABLE: "100%"}, messages.BUDGET_SHARE),
+        ({JDB_MIN_AVAILABLE: "1", JDB_MAX_UNAVAILABLE: "1"}, "multiple annotations"),
+    ):
+        assert told in refused(await send(guarded, "POST", path, pod(**notes), dry=True))
+    for good in (pod(), pod(**{JDB_MIN_AVAILABLE: "50%"}), pod("default-scheduler", **{JDB_MIN_AVAILABLE: "none"})):
+        status, answer = await send(guarded, "POST", path, good, dry=True)
+        assert status == 201, answer
+
+
+@needs_cluster
 async def test_a_cluster_takes_every_example(guarded: HttpClient) -> None:
     seen = 0
     for file in sorted((REPOSITORY / "examples").rglob("*.yaml")):
