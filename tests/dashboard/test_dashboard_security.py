@@ -18,6 +18,7 @@ VIEWS = (
     "/api/views/jobs",
     "/api/views/queues",
     "/api/views/nodes",
+    "/api/views/scheduler",
     f"/api/views/job?{JOB}",
 )
 REF = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "team-b", "name": "only-team-b"}

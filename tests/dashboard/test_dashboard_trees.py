@@ -13,6 +13,7 @@ from unisono.api.topology import HyperNode
 from unisono.api.verdict import Verdict, encode
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.queues import queues_view
+from unisono.dashboard.views.scheduler import timings
 from unisono.sdk.overview import Found
 
 
@@ -116,3 +117,28 @@ def test_nodes_are_shown_by_their_place(query: NodeQuery, names: list[str]) -> N
             ("default/train", "cpu 4, nvidia.com/gpu 6"),
             ("pod default/c", "cpu 2, nvidia.com/gpu 3"),
         ]
+
+
+METRICS = """# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
+volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} 4.0
+volcano_e2e_scheduling_latency_milliseconds_count 4.0
+volcano_e2e_scheduling_latency_milliseconds_sum 10.0
+# TYPE volcano_action_scheduling_latency_milliseconds histogram
+volcano_action_scheduling_latency_milliseconds_count{action="enqueue"} 4.0
+volcano_action_scheduling_latency_milliseconds_sum{action="enqueue"} 2.0
+volcano_action_scheduling_latency_milliseconds_count{action="allocate"} 4.0
+volcano_action_scheduling_latency_milliseconds_sum{action="allocate"} 6.0
+volcano_action_scheduling_latency_milliseconds_count{action="preempt"} 0.0
+# TYPE other counter
+other_total 7.0
+"""
+
+
+def test_times_of_a_cycle_are_told_the_longest_first() -> None:
+    told = [(each.kind, each.name, each.count, each.mean) for each in timings(METRICS)]
+    assert told == [("cycle", "", 4, 2.5), ("action", "allocate", 4, 1.5), ("action", "enqueue", 4, 0.5)]
+
+
+@pytest.mark.parametrize("text", ["", "no metrics", "a{", '{"kind":"Status"}'])
+def test_a_text_that_is_no_metrics_has_no_times(text: str) -> None:
+    assert timings(text) == []

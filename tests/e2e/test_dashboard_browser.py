@@ -236,6 +236,7 @@ def each_page_can_be_read(page: Any, dashboard: chromium.Dashboard) -> None:
         ("/jobs?state=all", "j123456789"),
         ("/queues?edit=narrow", "spec, as YAML"),
         ("/nodes", "1 node of 1"),
+        ("/scheduler", "allocate"),
         ("/whatif", "Nothing is changed"),
     ):
         page.goto(dashboard.url + path)

@@ -13,6 +13,7 @@ from unisono.dashboard.live.pages import Page
 from unisono.dashboard.live.world import World
 from unisono.dashboard.views.difference import difference
 from unisono.dashboard.views.wire import Refused
+from unisono.errors import UnisonoError
 
 HEARTBEAT_SECONDS = 15.0
 """So long nothing is sent at most: the page knows by it that the server is there."""
@@ -58,7 +59,11 @@ async def follow(events: Events, world: World, page: Page, alive: Callable[[], b
     while alive():
         version = world.signal.version(topics)
         began = loop.time()
-        view = msgspec.to_builtins(await page.view())
+        try:
+            view = msgspec.to_builtins(await page.view())
+        except UnisonoError as error:
+            await events.send("problem", str(error))
+            return
         took = loop.time() - began
         if sent is None:
             await events.send("view", view)

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unisono.api.kinds import HYPER_NODES, NODES, POD_GROUPS, PODS, QUEUES
+from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
 from unisono.dashboard.live.explaining import actions_of, events_of, explanation_of
 from unisono.dashboard.live.rights import may
 from unisono.dashboard.live.world import OVERVIEW_TOPICS, World
 from unisono.dashboard.views.nodes import NodeQuery, nodes_view
 from unisono.dashboard.views.queues import queues_view
 from unisono.dashboard.views.rows import group_row, job_row, key_of, pod_row, seconds
+from unisono.dashboard.views.scheduler import scheduler_view
 from unisono.dashboard.views.table import Query, counted, jobs_view
 from unisono.dashboard.views.wire import EventRow, ExplanationView, JobView, Wire
 from unisono.errors import ApiError
@@ -118,6 +119,29 @@ class NodesPage:
         found, now, ready = world.found(), world.now, world.ready
         # A thread makes it: other views must not wait for a large cluster's.
         return await asyncio.to_thread(nodes_view, found, hyper_nodes, self._query, now, cordons=cordons, ready=ready)
+
+    async def close(self) -> None:
+        """Nothing is kept for it."""
+
+
+class SchedulerPage:
+    """The scheduler."""
+
+    pause = 5.0
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.topics: Collection[str] = ("scope", LEASES.resource)
+
+    async def view(self) -> Wire:
+        """What is known of it; its metrics are read with the viewer's rights, and left out where these do not do."""
+        world = self._world
+        try:
+            status, _, body = await world.client.request("GET", "/metrics", accept="text/plain")
+        except ApiError:
+            status, body = 503, b""
+        text = body.decode(errors="replace") if status == 200 else ""
+        return await asyncio.to_thread(scheduler_view, world.found(), text, world.now, ready=world.ready)
 
     async def close(self) -> None:
         """Nothing is kept for it."""

@@ -425,13 +425,22 @@ class NodesView(Wire):
     cordons: bool = False
 
 
+class Timing(Wire):
+    """How long a part of the scheduler's cycles takes: ``cycle``, ``action`` or ``plug-in``; mean in milliseconds."""
+
+    kind: str
+    name: str
+    count: int
+    mean: float
+
+
 class SchedulerView(Wire):
-    """A scheduler's cycles and what it last said of its configuration."""
+    """Whether schedulers are alive, what they say of their configuration, and how long their cycles take."""
 
     ready: bool = False
     components: list[ComponentView] = []
     facts: list[Fact] = []
-    configuration: str = ""
+    times: list[Timing] = []
 
 
 class Who(Wire):

@@ -8,6 +8,7 @@ import { Jobs } from "./pages/jobs";
 import { Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
 import { Queues } from "./pages/queues";
+import { Scheduler } from "./pages/scheduler";
 import { SignIn } from "./pages/signin";
 import { WhatIf } from "./pages/whatif";
 import { go, useRoute } from "./route";
@@ -20,6 +21,7 @@ const PAGES = [
   ["queues", "Queues"],
   ["nodes", "Nodes"],
   ["whatif", "What if"],
+  ["scheduler", "Scheduler"],
 ] as const;
 
 function App() {
@@ -86,6 +88,8 @@ function Content(props: { page: string; path: string[] }) {
       return <Queues />;
     case "nodes":
       return <Nodes />;
+    case "scheduler":
+      return <Scheduler />;
     case "whatif":
       return <WhatIf />;
     case "job":
