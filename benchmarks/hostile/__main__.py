@@ -42,7 +42,7 @@ async def _run(options: argparse.Namespace, folder: Path) -> Report:
             report = attack.report
             print(
                 f"object {(number + 1) * BATCH}: bystander {report.waits[-1]:.2f} s, own {report.own_waits[-1]:.2f} s, "
-                f"MiB {[value >> 20 for value in report.memory[-1]]}"
+                f"MiB {[value >> 20 for value in report.memory[-1]]} history {report.history[-1] >> 20}"
                 if report.waits
                 else "",
                 file=sys.stderr,

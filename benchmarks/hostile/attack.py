@@ -57,7 +57,7 @@ class Ceilings:
 
     Attributes:
         wait: seconds until the bystander's job runs, without the time in which the control plane had no processor.
-        memory: bytes that a process may grow by for 1,000 objects, once it is warm.
+        memory: bytes that a process may grow by for 1,000 objects, once it is warm, the watch history left out.
         log: bytes of log for 1,000 objects.
 
     """
@@ -72,7 +72,8 @@ class Report:
     """What an attack has shown. Times in seconds, memory and log in bytes.
 
     ``own_waits`` are the waits without the time in which the control plane's processes had no processor: what remains
-    of them when the machine has nothing else to do.
+    of them when the machine has nothing else to do. ``history`` is the part of the first process's memory that holds
+    the changes kept for watches. It has a bound of its own, which a run may or may not reach, so it is no growth.
     """
 
     objects: int = 0
@@ -82,6 +83,7 @@ class Report:
     waits: list[float] = field(default_factory=list)
     own_waits: list[float] = field(default_factory=list)
     memory: list[list[int]] = field(default_factory=list)
+    history: list[int] = field(default_factory=list)
     log_bytes: int = 0
     events: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
@@ -96,6 +98,7 @@ class Report:
             "bystander seconds": _shares(self.waits),
             "of these with a processor": _shares(self.own_waits),
             "MiB": [round(value / 2**20) for value in (self.memory[-1] if self.memory else [])],
+            "of these watch history": round(self.history[-1] / 2**20) if self.history else 0,
             "KiB grown per 1,000 objects": [round(value / 1024) for value in self.grown()],
             "log bytes per 1,000 objects": round(self.log_bytes / max(self.objects, 1) * 1000),
             "log": dict(self.events.most_common(30)),
@@ -103,12 +106,17 @@ class Report:
         }
 
     def grown(self) -> list[float]:
-        """Bytes for 1,000 objects that each process has grown by since it was warm; empty before that."""
+        """Bytes for 1,000 objects that each process has grown by since it was warm; empty before that.
+
+        What the watch history has grown by is left out.
+        """
         batches = len(self.memory) - _WARM
         if batches <= 0:
             return []
-        pairs = zip(self.memory[_WARM - 1], self.memory[-1], strict=False)
-        return [(after - before) / (batches * BATCH) * 1000 for before, after in pairs]
+        first, last = self.memory[_WARM - 1], self.memory[-1]
+        bounded = [self.history[-1] - self.history[_WARM - 1], *[0] * (len(first) - 1)]
+        grown = (after - before - held for before, after, held in zip(first, last, bounded, strict=False))
+        return [value / (batches * BATCH) * 1000 for value in grown]
 
     def over(self, ceilings: Ceilings) -> Iterator[str]:
         """Which ceilings of a whole run are passed."""
@@ -156,7 +164,7 @@ class Attack:
         self.report.objects += size
         await self._bystander(number, attempts)
         await self._clean(namespace, attempts)
-        self._look(attempts)
+        await self._look(attempts)
 
     async def _send(self, attempt: Attempt, namespace: str, turn: asyncio.Semaphore) -> None:
         offered, body = attempt.offered, attempt.body
@@ -254,13 +262,14 @@ class Attack:
         body = json.dumps({"metadata": {"finalizers": None}}).encode()
         await self._admin.request("PATCH", path, body=body, content_type=_MERGE)
 
-    def _look(self, attempts: list[Attempt]) -> None:
+    async def _look(self, attempts: list[Attempt]) -> None:
         now = family(self._plane.pid)
         if now.keys() != self._processes.keys():
             gone = [line for pid, line in self._processes.items() if pid not in now]
             self._find(f"processes ended: {gone}", *attempts)
             self._processes = now
         self.report.memory.append([resident(pid) for pid in now])
+        self.report.history.append(await plane.history(self._admin))
         before = self._log.size
         for line in self._log.news()[:5]:
             self._find(f"the log: {line}", *_named(line, attempts))

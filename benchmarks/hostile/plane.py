@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -179,6 +180,13 @@ async def start_job(client: HttpClient, namespace: str, name: str) -> None:
 async def runs(client: HttpClient, namespace: str, name: str) -> bool:
     job = json.loads(await checked(client, "GET", _jobs(namespace, name)))
     return bool(job.get("status", {}).get("state", {}).get("phase") == "Running")
+
+
+async def history(client: HttpClient) -> int:
+    """Bytes of the changes that the server keeps for watches."""
+    text = (await checked(client, "GET", "/metrics")).decode()
+    found = re.search(r"^apiserver_watch_history_bytes (\S+)$", text, re.MULTILINE)
+    return int(float(found[1])) if found else 0
 
 
 async def told(client: HttpClient, namespace: str, name: str) -> str:

@@ -115,6 +115,7 @@ class ApiServer:
         self._readiness: Readiness = readiness or (list)
         self._backups = BackupHandler(service.store.backup, data_dir)
         self._metrics = RequestMetrics(registry or CollectorRegistry(), more_metrics)
+        self._metrics.history(lambda: service.store.statistics()["history_bytes"])
         self._connections = Connections(self._limits, monotonic, self._metrics.rejected)
         self._own = None if own_socket is None else OwnSocket(own_socket)
         self.catalog = Catalog((*kinds, *(view.kind for view in VIEWS)))

@@ -53,6 +53,12 @@ class RequestMetrics:
             registry=registry,
         )
 
+        self._history = Gauge(
+            "apiserver_watch_history_bytes",
+            "Encoded objects of the changes that are kept for watches, at most 256 MiB.",
+            registry=registry,
+        )
+
     def answered(self, verb: str, resource: str, code: int, seconds: float | None) -> None:
         """Count an answer; ``seconds`` is None for streams."""
         self._meter.count(verb, resource, str(code), seconds)
@@ -68,6 +74,10 @@ class RequestMetrics:
     def rejected(self, what: str) -> None:
         """Count a refusal."""
         self._rejected.labels(what).inc()
+
+    def history(self, size: Callable[[], float]) -> None:
+        """Show what the changes take that are kept for watches; ``size`` tells the bytes of their objects."""
+        self._history.set_function(size)
 
     async def text(self) -> bytes:
         """All metrics of the registry, and those of other processes, as Prometheus text."""

@@ -248,6 +248,7 @@ class Store:
             "largest_batch": self._largest,
             "failed_batches": self._failures,
             "history": sum(len(collection.history) for collection in self._collections.values()),
+            "history_bytes": self._remembered,
         }
 
     def _event(self, change: Change) -> Event:
