@@ -9,6 +9,7 @@ from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
 from unisono.agent.machine.facts import this_machine
 from unisono.agent.node import NodeRegistration, build_node
+from unisono.api.core import NodeCondition
 from unisono.api.kinds import LEASES, NODES
 
 
@@ -44,3 +45,22 @@ async def test_a_node_that_was_marked_as_lost_comes_back(tmp_path: Path) -> None
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_conditions_of_others_stay(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    client = MemoryClient(clock)
+    registration = NodeRegistration(client, build_node("here", this_machine(tmp_path), now=clock.time()), clock)
+    await registration.register()
+    node = client.find(NODES, "here")
+    assert node is not None
+    foreign = NodeCondition(type="GpuHealthy", status="False", reason="XidErrors")
+    node.status.conditions = [*(node.status.conditions or ()), foreign]
+    client.put(NODES, node)
+    await registration.report_disk(True)
+    await registration.register()
+    await registration.leave()
+    found = client.find(NODES, "here")
+    assert found is not None
+    statuses = {each.type: each.status for each in found.status.conditions or ()}
+    assert statuses == {"GpuHealthy": "False", "DiskPressure": "True", "Ready": "False"}

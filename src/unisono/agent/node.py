@@ -147,8 +147,13 @@ async def report_ready(client: Client, node: Node, now: float) -> None:
     """
     others = [each for each in node.status.conditions or () if each.type != "Ready"]
     conditions = [*others, ready_condition(now, ready=True)]
-    status = msgspec.to_builtins(msgspec.structs.replace(node.status, conditions=conditions))
-    await client.patch(NODES, node.metadata.name, {"status": status}, subresource="status")
+    await _patch_status(client, node.metadata.name, msgspec.structs.replace(node.status, conditions=conditions))
+
+
+async def _patch_status(client: Client, name: str, status: NodeStatus) -> None:
+    """Write what ``status`` has; conditions of other types stay as they are, whoever wrote them."""
+    body = {"status": msgspec.to_builtins(status)}
+    await client.patch(NODES, name, body, patch_type="strategic", subresource="status")
 
 
 class NodeRegistration:
@@ -198,15 +203,14 @@ class NodeRegistration:
         condition = disk_condition(self._clock.time(), pressure=pressure)
         others = [each for each in self._node.status.conditions or () if each.type != condition.type]
         self._node.status.conditions = [*others, condition]
-        patch = {"status": {"conditions": [msgspec.to_builtins(condition)]}}
-        await self._client.patch(NODES, self._name, patch, subresource="status")
+        await _patch_status(self._client, self._name, NodeStatus(conditions=[condition]))
 
     async def leave(self) -> None:
         """Say that no pod can start here until the agent runs again."""
         self._leaving = True
-        condition = msgspec.to_builtins(ready_condition(self._clock.time(), ready=False))
+        condition = ready_condition(self._clock.time(), ready=False)
         try:
-            await self._client.patch(NODES, self._name, {"status": {"conditions": [condition]}}, subresource="status")
+            await _patch_status(self._client, self._name, NodeStatus(conditions=[condition]))
         except (ApiError, OSError) as error:
             _log.warning("node.leave_failed", node=self._name, error=str(error))
 
