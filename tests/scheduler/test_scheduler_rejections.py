@@ -85,6 +85,18 @@ async def test_a_pod_and_a_group_that_cannot_be_read_are_told_of_and_stop_nobody
         assert 'unisono_objects_rejected{kind="PodGroup"} 0.0' in generate_latest(w.scheduler.metrics.registry).decode()
 
 
+async def test_a_node_that_was_corrected_while_no_scheduler_ran_loses_its_condition() -> None:
+    async with world() as w:
+        fill(w.client)
+        corrected = node("n9")
+        mark = NodeCondition(type=SET_ASIDE, status="True", reason="SchedulerError", message="of a run before")
+        corrected.status.conditions = [*(corrected.status.conditions or ()), mark]
+        w.client.put(NODES, corrected)
+        await w.run(15.0)
+        assert conditions(await w.client.get(NODES, "n9"))[SET_ASIDE].status == "False"
+        assert len([write for write in w.client.writes if write.resource == "nodes"]) == 1
+
+
 async def test_what_cannot_be_decoded_is_set_aside_and_holds_its_place() -> None:
     async with world() as w:
         fill(w.client, nodes=1, gangs={"good": 1})

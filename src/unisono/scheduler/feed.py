@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from unisono.api.annotations import VERDICT
+from unisono.api.annotations import SET_ASIDE, VERDICT
 from unisono.api.base import Object
-from unisono.api.core import Pod, PodCondition
+from unisono.api.core import Node, Pod, PodCondition
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
     CSI_DRIVERS,
@@ -147,14 +147,23 @@ class _PendingPods(dict[str, PendingPod]):
         return list(self)
 
 
-class _Names(set[str]):
-    """Keys alone."""
+class _Nodes(set[str]):
+    """Keys alone, and which of them say that they are set aside."""
 
-    def put(self, obj: Object) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.marked: set[str] = set()
+
+    def put(self, obj: Node) -> None:
         self.add(obj.key)
+        if any(one.type == SET_ASIDE and one.status == "True" for one in obj.status.conditions or ()):
+            self.marked.add(obj.key)
+        else:
+            self.marked.discard(obj.key)
 
     def remove(self, key: str) -> None:
         self.discard(key)
+        self.marked.discard(key)
 
     def known_keys(self) -> list[str]:
         return list(self)
@@ -168,6 +177,7 @@ class Feed:
         groups, queues: latest PodGroups and Queues by key.
         pods: pods without a node by key.
         nodes: names of the nodes.
+        marked_nodes: those that carry the condition of nodes that are set aside.
         explained: keys of PodGroups that carry a verdict.
         events: changes taken in since the start.
         arrivals: pods and PodGroups that came while watching.
@@ -178,11 +188,12 @@ class Feed:
     def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
         """``changed`` is called after every change, also while changes wait."""
         self.state = state
-        groups, queues, pods, nodes = _Kept(), _Kept(), _PendingPods(), _Names()
+        groups, queues, pods, nodes = _Kept(), _Kept(), _PendingPods(), _Nodes()
         self.groups: dict[str, PodGroup] = groups
         self.queues: dict[str, Queue] = queues
         self.pods: dict[str, PendingPod] = pods
         self.nodes: set[str] = nodes
+        self.marked_nodes = nodes.marked
         self.explained: set[str] = set()
         self.events = self.arrivals = 0
         self.arrived: Callable[[Pod], None] | None = None

@@ -6,7 +6,7 @@ They count as absent, so their owners would otherwise wait without a word.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -35,6 +35,8 @@ class Rejections:
         self._feed, self._events, self._metrics = feed, events, metrics
         self._tell_node = tell_node
         self._told: dict[tuple[str, str], tuple[str | None, str]] = {}
+        # Nodes that were told to be read again, and still say that they are not.
+        self._taken_back: set[str] = set()
 
     def complete(self, decisions: Decisions) -> None:
         """Add conditions and verdicts for pods and PodGroups, and record an event on each object that is new here."""
@@ -53,10 +55,15 @@ class Rejections:
                 if one.kind == "Node":
                     self._tell_node(one.reference.name or "", text_of(one))
             told[one.kind, one.key] = facts
-        for kind, name in self._told.keys() - told.keys():
-            if kind == "Node":
-                self._tell_node(name, "")
+        self._take_back({name for kind, name in self._told.keys() - told.keys() if kind == "Node"}, told)
         self._told = told
+
+    def _take_back(self, corrected: set[str], told: Collection[tuple[str, str]]) -> None:
+        """Take the condition back from nodes that can be read: also from those corrected while no scheduler ran."""
+        marked = {name for name in self._feed.marked_nodes if ("Node", name) not in told}
+        for name in sorted(corrected | (marked - self._taken_back)):
+            self._tell_node(name, "")
+        self._taken_back = marked
 
     def _add_condition(self, one: Rejection, decisions: Decisions) -> None:
         reference = one.reference
