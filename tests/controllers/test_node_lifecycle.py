@@ -13,6 +13,7 @@ from unisono.api.kinds import LEASES, NODES, PODS
 from unisono.api.times import rfc3339_micro
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.nodes.decide import eviction_time
+from unisono.errors import ApiError
 
 TROUBLE = "node.kubernetes.io/"
 
@@ -181,3 +182,24 @@ def test_when_a_pod_must_leave(tolerations, due):
     taint = Taint(key=f"{TROUBLE}not-ready", effect="NoExecute")
     assert eviction_time(pod("p", *tolerations), [taint], 100.0) == due
     assert eviction_time(pod("p"), [Taint(key="a", effect="NoSchedule")], 100.0) is None
+
+
+async def test_a_refusal_of_the_server_is_no_fault_of_the_pod():
+    async with NodeWorld() as world:
+        await start(world)
+        world.client.put(PODS, pod("a", toleration("unreachable", 0)))
+        await world.settle()
+        refuse = True
+
+        def intercept(operation: str, *arguments: Any) -> None:
+            if refuse and operation == "delete" and "pods" in str(arguments):
+                raise ApiError("the server is ill")
+
+        world.client.interceptor = intercept
+        await world.advance(60.0)
+        assert ready(world) == "Unknown"
+        found = world.client.find(PODS, "default/a")
+        assert "ReconcileFailed" not in {each.type for each in found.status.conditions or ()}
+        refuse = False
+        await world.advance(15.0)
+        assert world.client.find(PODS, "default/a").metadata.deletion_timestamp is not None

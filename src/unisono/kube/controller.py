@@ -115,8 +115,9 @@ class Context:
         """Tell the owner of one object among many that are looked at under one key how the look at it ended.
 
         An error sets the object aside, None takes that back. For the object of a key the manager does this itself.
+        What the server or the network refuse is no fault of the object and changes nothing.
         """
-        if self._keeper is None:
+        if self._keeper is None or isinstance(error, (ApiError, OSError, TimeoutError)):
             return
         try:
             if error is None:

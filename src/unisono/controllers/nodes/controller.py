@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 
 from unisono.api.core import Lease, Node, Pod, Taint
 from unisono.api.kinds import LEASES, NODES, PODS
@@ -31,6 +32,8 @@ _PUNCTUAL_SECONDS = 5.0
 # A pod that could not be removed is tried again after so long.
 _RETRY_SECONDS = 10.0
 _NODE_INDEX = "pods-of-node"
+
+_log = structlog.get_logger(__name__)
 
 
 class NodeLifecycleController(Controller):
@@ -130,6 +133,7 @@ class NodeLifecycleController(Controller):
                 await self._context.tell(PODS, pod, error)
             else:
                 again = sooner(again, left)
+                await self._context.tell(PODS, pod, None)
         return again
 
     async def _evict_one(self, pod: Pod, taints: Sequence[Taint], seen: float, now: float) -> float | None:
@@ -169,7 +173,7 @@ class NodeLifecycleController(Controller):
                 continue
             except ApiError as error:
                 again = _RETRY_SECONDS
-                await self._context.tell(PODS, pod, error)
+                _log.warning("node.orphan_not_removed", pod=pod.key, error=str(error))
         return again
 
 
