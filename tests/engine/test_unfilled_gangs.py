@@ -53,8 +53,46 @@ def test_each_pod_that_comes_gives_the_gang_its_time_again(quota: str) -> None:
 
 
 @pytest.mark.parametrize("quota", SHARING)
-def test_a_gang_with_all_of_its_pods_keeps_its_promise(quota: str) -> None:
-    it = plane(quota, hog(), [pod(f"hog-{at}", "hog", cpu=1, selector={"zone": "later"}) for at in range(7)])
+def test_a_gang_with_all_of_its_pods_keeps_its_promise_while_nodes_could_take_them(quota: str) -> None:
+    it = plane(quota, hog(), [pod(f"hog-{at}", "hog", cpu=1) for at in range(7)], gang("old", 2, cpu=1, node="n1"))
     for _ in range(5):
         assert it.cycle().binds == []
         it.now += 50.0
+
+
+@pytest.mark.parametrize("quota", SHARING)
+@pytest.mark.parametrize("wish", [{"selector": {"zone": "later"}}, {"cpu": 9}])
+def test_a_gang_that_fits_nowhere_keeps_nobody_from_admission(quota: str, wish: dict[str, Any]) -> None:
+    asked = {"cpu": 1, **wish}
+    it = plane(quota, hog(), [pod(f"hog-{at}", "hog", **asked) for at in range(7)])
+    it.settle()
+    it.settle()
+    assert it.running() == {"next": 4}
+    if "selector" not in wish:
+        return
+    it.put(node("n2", cpu=8, labels={"zone": "later"}))  # it has not lost its admission
+    it.settle()
+    assert it.running() == {"next": 4, "hog": 7}
+
+
+@pytest.mark.parametrize("quota", SHARING)
+def test_a_gang_of_which_one_pod_fits_nowhere_keeps_nobody_from_admission(quota: str) -> None:
+    pods = [pod(f"hog-{at}", "hog", cpu=1) for at in range(6)]
+    it = plane(quota, hog(), pods, pod("hog-6", "hog", cpu=1, selector={"zone": "later"}))
+    it.settle()
+    it.settle()
+    assert it.running() == {"next": 4}
+
+
+def test_gangs_that_fit_nowhere_do_not_take_turns_at_holding_up_others() -> None:
+    hogs = [[group(f"hog{n}", 7, phase="Pending", resources={"cpu": 7}, created=n) for n in range(20)]]
+    it = plane("proportion", hogs)
+    for _ in range(45):
+        decisions = it.cycle()
+        admitted = [one.name for one in decisions.pod_groups if one.phase == "Inqueue" and one.name.startswith("hog")]
+        for name in admitted:  # their pods come once they are admitted
+            for at in range(7):
+                key = ("Pod", f"ns/{name}-{at}")
+                if key not in it.objects:
+                    it.put(pod(f"{name}-{at}", name, cpu=1, selector={"zone": "later"}))
+    assert it.running() == {"next": 4}

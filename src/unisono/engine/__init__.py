@@ -65,6 +65,7 @@ def _decide(
     verdicts: bool,
 ) -> Decisions:
     from unisono.engine.actions import run_actions
+    from unisono.engine.closing.homeless_gangs import note_homeless
     from unisono.engine.closing.invariants import enforce
     from unisono.engine.closing.status_updates import close, close_briefly
     from unisono.engine.cycle.context import Cycle
@@ -76,6 +77,7 @@ def _decide(
         note_unfilled(snapshot, now)
         cycle = Cycle(snapshot, config, now, seed, lookup_with(plugins), watch, reasons=verdicts)
     run_actions(cycle)
+    note_homeless(cycle)
     cycle.hooks.close(cycle.session)
     enforce(cycle)
     cycle.write_out()

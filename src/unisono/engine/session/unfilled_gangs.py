@@ -1,7 +1,8 @@
-"""Admitted gangs whose pods do not come: what they were promised lapses, so that others can be admitted.
+"""Admitted gangs that cannot start: what they were promised lapses, so that others can be admitted.
 
-A quota, a missing account or a webhook may refuse the pods of a gang for ever. Its minResources would stay promised in
-an idle cluster. The gang itself stays admitted, and is placed as soon as it has its pods.
+A quota, a missing account or a webhook may refuse the pods of a gang for ever, and pods may ask for what no node is or
+has. Its minResources would stay promised in an idle cluster. The gang itself stays admitted, and is placed as soon as it
+has its pods and nodes that take them.
 """
 
 from __future__ import annotations
@@ -10,18 +11,27 @@ from typing import Final
 
 import numpy as np
 
+from unisono.cluster.records import Job
 from unisono.cluster.resources import Vector, fitted
 from unisono.cluster.snapshot import Snapshot
+from unisono.cluster.status import READY_STATES, count
 
 PATIENCE_SECONDS: Final = 60.0
 """How long an admitted gang may get no further pod before its promise lapses."""
 
 
 class UnfilledGangs:
-    """Admitted PodGroups with fewer pods than their minimum: since when, and how many they had."""
+    """What is remembered from cycle to cycle.
+
+    Attributes:
+        seen: admitted PodGroups with fewer pods than their minimum: since when, and how many they had.
+        homeless: admitted PodGroups whose pods would not start even if all nodes were empty (`closing.homeless_gangs`).
+
+    """
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[float, int]] = {}
+        self.homeless: frozenset[str] = frozenset()
 
 
 def note_unfilled(snapshot: Snapshot, now: float) -> None:
@@ -43,15 +53,34 @@ def comes_later(snapshot: Snapshot, key: str, now: float) -> bool:
 
 
 def lapsed(snapshot: Snapshot, now: float, rows: int) -> dict[str, Vector]:
-    """``[R]`` by queue: what gangs were promised for pods that have not come for too long."""
+    """``[R]`` by queue: what gangs were promised for pods that have not come for too long, or that fit nowhere."""
     amounts: dict[str, Vector] = {}
-    for key, (since, number) in snapshot.memo.of(UnfilledGangs, UnfilledGangs).seen.items():
-        if now - since < PATIENCE_SECONDS or _unfilled(snapshot, key) != number:
-            continue
-        job = snapshot.jobs[key]
-        missing = np.maximum(fitted(job.min_resources, rows) - fitted(job.request, rows), 0)  # type: ignore[arg-type]
-        amounts[job.queue] = amounts.get(job.queue, np.zeros(rows, dtype=np.int64)) + missing
+    book = snapshot.memo.of(UnfilledGangs, UnfilledGangs)
+    for key, (since, number) in book.seen.items():
+        if now - since >= PATIENCE_SECONDS and _unfilled(snapshot, key) == number and key not in book.homeless:
+            job = snapshot.jobs[key]
+            _add(amounts, job.queue, fitted(job.min_resources, rows) - fitted(job.request, rows))  # type: ignore[arg-type]
+    for key in book.homeless:
+        found = snapshot.jobs.get(key)
+        if found is not None and awaits_places(found):
+            _add(amounts, found.queue, _promise_of(found, rows))
     return amounts
+
+
+def awaits_places(job: Job) -> bool:
+    """Whether the job is admitted, states minResources and holds nothing."""
+    if not job.known or job.phase != "Inqueue" or job.min_resources is None:
+        return False
+    return not count(job.counts, READY_STATES)
+
+
+def _promise_of(job: Job, rows: int) -> Vector:
+    rest: Vector = np.maximum(fitted(job.min_resources, rows) - fitted(job.allocated, rows), 0)  # type: ignore[arg-type]
+    return rest - fitted(job.gated_request, rows)
+
+
+def _add(amounts: dict[str, Vector], queue: str, more: Vector) -> None:
+    amounts[queue] = amounts.get(queue, np.zeros(len(more), dtype=np.int64)) + np.maximum(more, 0)
 
 
 def _unfilled(snapshot: Snapshot, key: str) -> int | None:
