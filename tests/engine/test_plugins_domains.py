@@ -18,8 +18,10 @@ from unisono.api.core import (
     WeightedPodAffinityTerm,
 )
 from unisono.api.kinds import NODES, PODS
-from unisono.api.meta import LabelSelector
+from unisono.api.meta import LabelSelector, LabelSelectorRequirement
 from unisono.cluster.podclass import normalised_image
+from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
+from unisono.engine.session.domains import Tally
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 SETTINGS = config(("gang",), ("predicates", "nodeorder"))
@@ -191,3 +193,33 @@ def test_required_affinity_can_be_switched_off() -> None:
     settings = config(("gang",), ("predicates",), arguments=off)
     members = spread(evenly(), members=gang("g", 3, labels={"app": "a"}, affinity=away("a")))
     assert len(schedule(cluster(machines(1), members), settings).binds) == 3
+
+
+def test_what_others_prefer_costs_a_pod_no_more_than_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand pods with a preference of their own about everybody's pods took minutes in one cycle."""
+    steps = 0
+    whole = Tally.on_nodes
+
+    def counted(tally: Tally) -> Any:
+        nonlocal steps
+        steps += 1
+        return whole(tally)
+
+    monkeypatch.setattr(Tally, "on_nodes", counted)
+    pods = []
+    for number in range(6 * MOST_PREFERENCES):
+        wish = PodAffinityTerm(
+            label_selector=LabelSelector(
+                match_expressions=[LabelSelectorRequirement(key=f"k{number}", operator="NotIn", values=["x"])]
+            ),
+            topology_key=HOST,
+        )
+        preferred = [WeightedPodAffinityTerm(weight=1, pod_affinity_term=wish)]
+        one = gang(f"g{number}", 1)
+        one[1].spec.affinity = Affinity(
+            pod_anti_affinity=PodAntiAffinity(preferred_during_scheduling_ignored_during_execution=preferred)
+        )
+        pods.append(one)
+    state = cluster(machines(50), pods)
+    assert len(placed(schedule(state, SETTINGS))) == len(pods)
+    assert steps <= len(pods) * 2 * (MOST_PREFERENCES + 1)

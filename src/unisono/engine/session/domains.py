@@ -7,7 +7,7 @@ placement costs one addition per source and tally that it concerns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 import numpy as np
@@ -37,9 +37,6 @@ class Which(Enum):
     """Those that this session evicts and that are still there: selected by a selector."""
     EVICTED_HOLDING = "evicted holding"
     """The same, holding a term."""
-
-
-Name = tuple[Which, int | Held]
 
 
 class Tally:
@@ -104,7 +101,33 @@ class Source:
             tally.move(column, number)
 
 
-_Followed = tuple[list[Source], list[dict[int, int]]]
+_Columns = dict[int, int]
+
+
+class _Journal:
+    """What a session did to pods of each class, by node: sources that are asked for later begin with it."""
+
+    __slots__ = ("classes", "holders")
+
+    def __init__(self) -> None:
+        self.classes: dict[int, tuple[PodClass, _Columns]] = {}
+        self.holders: dict[Held, list[_Columns]] = {}
+
+    def note(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
+        entry = self.classes.get(pod_class.id)
+        if entry is None:
+            entry = self.classes[pod_class.id] = (pod_class, {})
+            for held in pod_class.terms.held:
+                self.holders.setdefault(held, []).append(entry[1])
+        counts = entry[1]
+        for column in columns:
+            counts[column] = counts.get(column, 0) + sign
+
+    def of_selector(self, selector: int) -> Iterator[_Columns]:
+        return (counts for pod_class, counts in self.classes.values() if selector in pod_class.matched)
+
+    def of_holders(self, held: Held) -> Iterable[_Columns]:
+        return self.holders.get(held, ())
 
 
 class Domains:
@@ -114,6 +137,8 @@ class Domains:
     those that this session evicts. What starts now finds the former absent and the latter present: `pledged`,
     `evicted` and `evicted_holding` count them.
 
+    A placement costs one step for each source that was asked for and concerns the pod, however many selectors there are.
+
     Attributes:
         unsettled: this session has promised a place, or evicted a pod, that some source looks at.
 
@@ -122,96 +147,105 @@ class Domains:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.affinity_index = snapshot.affinity_index
-        self._sources: dict[Name, Source] = {}
-        self._moved: dict[Name, dict[int, int]] = {}
-        self._followed: dict[int, _Followed] = {}
+        self._by_selector: dict[Which, dict[int, Source]] = {which: {} for which in Which}
+        self._by_term: dict[Which, dict[Held, Source]] = {which: {} for which in Which}
+        self._placed, self._pledged, self._evicted = _Journal(), _Journal(), _Journal()
+        self._followed: dict[int, list[Source]] = {}
         self.unsettled = False
 
     def selected(self, selector: int) -> Source:
         """Pods that a selector selects, terminating ones included."""
-        return self._source((Which.SELECTED, selector), self.affinity_index.selected.get(selector, {}))
+        found = self._by_selector[Which.SELECTED].get(selector)
+        if found is not None:
+            return found
+        return self._selecting(Which.SELECTED, selector, self.affinity_index.selected.get(selector, {}), self._placed)
 
     def living(self, selector: int) -> Source:
         """Pods that a selector selects and that are not terminating."""
-        source = self._sources.get((Which.LIVING, selector))
-        if source is not None:
-            return source
+        found = self._by_selector[Which.LIVING].get(selector)
+        if found is not None:
+            return found
         leaving = self.affinity_index.leaving.get(selector, {})
         base = self.affinity_index.selected.get(selector, {})
         counts = {node: number - leaving.get(node, 0) for node, number in base.items()} if leaving else base
-        return self._source((Which.LIVING, selector), counts)
+        return self._selecting(Which.LIVING, selector, counts, self._placed)
 
     def holding(self, held: Held) -> Source:
         """Pods that hold a term."""
-        return self._source((Which.HOLDING, held), self.affinity_index.holders.get(held, {}))
+        found = self._by_term[Which.HOLDING].get(held)
+        if found is not None:
+            return found
+        return self._of_holders(Which.HOLDING, held, self.affinity_index.holders.get(held, {}), self._placed)
 
     def pledged(self, selector: int) -> Source:
         """Pods that a selector selects and that were only promised a place."""
-        return self._source((Which.PLEDGED, selector), {})
+        found = self._by_selector[Which.PLEDGED].get(selector)
+        return found or self._selecting(Which.PLEDGED, selector, {}, self._pledged)
 
     def evicted(self, selector: int) -> Source:
         """Pods that a selector selects, that this session evicts and that are still there."""
-        return self._source((Which.EVICTED, selector), {})
+        found = self._by_selector[Which.EVICTED].get(selector)
+        return found or self._selecting(Which.EVICTED, selector, {}, self._evicted)
 
     def evicted_holding(self, held: Held) -> Source:
         """Pods that hold a term, that this session evicts and that are still there."""
-        return self._source((Which.EVICTED_HOLDING, held), {})
+        found = self._by_term[Which.EVICTED_HOLDING].get(held)
+        return found or self._of_holders(Which.EVICTED_HOLDING, held, {}, self._evicted)
 
-    def _source(self, name: Name, base: Mapping[str, int]) -> Source:
-        found = self._sources.get(name)
-        if found is None:
-            table = self.snapshot.nodes
-            counts = np.zeros(len(table), dtype=np.int64)
-            for node, number in base.items():
-                column = table.index.get(node)
-                if column is not None:
-                    counts[column] = number
-            for column, number in self._moved.pop(name, {}).items():
-                counts[column] += number
-            found = self._sources[name] = Source(table, counts)
-            self._followed.clear()
+    def _selecting(self, which: Which, selector: int, base: Mapping[str, int], journal: _Journal) -> Source:
+        found = self._by_selector[which][selector] = self._made(base, journal.of_selector(selector))
         return found
+
+    def _of_holders(self, which: Which, held: Held, base: Mapping[str, int], journal: _Journal) -> Source:
+        found = self._by_term[which][held] = self._made(base, journal.of_holders(held))
+        return found
+
+    def _made(self, base: Mapping[str, int], moved: Iterable[_Columns]) -> Source:
+        table = self.snapshot.nodes
+        counts = np.zeros(len(table), dtype=np.int64)
+        for node, number in base.items():
+            column = table.index.get(node)
+            if column is not None:
+                counts[column] = number
+        for columns in moved:
+            for column, number in columns.items():
+                counts[column] += number
+        self._followed.clear()
+        return Source(table, counts)
 
     def move(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Follow pods of a class that were placed (``sign`` 1) or taken away (-1), one on each entry of ``columns``."""
-        followed = self._followed.get(pod_class.id)
-        if followed is None:
-            followed = self._followed[pod_class.id] = self._followed_by(pod_class)
-        sources, waiting = followed
-        for source in sources:
-            for column in columns:
-                source.move(column, sign)
-        for counts in waiting:
-            for column in columns:
-                counts[column] = counts.get(column, 0) + sign
-
-    def _followed_by(self, pod_class: PodClass) -> _Followed:
-        """The sources that count pods of a class, and the counts that wait for sources not asked for yet."""
-        names: list[Name] = [(which, s) for s in pod_class.matched for which in (Which.SELECTED, Which.LIVING)]
-        names += [(Which.HOLDING, held) for held in pod_class.terms.held]
-        sources = [self._sources[name] for name in names if name in self._sources]
-        return sources, [self._moved.setdefault(name, {}) for name in names if name not in self._sources]
+        self._placed.note(pod_class, columns, sign)
+        sources = self._followed.get(pod_class.id)
+        if sources is None:
+            selecting = (self._by_selector[Which.SELECTED], self._by_selector[Which.LIVING])
+            sources = [known[s] for known in selecting for s in known.keys() & pod_class.matched]
+            sources += self._holding(Which.HOLDING, pod_class)
+            self._followed[pod_class.id] = sources
+        _follow(sources, columns, sign)
 
     def pledge(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Those of `move` were only promised their places, or are promised them no longer."""
-        self._note([(Which.PLEDGED, selector) for selector in pod_class.matched], columns, sign)
+        self.unsettled = self.unsettled or bool(pod_class.matched)
+        self._pledged.note(pod_class, columns, sign)
+        known = self._by_selector[Which.PLEDGED]
+        _follow([known[s] for s in known.keys() & pod_class.matched], columns, sign)
 
     def evict(self, pod_class: PodClass, columns: Sequence[int], sign: int) -> None:
         """Those of `move` are still there until they have terminated, or stay after all."""
-        names: list[Name] = [(Which.EVICTED, selector) for selector in pod_class.matched]
-        names += [(Which.EVICTED_HOLDING, held) for held in pod_class.terms.held]
-        self._note(names, columns, sign)
+        self.unsettled = self.unsettled or bool(pod_class.matched or pod_class.terms.held)
+        self._evicted.note(pod_class, columns, sign)
+        known = self._by_selector[Which.EVICTED]
+        sources = [known[s] for s in known.keys() & pod_class.matched]
+        _follow(sources + self._holding(Which.EVICTED_HOLDING, pod_class), columns, sign)
 
-    def _note(self, names: list[Name], columns: Sequence[int], sign: int) -> None:
-        self.unsettled = self.unsettled or bool(names)
-        self._follow(names, columns, sign)
+    def _holding(self, which: Which, pod_class: PodClass) -> list[Source]:
+        """Sources of the terms that a class holds; one that it holds twice counts twice, as the index counts it."""
+        known = self._by_term[which]
+        return [known[held] for held in pod_class.terms.held if held in known]
 
-    def _follow(self, names: Sequence[Name], columns: Sequence[int], sign: int) -> None:
-        for name in names:
-            source = self._sources.get(name)
-            for column in columns:
-                if source is not None:
-                    source.move(column, sign)
-                else:
-                    waiting = self._moved.setdefault(name, {})
-                    waiting[column] = waiting.get(column, 0) + sign
+
+def _follow(sources: Iterable[Source], columns: Sequence[int], sign: int) -> None:
+    for source in sources:
+        for column in columns:
+            source.move(column, sign)

@@ -7,7 +7,7 @@ finds one, or a pod that stands there has an anti-affinity to it. Preferences co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,10 +22,24 @@ TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules")
 UNWANTED = Reason("node(s) didn't satisfy existing pods anti-affinity rules")
 
 
-def felt_by(pod_class: PodClass, domains: Domains) -> list[Held]:
-    """Terms of others that look at pods of the class."""
+MOST_PREFERENCES: Final = 64
+"""Preferences of others that a pod's points heed. Anybody may state any number of them about everybody's pods."""
+
+
+def required_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
+    """Required anti-affinity of others to pods of the class."""
     held_by = domains.affinity_index.held_by
-    return sorted(held for selector in pod_class.matched for held in held_by.get(selector, ()))
+    return sorted(held for s in held_by.keys() & pod_class.matched for held in held_by[s] if not held.weight)
+
+
+def preferred_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:
+    """Preferences of others about pods of the class, the oldest selectors first; at most `MOST_PREFERENCES`."""
+    held_by, found = domains.affinity_index.held_by, list[Held]()
+    for selector in sorted(held_by.keys() & pod_class.matched):
+        found += sorted(held for held in held_by[selector] if held.weight)
+        if len(found) >= MOST_PREFERENCES:
+            break
+    return found[:MOST_PREFERENCES]
 
 
 class InterPodFilter:
@@ -46,7 +60,7 @@ class InterPodFilter:
         self._away = self._tallies(terms.away, domains)
         self._keys: list[Codes] = [table.label_column(term.key) for term in terms.near]
         self._own_first = terms.near_all in pod_class.matched
-        against = [held for held in felt_by(pod_class, domains) if not held.weight]
+        against = required_by_others(pod_class, domains)
         self._against: list[Tally] = []
         for held in against:
             source = domains.holding(held)
@@ -131,8 +145,7 @@ class InterPodScore:
         ]
         others = [
             (held.weight, domains.holding(held).tally(held.term.key))
-            for held in felt_by(pod_class, domains)
-            if held.weight
+            for held in preferred_by_others(pod_class, domains)
         ]
         self._parts = [*own, *others]
 
