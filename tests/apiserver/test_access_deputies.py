@@ -247,3 +247,49 @@ async def test_devices_of_others_take_a_namespace_that_an_administrator_has_labe
         await service.patch(NAMESPACES, None, "a", label, "merge", OPTIONS)
         await settle(backend)
         await service.create(kind, "a", device_claim(kind), BOB)
+
+
+def _apart(**term: Any) -> dict[str, Any]:
+    wanted = {"labelSelector": {}, "topologyKey": "kubernetes.io/os", **term}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}}
+
+
+def _pod_apart(**term: Any) -> dict[str, Any]:
+    body = pod_body("p", "a")
+    return {**body, "spec": {**body["spec"], **_apart(**term)}}
+
+
+def _job_apart(**term: Any) -> dict[str, Any]:
+    body = job_body("p", "a")
+    spec = body["spec"]["tasks"][0]["template"]["spec"]
+    body["spec"]["tasks"][0]["template"]["spec"] = {**spec, **_apart(**term)}
+    return body
+
+
+@pytest.mark.parametrize("term", [{"namespaceSelector": {}}, {"namespaces": ["b"]}], ids=["selector", "names"])
+@pytest.mark.parametrize(("kind", "body"), [(PODS, _pod_apart), (JOBS, _job_apart)], ids=["pod", "job"])
+async def test_keeping_the_pods_of_other_namespaces_away_takes_a_quota(kind: Any, body: Any, term: Any) -> None:
+    async with opened() as backend:
+        await ready(backend)
+        service = backend.service
+        # Controllers make pods for users: the namespace counts, not who writes.
+        for options in (BOB, WriteOptions(user="controllers", groups=(MASTERS,))):
+            with pytest.raises(ApiError, match=r"match these scopes: \[\{CrossNamespacePodAffinity Exists\}\]"):
+                await service.create(kind, "a", body(**term), options)
+        scope = {"scopeName": "CrossNamespacePodAffinity", "operator": "Exists"}
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "apart", "namespace": "a"},
+            "spec": {"hard": {"pods": "3"}, "scopeSelector": {"matchExpressions": [scope]}},
+        }
+        await service.create(RESOURCE_QUOTAS, "a", quota, OPTIONS)
+        await settle(backend)
+        await service.create(kind, "a", body(**term), BOB)
+
+
+@pytest.mark.parametrize("term", [{}, {"namespaces": ["a"]}], ids=["own", "own by name"])
+async def test_keeping_the_own_namespaces_pods_away_takes_no_quota(term: Any) -> None:
+    async with opened() as backend:
+        await ready(backend)
+        await backend.service.create(PODS, "a", _pod_apart(**term), BOB)

@@ -16,6 +16,7 @@ from unisono.apiserver.admission import (
     claims,
     definitions,
     devices,
+    foreign_pods,
     jobs,
     limit_ranges,
     namespaces,
@@ -41,13 +42,19 @@ _MUTATING: dict[str, tuple[Rule, ...]] = {
 }
 _CHECKING: dict[str, tuple[Rule, ...]] = {
     "namespaces": (namespaces.protect,),
-    "pods": (accounts.check_exists, system_priority.check, pods.check_disruption_budget, limit_ranges.check),
+    "pods": (
+        accounts.check_exists,
+        system_priority.check,
+        foreign_pods.check,
+        pods.check_disruption_budget,
+        limit_ranges.check,
+    ),
     "persistentvolumeclaims": (limit_ranges.check, claims.check_growth),
     "priorityclasses.scheduling.k8s.io": (priority.protect,),
     "customresourcedefinitions.apiextensions.k8s.io": (definitions.begin_deletion,),
     "resourceclaims.resource.k8s.io": (devices.check_admin_access,),
     "resourceclaimtemplates.resource.k8s.io": (devices.check_admin_access,),
-    "jobs.batch.volcano.sh": (jobs.check_queue, system_priority.check),
+    "jobs.batch.volcano.sh": (jobs.check_queue, system_priority.check, foreign_pods.check),
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
 }
 _QUEUES = "queues.scheduling.volcano.sh"

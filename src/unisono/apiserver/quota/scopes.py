@@ -9,6 +9,10 @@ from unisono.api.core import Pod, PodAffinityTerm, ResourceQuota, ScopedResource
 from unisono.api.qos import qos_class
 
 
+CROSS_NAMESPACE = "CrossNamespacePodAffinity"
+"""Scope of pods whose affinity terms name other namespaces."""
+
+
 def counts(quota: ResourceQuota, obj: Object | None) -> bool:
     """Whether the quota's scopes, all of them, select the object; only pods have scopes."""
     return all(_matches(scope, obj) for scope in _scopes(quota))
@@ -18,6 +22,11 @@ def covers_class(quota: ResourceQuota, name: str) -> bool:
     """Whether the quota is about pods of that priority class, whatever else it selects."""
     about = [scope for scope in _scopes(quota) if scope.scope_name == "PriorityClass"]
     return bool(about) and all(_priority(scope, name) for scope in about)
+
+
+def has_scope(quota: ResourceQuota, name: str) -> bool:
+    """Whether the quota has the scope, whatever else it selects."""
+    return any(scope.scope_name == name for scope in _scopes(quota))
 
 
 def _scopes(quota: ResourceQuota) -> Iterator[ScopedResourceSelectorRequirement]:
@@ -41,7 +50,7 @@ def _matches(scope: ScopedResourceSelectorRequirement, obj: Object | None) -> bo
             return qos_class(obj.spec) != "BestEffort"
         case "PriorityClass":
             return _priority(scope, obj.spec.priority_class_name or "")
-        case "CrossNamespacePodAffinity":
+        case "CrossNamespacePodAffinity":  # CROSS_NAMESPACE
             return any(term.namespaces or term.namespace_selector is not None for term in _affinity_terms(obj))
     return False
 
