@@ -45,12 +45,18 @@ class Plane:
 
 
 @asynccontextmanager
-async def running(folder: Path, config: str = "") -> AsyncIterator[Plane]:
-    """``unisono up`` with simulated nodes and bounded memory; ``config`` is a configuration of the scheduler."""
+async def running(
+    folder: Path, config: str = "", *, agent: bool = False, nodes_file: str = _NODES
+) -> AsyncIterator[Plane]:
+    """``unisono up`` with simulated nodes and bounded memory; ``config`` is a configuration of the scheduler.
+
+    With ``agent`` this machine is a node too, and its pods are processes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     nodes, log, data = folder / "nodes.yaml", folder / "up.log", folder / "data"
-    nodes.write_text(_NODES)
-    command = [sys.executable, "-m", "unisono", "up", "--data-dir", str(data), "--no-agent", "--nodes", str(nodes)]
+    nodes.write_text(nodes_file)
+    command = [sys.executable, "-m", "unisono", "up", "--data-dir", str(data), "--nodes", str(nodes)]
+    command += [] if agent else ["--no-agent"]
     if config:
         (folder / "scheduler.yaml").write_text(config)
         command += ["--scheduler-config", str(folder / "scheduler.yaml")]
