@@ -1,6 +1,6 @@
 """``python -m benchmarks.tenant [--only TEXT ...] [--write]``: attacks of a user with ``edit`` in one namespace.
 
-Starts ``unisono up`` in a folder of its own, with simulated nodes, and with this machine as a node where it runs as root.
+Starts ``unisono up`` in a folder of its own, with simulated nodes, and with this machine as a node where run as root.
 After each attack, while it goes on, another user's gang of two must start; all the time that user reads a small object.
 """
 
