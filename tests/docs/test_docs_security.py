@@ -21,6 +21,7 @@ from unisono.apiserver.flow_control.depth import DEEPEST
 from unisono.apiserver.flow_control.limits import Limits
 from unisono.apiserver.operations.writes import LARGEST_OBJECT
 from unisono.engine.config.model import DEFAULT_PLUGIN_TIME
+from unisono.engine.plugins.common.pod_affinity import MOST_PREFERENCES
 
 PAGE = (REPOSITORY / "docs" / "security.md").read_text()
 TESTS = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
@@ -39,6 +40,7 @@ DEFAULTS = [
     f"| {LIMITS.streams:,}, {LIMITS.streams_of_one:,} |",
     f"| {LIMITS.connections:,}, {LIMITS.connections_of_one:,}, {LIMITS.newcomers:,} |",
     f"| {LIMITS.handshake_seconds:g} s, {LIMITS.head_seconds:g} s |",
+    f"| preferences of others that a pod's points heed | {MOST_PREFERENCES} |",
     f"| pods of one object | {MOST_PODS:,} |",
     f"{LARGEST // 1024**5}Pi of memory, {LARGEST // 1000:,} CPUs",
     f"| {LOG_FILES} files of {LOG_BYTES // MIB} MiB |",

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.selectors import Selector, SelectorBook
+from unisono.cluster.selectors import Match, Selector, SelectorBook
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.cluster.terms import Held
 
@@ -122,12 +122,23 @@ class AffinityIndex:
                 found.update(self._watch(key, tasks).get(value, {}))
         return list(found.values())
 
-    def settle(self, tasks: Mapping[str, Task], reclass: Callable[[Task], None]) -> None:
-        """Let ``reclass`` look at every pod that a selector may select that came after the pod."""
+    def settle(self, tasks: Mapping[str, Task], reclass: Callable[[Task, Match], None]) -> None:
+        """Tell ``reclass`` of every pod that is selected by selectors that came after the pod, and by which in all.
+
+        Only new selectors are asked: each of many thousands meets each pod once, and not again with each that comes.
+        """
         fresh = self.selectors.take_fresh()
-        if fresh:
-            for task in self.candidates(fresh, tasks):
-                reclass(task)
+        if not fresh:
+            return
+        known: dict[tuple[str, frozenset[tuple[str, str]]], Match] = {}
+        for task in self.candidates(fresh, tasks):
+            alike = task.namespace, frozenset(task.labels.items())
+            found = known.get(alike)
+            if found is None:
+                found = known[alike] = self.selectors.among(fresh, task.namespace, task.labels)
+            matched = task.pod_class.matched
+            if not found <= matched:
+                reclass(task, matched | found)
 
     def forget(self, selectors: Iterable[int]) -> None:
         """These selectors were freed: no pod holds a term of theirs, and no pod is counted for them any more."""

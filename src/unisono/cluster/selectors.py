@@ -222,5 +222,9 @@ class SelectorBook:
             for pair in labels.items():
                 candidates += self._by_pair.get(pair, _NONE).values()
                 candidates += self._by_label.get(pair[0], _NONE).values()
+        return self.among(candidates, namespace, labels)
+
+    def among(self, candidates: Iterable[Selector], namespace: str, labels: Labels) -> Match:
+        """Ids of those of ``candidates`` that select a pod."""
         found = [s.id for s in candidates if s.selects(namespace, labels, self.labels_of)]
         return frozenset(found) if found else _NOBODY

@@ -29,6 +29,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.rejections import RejectionBook
 from unisono.cluster.resources import ResourceRegistry
 from unisono.cluster.run_durations import RunTimes
+from unisono.cluster.selectors import Match
 from unisono.cluster.shared_objects import SharedObjects
 from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import ON_NODE_STATES, PREEMPTABLE_STATES, TaskStatus
@@ -402,7 +403,7 @@ class ClusterState:
         """The state as it is now, in constant time after quiet periods; valid until the next `apply` or `assume`."""
         self._relist()
         self.nodes.settle(self._move_in)
-        self.affinity_index.settle(self.tasks, self._reclass)
+        self.affinity_index.settle(self.tasks, self._match)
         self._sweep()
         self.classes.widen()
         self.book.refresh()
@@ -461,8 +462,11 @@ class ClusterState:
     def _reclass(self, task: Task) -> None:
         """Give a pod the class that says which selectors select it."""
         matched = rematched(task, self.classes.selectors)
-        if matched is None:
-            return
+        if matched is not None:
+            self._match(task, matched)
+
+    def _match(self, task: Task, matched: Match) -> None:
+        """Give a pod the class of those that these selectors select."""
         self._take_out(task)
         old = task.pod_class
         task.pod_class = self.classes.refine(old.base, old.ties._replace(matched=matched))

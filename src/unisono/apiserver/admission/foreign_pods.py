@@ -2,8 +2,8 @@
 
 Required anti-affinity holds in both directions: a pod that wants no other pod in its zone keeps all of them out of it.
 With the namespaces of others in its term, and a label that all nodes have for its topology, it would stop the cluster.
-As in a cluster whose quota admission limits ``CrossNamespacePodAffinity``: outside ``kube-system`` the namespace needs a
-ResourceQuota of that scope, and only administrators write quotas.
+As in a cluster whose quota admission limits ``CrossNamespacePodAffinity``, the namespace needs a ResourceQuota of that
+scope, which only administrators write; ``kube-system`` needs none.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from unisono.api.base import Object
 from unisono.api.core import Pod, PodAffinityTerm, ResourceQuota, ScopedResourceSelectorRequirement
 from unisono.api.qos import qos_class
 
-
 CROSS_NAMESPACE = "CrossNamespacePodAffinity"
 """Scope of pods whose affinity terms name other namespaces."""
 

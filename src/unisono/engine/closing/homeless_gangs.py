@@ -12,7 +12,7 @@ from unisono.engine.session.unfilled_gangs import UnfilledGangs, awaits_places
 
 
 def note_homeless(cycle: Cycle) -> None:
-    """Remember for the next cycle which admitted gangs no nodes could take; looked for only where others wait for them.
+    """Follow from cycle to cycle which admitted gangs no nodes could take; looked for only where others wait for them.
 
     Nodes count as empty, as far as labels, taints, state and size go. So a gang that others hold up keeps its promise,
     and one that asks for nodes that are not there, or for more of them than there are, does not.
@@ -22,7 +22,7 @@ def note_homeless(cycle: Cycle) -> None:
         return
     empty = EmptyCluster(cycle.session, cycle.hooks, cycle.fits.static)
     by_shape: dict[int, bool] = {}
-    found = []
+    found: dict[str, float] = {}
     for job in cycle.jobs:
         if not awaits_places(job.record) or job.ready_count or job.places:
             continue
@@ -30,8 +30,8 @@ def note_homeless(cycle: Cycle) -> None:
         if homeless is None:
             homeless = by_shape[job.shape] = _is_homeless(cycle, empty, job)
         if homeless:
-            found.append(job.key)
-    book.homeless = frozenset(found)
+            found[job.key] = book.homeless.get(job.key, cycle.session.now)
+    book.homeless = found
 
 
 def _is_homeless(cycle: Cycle, empty: EmptyCluster, job: JobState) -> bool:

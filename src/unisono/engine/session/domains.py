@@ -137,7 +137,7 @@ class Domains:
     those that this session evicts. What starts now finds the former absent and the latter present: `pledged`,
     `evicted` and `evicted_holding` count them.
 
-    A placement costs one step for each source that was asked for and concerns the pod, however many selectors there are.
+    A placement costs one step for each source that was asked for and concerns the pod, not one for each selector.
 
     Attributes:
         unsettled: this session has promised a place, or evicted a pod, that some source looks at.

@@ -1,8 +1,8 @@
 """Admitted gangs that cannot start: what they were promised lapses, so that others can be admitted.
 
-A quota, a missing account or a webhook may refuse the pods of a gang for ever, and pods may ask for what no node is or
-has. Its minResources would stay promised in an idle cluster. The gang itself stays admitted, and is placed as soon as it
-has its pods and nodes that take them.
+A quota, a missing account or a webhook may refuse the pods of a gang for ever, and pods may ask for what no node has.
+Its minResources would stay promised in an idle cluster. The gang itself stays admitted, and is placed as soon as it has
+its pods and nodes that take them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from unisono.cluster.status import READY_STATES, count
 
 PATIENCE_SECONDS: Final = 60.0
 """How long an admitted gang may get no further pod before its promise lapses."""
+HOMELESS_SECONDS: Final = 5.0
+"""How long no nodes may be there that could take a gang before its promise lapses."""
 
 
 class UnfilledGangs:
@@ -25,13 +27,14 @@ class UnfilledGangs:
 
     Attributes:
         seen: admitted PodGroups with fewer pods than their minimum: since when, and how many they had.
-        homeless: admitted PodGroups whose pods would not start even if all nodes were empty (`closing.homeless_gangs`).
+        homeless: admitted PodGroups whose pods would not start even if all nodes were empty (`closing.homeless_gangs`),
+            and since when.
 
     """
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[float, int]] = {}
-        self.homeless: frozenset[str] = frozenset()
+        self.homeless: dict[str, float] = {}
 
 
 def note_unfilled(snapshot: Snapshot, now: float) -> None:
@@ -57,12 +60,12 @@ def lapsed(snapshot: Snapshot, now: float, rows: int) -> dict[str, Vector]:
     amounts: dict[str, Vector] = {}
     book = snapshot.memo.of(UnfilledGangs, UnfilledGangs)
     for key, (since, number) in book.seen.items():
-        if now - since >= PATIENCE_SECONDS and _unfilled(snapshot, key) == number and key not in book.homeless:
+        if now - since >= PATIENCE_SECONDS and _unfilled(snapshot, key) == number:
             job = snapshot.jobs[key]
             _add(amounts, job.queue, fitted(job.min_resources, rows) - fitted(job.request, rows))  # type: ignore[arg-type]
-    for key in book.homeless:
+    for key, since in book.homeless.items():
         found = snapshot.jobs.get(key)
-        if found is not None and awaits_places(found):
+        if now - since >= HOMELESS_SECONDS and found is not None and awaits_places(found):
             _add(amounts, found.queue, _promise_of(found, rows))
     return amounts
 
