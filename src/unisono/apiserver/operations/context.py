@@ -22,6 +22,7 @@ from unisono.apiserver.encoding.views import view_of
 from unisono.apiserver.flow_control.aside import aside, weigh
 from unisono.apiserver.operations.custom_registry import Registry
 from unisono.apiserver.operations.metadata import SUFFIX_ALPHABET, SUFFIX_LENGTH
+from unisono.apiserver.operations.sieve import Sieve
 from unisono.apiserver.quota.ledger import QuotaLedger
 from unisono.apiserver.storage.entry import Entry, Key
 from unisono.apiserver.storage.store import Change, StaleWriteError, Store
@@ -76,6 +77,7 @@ class Context:
         new_uid: gives uids; new_suffix: gives the random part of generated names.
         kinds: served kinds by ``Kind.resource``, under their stored version.
         quotas: keeps what quotas say is used.
+        sieve: selects among many objects.
         custom: definitions of the user-defined ones.
         hooks: webhooks that users have set up.
         conversions: those that convert users' own kinds.
@@ -88,6 +90,7 @@ class Context:
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     kinds: dict[str, Kind[Any]] = field(default_factory=lambda: {kind.resource: kind for kind in ALL_KINDS})
+    sieve: Sieve = field(default_factory=Sieve)
     custom: Registry = field(init=False)
     quotas: QuotaLedger = field(init=False)
     hooks: Webhooks = field(init=False)

@@ -156,7 +156,7 @@ async def matching(
         return found
     if fields:
         await context.conversions.know(kind, data_of(found))
-    return [entry for entry in found if matches(entry)]
+    return await context.sieve.select(found, matches)
 
 
 async def list_page(
