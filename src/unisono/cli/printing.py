@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+
+# What a terminal obeys rather than shows: control characters of one byte, and marks that turn the text around.
+_OBEYED = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
 
 
 def print_json(value: Any) -> None:
@@ -67,4 +71,9 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return _OBEYED.sub(_visible, str(value))
+
+
+def _visible(found: re.Match[str]) -> str:
+    """``\\x1b`` or ``\\u202e``."""
+    return found[0].encode("unicode_escape").decode()

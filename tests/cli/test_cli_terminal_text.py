@@ -1,0 +1,30 @@
+"""What users write into objects does nothing to the terminal of whoever looks at them."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.cli.describing import event_lines
+from unisono.cli.printing import columns, table_lines
+
+BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\b\nFAKE\u2028line"
+SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\r\x08\nFAKE\u2028line"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        columns(["Name"], [[BAD]]),
+        table_lines({"columnDefinitions": [{"name": "Message"}], "rows": [{"cells": [BAD]}]}),
+        event_lines([{"message": BAD, "type": "Warning"}]),
+    ],
+    ids=["columns", "table", "events"],
+)
+def test_a_terminal_obeys_nothing_in_a_cell(lines: list[str]) -> None:
+    text = "".join(lines)
+    assert SHOWN in text
+    assert text.isprintable()
+
+
+def test_other_letters_stay_as_they_are() -> None:
+    assert columns(["name"], [["größer 东 é"]])[1] == "größer 东 é"
