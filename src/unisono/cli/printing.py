@@ -75,5 +75,5 @@ def _cell(value: Any) -> str:
 
 
 def _visible(found: re.Match[str]) -> str:
-    """``\\x1b`` or ``\\u202e``."""
+    r"""``\\x1b`` or ``\\u202e``."""
     return found[0].encode("unicode_escape").decode()
