@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,28 @@ from prometheus_client import CollectorRegistry
 
 from support.kubectl import Logs, Plane
 from unisono.apiserver.backend import Backend
+from unisono.apiserver.http import openapi
 from unisono.apiserver.server import ApiServer
 
 MISSING = "kubectl is not on the PATH: install the Debian package kubernetes-client"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_document_for_servers_alike() -> Iterator[None]:
+    """Servers with the same kinds share their OpenAPI document: each would write it anew, for more than a second."""
+    make = openapi._make_v2
+    known: dict[tuple[tuple[bytes, ...], str, bool], openapi.Encoded] = {}
+
+    def remembered(documents: list[bytes], version: str, protobuf: bool) -> openapi.Encoded:
+        key = tuple(documents), version, protobuf
+        if key not in known:
+            known[key] = make(documents, version, protobuf)
+        # What is compressed belongs to the event loop of one test.
+        return openapi.Encoded(known[key].body)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi, "_make_v2", remembered)
+        yield
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ async def prepared(plane: Plane, file: Path) -> list[dict]:
     namespaces = {one["metadata"].get("namespace", "default") for one in objects} - {"default"}
     own = {one["metadata"]["name"] for one in objects if one["kind"] == "Queue"}
     for name in sorted(namespaces):
-        await plane.ok("create", "ns", name)
+        # A server has volcano-system from its start.
+        if (await plane.run("get", "ns", name)).code:
+            await plane.ok("create", "ns", name)
     named = {queue for one in objects if (queue := one.get("spec", {}).get("queue"))}
     named |= {
         (one.get("metadata", {}).get("annotations") or {}).get("scheduling.volcano.sh/queue-name") for one in objects
