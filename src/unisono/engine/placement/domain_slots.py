@@ -8,14 +8,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from unisono.cluster.hypertree import HyperNodeTree
+from unisono.cluster.hypertree import Index
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.engine.candidates.static_answers import StaticResults
+from unisono.engine.candidates.static_answers import StaticResult, StaticResults
 from unisono.engine.plugin_host.combined_answers import CombinedAnswers
+from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.session import Session
 
 Counts = npt.NDArray[np.int64]
+_MOST_FOLLOWED = 64
+"""Classes of pods whose counts are kept at a time."""
 
 
 class DomainSlots:
@@ -25,41 +28,45 @@ class DomainSlots:
         self.session = session
         self.hooks = hooks
         self.static = static
-        self.tree: HyperNodeTree = session.snapshot.hyper_nodes
-        self._at = -1
-        self._known: dict[tuple[int, bool], Counts] = {}
+        self._known: dict[tuple[int, bool, int], tuple[StaticResult, FollowedSums]] = {}
 
     def slots(self, pod_class: PodClass, *, empty: bool = False) -> Counts:
-        """``[N]`` how many more tasks each node could take, now or once what is released is gone.
+        """``[N]`` how many more tasks each node could take, now or once what is released is gone; read only.
 
         With ``empty`` as if nothing ran there.
         """
-        position = len(self.session.touched)
-        if position != self._at:
-            self._known.clear()
-            self._at = position
-        key = (pod_class.id, empty)
+        return self._followed(pod_class, empty=empty).values
+
+    def _followed(self, pod_class: PodClass, *, empty: bool) -> FollowedSums:
+        result = self.static.result(pod_class, self.session, self.hooks)
+        key = (pod_class.id, empty, id(result))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._count(pod_class, empty=empty)
-        return found
+            if len(self._known) >= _MOST_FOLLOWED:
+                self._known.clear()
 
-    def _count(self, pod_class: PodClass, *, empty: bool) -> Counts:
+            def count(columns: Index) -> Counts:
+                return self._count(pod_class, result, columns, empty=empty)
+
+            found = self._known[key] = result, FollowedSums(self.session, count)
+        return found[1].follow()
+
+    def _count(self, pod_class: PodClass, result: StaticResult, columns: Index, *, empty: bool) -> Counts:
         nodes, rows = self.session.nodes, pod_class.rows
-        free = nodes.allocatable[rows]
+        which = np.ix_(rows, columns)
+        free = nodes.allocatable[which]
         if not empty:
-            free = free - nodes.used[rows]
-            free = np.maximum(free, free + nodes.releasing[rows] - nodes.pipelined[rows])
+            free = free - nodes.used[which]
+            free = np.maximum(free, free + nodes.releasing[which] - nodes.pipelined[which])
         amounts = pod_class.amounts[:, None]
         count = (free // np.maximum(amounts, 1)).min(axis=0, initial=np.iinfo(np.int32).max).clip(min=0)
-        allowed = self.static.result(pod_class, self.session, self.hooks).bits == 0
-        return np.asarray(np.where(allowed, count, 0), dtype=np.int64)
+        return np.asarray(np.where(result.bits[columns] == 0, count, 0), dtype=np.int64)
 
     def held(self, tasks: Iterable[Task], domains: Sequence[int], *, empty: bool = False) -> Counts:
         """``[len(domains)]`` how many of ``tasks`` each domain could hold at most (classes counted one by one)."""
         total: Counts = np.zeros(len(domains), dtype=np.int64)
         for pod_class, number in _by_class(tasks):
-            total += np.minimum(self.tree.sums_at(self.slots(pod_class, empty=empty), domains), number)
+            total += np.minimum(self._followed(pod_class, empty=empty).sums[list(domains)], number)
         return total
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unisono.cluster.hypertree import NOWHERE, Index
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.resources import Vector, fitted
+from unisono.cluster.resources import Matrix, Vector, fitted
 from unisono.cluster.status import TaskStatus
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.config.arguments import Argument, argument_value
@@ -18,6 +19,7 @@ from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.network_topology_aware.domain_amounts import DomainAmounts
 from unisono.engine.plugins.network_topology_aware.domain_filling import Filling, FillingOfLines
 from unisono.engine.plugins.network_topology_aware.fewest_domains import fewest_domains
+from unisono.engine.session.followed_sums import FollowedSums
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.sub_groups import groups_of, wants_topology
 
@@ -134,16 +136,25 @@ class NetworkTopologyAwarePlugin(Plugin):
         if minimum is None:
             return domains
         rows = np.flatnonzero(minimum)
-        nodes = self.session.nodes
         need = minimum[rows][:, None]
         if evict:
+            nodes = self.session.nodes
             fits = (self.tree.sums_at(nodes.allocatable[rows], domains) >= need).all(axis=0)
         else:
-            idle = nodes.allocatable[rows] - nodes.used[rows]
-            later = idle + nodes.releasing[rows] - nodes.pipelined[rows]
-            fits = (self.tree.sums_at(idle, domains) >= need).all(axis=0)
-            fits |= (self.tree.sums_at(later, domains) >= need).all(axis=0)
+            free = self._free.follow().sums[:, rows][..., list(domains)]
+            fits = (free >= need).all(axis=1).any(axis=0)
         return [each for each, yes in zip(domains, np.asarray(fits).tolist(), strict=True) if yes]
+
+    @cached_property
+    def _free(self) -> FollowedSums:
+        """``[2, R, N]`` what nodes have idle, and what they have once all that is being released is gone."""
+        nodes = self.session.nodes
+
+        def free(columns: Index) -> Matrix:
+            idle = nodes.allocatable[:, columns] - nodes.used[:, columns]
+            return np.stack((idle, idle + nodes.releasing[:, columns] - nodes.pipelined[:, columns]))
+
+        return FollowedSums(self.session, free)
 
     def _widest(self, gradients: list[list[int]]) -> list[list[int]]:
         chosen, left = [], self.most_evict
