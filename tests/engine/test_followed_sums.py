@@ -26,7 +26,7 @@ def test_sums_follow_what_is_placed_and_taken_back(mem: str) -> None:
     for step in range(60):
         number = 30 if step % 20 == 19 else int(random.integers(0, 3))
         for column in random.integers(0, nodes.size, number).tolist():
-            nodes.used[:, column] = random.integers(0, 4, session.rows)
+            session.matrix[session.rows : 2 * session.rows, column] = random.integers(0, 4, session.rows)
             session.touched.append(column)
         now = followed.follow()
         assert (now.values == idle(session.columns)).all()
