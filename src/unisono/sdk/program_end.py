@@ -28,7 +28,8 @@ class Steers(Protocol):
 
 # Jobs that are kept in mind for each client.
 _MOST = 1000
-_SECONDS = 10.0
+# On a busy machine each request may take seconds; a second SIGTERM ends the program at once.
+_SECONDS = 60.0
 _jobs: weakref.WeakKeyDictionary[Steers, list[JobView]] = weakref.WeakKeyDictionary()
 
 
