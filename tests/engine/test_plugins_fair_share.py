@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.build import START, bound_per_job, cluster, config, gang, group, nodes, pod, queue, schedule
 from support.examples import examples
 from unisono.api.annotations import SHARE_WEIGHTS, USER, USER_LIMITS
+from unisono.api.user_limits import limits_of
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
 from unisono.engine.plugins.fair_share.usage_book import UsageBook
-from unisono.engine.plugins.user_limits import limits_of
 from unisono.errors import ConfigError
 
 HOUR = 3600.0

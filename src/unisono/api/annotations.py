@@ -104,7 +104,7 @@ MEMBER_REASONS: Final = "unisono.io/member-reasons"
 """On a PodGroup of a hub: for each member why the gang is not there, as a JSON object of sentences."""
 
 USER: Final = "unisono.io/user"
-"""On a job, a PodGroup or a pod: who submitted it, as the server knows; only controllers may say otherwise."""
+"""On a job or a PodGroup: who submitted it, as the server knows; only controllers may say otherwise."""
 
 QUEUE_NAMESPACES: Final = "unisono.io/namespaces"
 """On a Queue: the namespaces whose jobs may use it, separated by commas; a ``*`` at the end stands for any ending."""

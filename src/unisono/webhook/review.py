@@ -25,7 +25,7 @@ from unisono.apiserver.admission.request import Clocked
 from unisono.apiserver.failures import invalid
 from unisono.errors import ApiError, UnisonoError
 from unisono.webhook.json_patch import json_patch, overlaid
-from unisono.webhook.rules import CHANGING, FOREIGN, checking
+from unisono.webhook.rules import CHANGING, FOREIGN, PREPARING, checking
 
 _SETTINGS = Settings()
 # Longest text of a mistake: it may quote the object.
@@ -100,8 +100,10 @@ def mutate(question: Question, view: Clocked) -> dict[str, Any]:
     if decoded.type_errors:
         return _answer(question)
     before = msgspec.to_builtins(decoded.obj)
-    apply_defaults(kind, decoded.obj)
     request = _request(question, kind, decoded.obj, None)
+    for rule in PREPARING.get(kind.resource, ()):
+        rule(request, view)
+    apply_defaults(kind, decoded.obj)
     for rule in CHANGING.get(kind.resource, ()):
         rule(request, view)
     after = overlaid(raw, before, msgspec.to_builtins(decoded.obj))

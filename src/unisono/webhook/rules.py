@@ -9,7 +9,10 @@ from typing import Any
 from unisono.api import kinds
 from unisono.api.kind import Kind
 from unisono.api.training_kinds import KUBEFLOW_KINDS
-from unisono.apiserver.admission import Rule, Settings, jobs, pod_groups, pods, queues, sizes
+from unisono.apiserver.admission import Rule, Settings, jobs, pod_groups, pods, queues, sizes, tenants
+
+PREPARING: Mapping[str, tuple[Rule, ...]] = {kinds.JOBS.resource: (tenants.queue_of_namespace,)}
+"""By resource: what completes an object before its defaults."""
 
 CHANGING: Mapping[str, tuple[Rule, ...]] = {
     kinds.POD_GROUPS.resource: (pod_groups.queue_of_namespace,),
@@ -17,8 +20,8 @@ CHANGING: Mapping[str, tuple[Rule, ...]] = {
 """By resource: what completes an object in view of others, after its defaults."""
 
 _CHECKING: Mapping[str, tuple[Rule, ...]] = {
-    kinds.JOBS.resource: (jobs.check_queue,),
-    kinds.POD_GROUPS.resource: (pod_groups.check_queue,),
+    kinds.JOBS.resource: (jobs.check_queue, tenants.check_namespace),
+    kinds.POD_GROUPS.resource: (pod_groups.check_queue, tenants.check_namespace),
     kinds.PODS.resource: (pods.check_disruption_budget,),
 }
 _QUEUES = (queues.protect, queues.check_parent, queues.check_family)
@@ -29,6 +32,7 @@ def checking(kind: Kind[Any], settings: Settings) -> Iterator[Rule]:
     yield from _CHECKING.get(kind.resource, ())
     if kind is kinds.QUEUES:
         yield from (partial(rule, settings) for rule in _QUEUES)
+        yield tenants.check_notes
     yield partial(sizes.check, settings)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from unisono.api.training_kinds import KUBEFLOW_KINDS
 from unisono.api.validation.warnings import object_warnings
 from unisono.apiserver.admission import (
     accounts,
@@ -28,6 +29,7 @@ from unisono.apiserver.admission import (
     quotas,
     sizes,
     system_priority,
+    tenants,
 )
 from unisono.apiserver.admission.request import Adviser, Clocked, Operation, Request, Rule, Settings, View
 
@@ -58,6 +60,11 @@ _CHECKING: dict[str, tuple[Rule, ...]] = {
     "podgroups.scheduling.volcano.sh": (pod_groups.check_queue, system_priority.check),
 }
 _QUEUES = "queues.scheduling.volcano.sh"
+_PREPARING: dict[str, tuple[Rule, ...]] = {"jobs.batch.volcano.sh": (tenants.queue_of_namespace,)}
+_OF_USERS = frozenset(
+    ("jobs.batch.volcano.sh", "podgroups.scheduling.volcano.sh", *(kind.resource for kind in KUBEFLOW_KINDS))
+)
+"""Resources of which it is written down who submits them."""
 
 
 class Admission:
@@ -75,7 +82,7 @@ class Admission:
         queue_rules = tuple(
             partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)
         )
-        self._checking = _joined({**_CHECKING, _QUEUES: queue_rules}, checking or {})
+        self._checking = _joined({**_CHECKING, _QUEUES: (*queue_rules, tenants.check_notes)}, checking or {})
         self._everywhere: tuple[Rule, ...] = (partial(sizes.check, settings),)
         self._advisers: dict[str, Adviser] = {}
 
@@ -96,6 +103,11 @@ class Admission:
         self._checking = _joined(self._checking, checking or {})
         self._everywhere += tuple(everywhere)
 
+    def prepare(self, request: Request, view: Clocked) -> None:
+        """Complete ``request.object`` before it has its defaults: what they stand for can still be told apart."""
+        for rule in _PREPARING.get(request.kind.resource, ()):
+            rule(request, view)
+
     def mutate(self, request: Request, view: Clocked) -> None:
         """Complete ``request.object``.
 
@@ -107,6 +119,8 @@ class Admission:
         definitions.check_not_terminating(request)
         for rule in self._mutating.get(request.kind.resource, ()):
             rule(request, view)
+        if request.kind.resource in _OF_USERS and not request.subresource and request.operation != "DELETE":
+            tenants.note_user(request, view)
 
     def check(self, request: Request, view: Clocked) -> None:
         """Refuse what must not be.

@@ -11,8 +11,9 @@ from unisono.api.base import Object, OwnerReference
 from unisono.api.bus import Command
 from unisono.api.commands import target_of
 from unisono.api.kind import Kind
-from unisono.api.kinds import find
+from unisono.api.kinds import QUEUES, find
 from unisono.api.policies.rights import VERBS
+from unisono.api.queue_access import USE
 from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.authorization.authorizer import Authorizer
@@ -46,6 +47,11 @@ class Deputies:
             return
         why = f"{_cannot(user, 'update', kind, key)}, and a Command acts with the rights of its author"
         raise forbidden(request.kind, request.name, why)
+
+    def may_use(self, request: Request, queue: str) -> bool:
+        """Whether roles give the user of a request the verb ``use`` on a queue."""
+        user = judged(request)
+        return user is None or self._may(user, (USE,), QUEUES, None, queue)
 
     def check_owners(self, request: Request, _: View) -> None:
         """Blocking the deletion of a cluster-scoped owner takes a right on that owner.

@@ -72,6 +72,7 @@ async def store_new(write: Write, obj: Any, own: Callable[[], None]) -> bytes:
             error = field_error.required("metadata.name", "name or generateName is required")
             raise failures.invalid(stored, "", [error])
         strategy.begin_status(obj, stored)
+        context.admission.prepare(write.request("CREATE", obj, None), context)
         # Its creator owns the defaults too, but nothing that admission adds.
         apply_defaults(stored, obj)
         await aside(own)

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unisono.api.annotations import USER_LIMITS
-from unisono.api.quantity import QuantityError, parse_quantity
-from unisono.api.resources import readable, resource_list
+from unisono.api.resources import readable
+from unisono.api.user_limits import JOBS, limits_of
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
-from unisono.cluster.resources import scheduled
 from unisono.cluster.status import ALLOCATED_STATES, TaskStatus
 from unisono.engine.answers import Refusal, Vote
 from unisono.engine.contract.plugin import Plugin
@@ -23,34 +22,8 @@ if TYPE_CHECKING:
     from unisono.engine.session.job_state import JobState, QueueState
     from unisono.engine.session.session import Session
 
-JOBS = "jobs"
 _Line = tuple[str, str]
 _HOLDING = frozenset({*ALLOCATED_STATES, TaskStatus.PIPELINED})
-
-
-def limits_of(text: str) -> dict[str, int]:
-    """``jobs=4,pods=16,nvidia.com/gpu=8`` by name: ``jobs`` as a number, everything else in engine units.
-
-    Raises:
-        ValueError: a part is no ``NAME=QUANTITY``.
-
-    """
-    amounts: dict[str, str] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        name, mark, value = part.partition("=")
-        if not mark or not name.strip():
-            raise ValueError(f"{part!r} is no NAME=QUANTITY, such as nvidia.com/gpu=8")
-        amounts[name.strip()] = value.strip()
-    jobs = amounts.pop(JOBS, None)
-    if jobs is not None and not (jobs.isascii() and jobs.isdigit()):
-        raise ValueError(f"{JOBS}={jobs} must be a whole number")
-    for amount in amounts.values():
-        try:
-            parse_quantity(amount)
-        except QuantityError:
-            raise ValueError(f"{amount!r} is no quantity, such as 8 or 16Gi") from None
-    found = scheduled(resource_list(amounts))
-    return found if jobs is None else {JOBS: int(jobs), **found}
 
 
 class UserLimitsPlugin(Plugin):
