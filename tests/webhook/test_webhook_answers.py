@@ -85,7 +85,7 @@ def test_a_job_gets_its_defaults_and_keeps_what_this_version_does_not_know() -> 
     result = patched(value, mutate(ask(value), view()))
     assert result["unknown"] == 1
     assert result["spec"]["futureField"] == {"a": [1]}
-    assert result["spec"]["queue"] == "default"
+    assert result["spec"]["queue"] == "team", "the queue of the namespace"
     assert result["spec"]["schedulerName"] == "volcano"
     assert result["spec"]["minAvailable"] == 2
     assert result["spec"]["tasks"][0]["name"] == "default0"
@@ -192,7 +192,7 @@ def test_an_object_that_is_leaving_may_leave_however_it_looks() -> None:
 def test_an_old_object_without_defaults_can_be_changed() -> None:
     """What was stored before the webhook ran has no defaults; completing it is no change of the user's."""
     old = job()
-    new = patched(old, mutate(ask(old), view()))
+    new = patched(old, mutate(ask(old, old, "UPDATE"), view()))
     assert check(ask(new, old, "UPDATE"), view(queue("default")))["response"]["allowed"]
 
 
