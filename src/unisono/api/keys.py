@@ -150,3 +150,6 @@ CONFIG_MAP_NAMESPACE: Final = "volcano-system"
 CONFIG_MAP_NAME: Final = "volcano-scheduler-config"
 CONFIG_MAP_KEY: Final = "volcano-scheduler.conf"
 """Where users of Volcano keep the scheduler's configuration: namespace and name of a ConfigMap, and the key in it."""
+
+MASTERS: Final = "system:masters"
+"""The group whose members may do everything."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-MASTERS = "system:masters"
+from unisono.api.keys import MASTERS as MASTERS
+
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 SERVICE_ACCOUNTS = "system:serviceaccounts"

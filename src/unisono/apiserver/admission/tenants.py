@@ -7,11 +7,10 @@ from collections.abc import Callable
 from unisono.api import field_error
 from unisono.api.annotations import USER, USER_LIMITS
 from unisono.api.batch import Job
-from unisono.api.keys import POD_QUEUE
+from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kinds import NAMESPACES, QUEUES
 from unisono.api.queue_access import mistakes, named_queues, refusal
 from unisono.api.user_limits import limits_of
-from unisono.apiserver.access.user import MASTERS
 from unisono.apiserver.admission.request import Request, View
 from unisono.apiserver.failures import forbidden, invalid
 
