@@ -21,6 +21,7 @@ from support.backends import (
     settle,
     value,
 )
+from unisono.api.keys import MASTERS
 from unisono.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -37,7 +38,7 @@ from unisono.api.kinds import (
     ROLE_BINDINGS,
     ROLES,
 )
-from unisono.apiserver.access.user import AUTHENTICATED, MASTERS
+from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
 from unisono.apiserver.types import DeleteOptions
 from unisono.errors import ApiError, Invalid, NotFound

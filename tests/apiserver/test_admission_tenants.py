@@ -9,7 +9,7 @@ import pytest
 
 from support.backends import OPTIONS, WriteOptions, group_body, job_body, namespace_body, opened, queue_body, value
 from unisono.api.annotations import QUEUE_NAMESPACES, QUEUE_USERS, USER, USER_LIMITS
-from unisono.api.keys import POD_QUEUE
+from unisono.api.keys import MASTERS, POD_QUEUE
 from unisono.api.kind import Kind
 from unisono.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
@@ -20,7 +20,7 @@ from unisono.api.kinds import (
     PODS,
     QUEUES,
 )
-from unisono.apiserver.access.user import AUTHENTICATED, MASTERS
+from unisono.apiserver.access.user import AUTHENTICATED
 from unisono.apiserver.backend import Backend
 from unisono.errors import ApiError, Invalid
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from unisono.api.base import Object
+from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
-from unisono.apiserver.access.user import MASTERS
 from unisono.apiserver.encoding import codec
 from unisono.apiserver.operations.service import ObjectService
 from unisono.apiserver.types import DeleteOptions, WriteOptions

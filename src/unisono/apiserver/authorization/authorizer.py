@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from unisono.api.keys import MASTERS
 from unisono.api.rbac import PolicyRule
-from unisono.apiserver.access.user import MASTERS, User
+from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import View
 from unisono.apiserver.authorization.resolver import RBAC_KINDS, Resolver
 from unisono.apiserver.authorization.rules import Action, allows

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unisono.api.base import ObjectMeta
+from unisono.api.keys import MASTERS
 from unisono.api.meta import LabelSelector
 from unisono.api.rbac import (
     GROUP,
@@ -19,7 +20,7 @@ from unisono.api.rbac import (
     RoleRef,
     Subject,
 )
-from unisono.apiserver.access.user import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED
+from unisono.apiserver.access.user import AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED
 
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOTSTRAP = {"kubernetes.io/bootstrapping": "rbac-defaults"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from unisono.api.keys import MASTERS
 from unisono.api.kind import Kind
 from unisono.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from unisono.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
-from unisono.apiserver.access.user import MASTERS, User
+from unisono.apiserver.access.user import User
 from unisono.apiserver.admission.request import Request, Rule, View
 from unisono.apiserver.authorization.authorizer import Authorizer
 from unisono.apiserver.authorization.rules import Action, compact, describe, quoted, uncovered

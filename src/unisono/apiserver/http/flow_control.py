@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from unisono.apiserver.access.user import ANONYMOUS, MASTERS, SERVICE_ACCOUNTS, User
+from unisono.api.keys import MASTERS
+from unisono.apiserver.access.user import ANONYMOUS, SERVICE_ACCOUNTS, User
 from unisono.apiserver.flow_control.limits import Limits
 
 _SYSTEM = frozenset({MASTERS, "system:nodes", f"{SERVICE_ACCOUNTS}:kube-system"})
