@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.answers.case import cases
+from benchmarks.answers.case import FOLDER, cases
 from benchmarks.answers.judge import Result, judge
 from benchmarks.answers.report import grouped, row, totals
 from unisono.standalone.logs import configure_logs
@@ -21,13 +21,14 @@ def main() -> int:
     parser.add_argument("--output", choices=("text", "json"), default="text")
     parser.add_argument("--sound", action="store_true", help="only look whether the cases are sound")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th case, beginning with the K-th")
+    parser.add_argument("--cases", type=Path, default=FOLDER, metavar="FOLDER", help="where the cases are")
     parser.add_argument("--answers", action="store_true", help="print the whole answers")
     options = parser.parse_args()
     configure_logs(level="critical")
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="unisono-answers-") as folder:
         part, parts = map(int, options.part.split("/"))
-        for case in list(cases(options.only))[part - 1 :: parts]:
+        for case in list(cases(options.only, options.cases))[part - 1 :: parts]:
             results.append(judge(case, Path(folder), soundness_only=options.sound))
             if options.output == "text":
                 print(row(results[-1]), flush=True)

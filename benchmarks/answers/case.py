@@ -77,8 +77,8 @@ def load(path: Path) -> Case:
     return Case(path.stem, **msgspec.structs.asdict(found))
 
 
-def cases(pattern: str = "") -> Iterator[Case]:
-    """All cases whose names contain ``pattern``, by name."""
-    for path in sorted(FOLDER.glob("*.yaml")):
+def cases(pattern: str = "", folder: Path = FOLDER) -> Iterator[Case]:
+    """All cases of the folder whose names contain ``pattern``, by name."""
+    for path in sorted(folder.glob("*.yaml")):
         if pattern in path.stem:
             yield load(path)

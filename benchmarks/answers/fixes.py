@@ -99,6 +99,8 @@ def touched(case: Case, offer: Offer) -> list[str]:
             return [f"{asked} {change['field']}={change['value']}"]
         case "CreateServiceAccount" | "CreatePriorityClass" | "CreatePodGroup":
             return [f"+{change['kind'].removeprefix('Create')} {change['name']}"]
+        case "SetField":
+            return [f"{asked} {change['field']}={change['value']}"]
         case "Resume":
             return [f"{asked} {change['field']}"]
         case "WaitFor":

@@ -82,9 +82,9 @@ class Plane:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    def start_scheduler(self) -> None:
-        """Start the scheduler after it was killed."""
-        self._start("scheduler", self._scheduler(None))
+    def start(self, name: str) -> None:
+        """Start ``scheduler`` or ``controllers`` after it was killed."""
+        self._start(name, self._scheduler(None) if name == "scheduler" else self._controllers())
 
     def _start(self, name: str, part: Any) -> None:
         self._tasks[name] = asyncio.create_task(part, name=name)
@@ -163,12 +163,12 @@ class Plane:
         )
 
     async def delete(self, title: str, *, gone: bool = True) -> None:
-        """Delete an object, and wait until it and what it owns have gone."""
+        """Delete an object; where ``gone``, with what it owns, and wait until that has gone."""
         resource, name, namespace = self.target(title)
         path = resource.path(namespace, name)
         options = {"propagationPolicy": "Foreground"} if gone else {}
         await request_json(self.client, "DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1", **options})
-        for _ in range(60):
+        for _ in range(60 if gone else 0):
             try:
                 await request_json(self.client, "GET", path)
             except NotFound:

@@ -5,13 +5,13 @@
     - create: {apiVersion: ..., kind: ..., ...}
     - patch: node/a                      # with `merge` or `json`, and `status: true` for the status
       merge: {spec: {unschedulable: true}}
-    - delete: pod/x                      # with what it owns
+    - delete: pod/x                      # with what it owns; with `gone: false` nobody waits for that
     - recreate: job/train                # as written in the case, with `json` applied to it
       json: [{op: replace, path: /spec/minAvailable, value: 2}]
     - nodes: [{name: more, capacity: {cpu: 8, memory: 32Gi}}]
     - command: OpenQueue                 # or AbortJob, ResumeJob, ...
       to: queue/q
-    - kill: scheduler
+    - kill: scheduler                    # or controllers
     - start: scheduler
     - wait: 60                           # virtual seconds
 """
@@ -46,7 +46,7 @@ async def _play(plane: Plane, case: Case, step: Step) -> None:
         case {"patch": title, "json": patch}:
             await plane.patch(title, patch, how="json", subresource="status" if step.get("status") else "")
         case {"delete": title}:
-            await plane.delete(title)
+            await plane.delete(title, gone=step.get("gone", True))
         case {"recreate": title, "json": patch}:
             await plane.recreate(title, apply_json_patch(written(plane, case, title), patch))
         case {"nodes": specs}:
@@ -55,8 +55,8 @@ async def _play(plane: Plane, case: Case, step: Step) -> None:
             await command(plane, action, title)
         case {"kill": name}:
             await plane.kill(name)
-        case {"start": "scheduler"}:
-            plane.start_scheduler()
+        case {"start": name}:
+            plane.start(name)
         case {"wait": seconds}:
             await asyncio.sleep(seconds)
         case _:

@@ -9,6 +9,7 @@ import msgspec
 
 from unisono.api.verdict import Cause, Verdict, job_name, to_json
 from unisono.cli.verdicts import verdict_lines
+from unisono.errors import NotFound
 from unisono.sdk.explaining import (
     Explanation,
     NothingToExplain,
@@ -19,7 +20,8 @@ from unisono.sdk.explaining import (
 )
 
 if TYPE_CHECKING:
-    from unisono.cli.resources import Resource
+    from unisono.cli.resources import Resource, ResourceMap
+    from unisono.cli.targets import Target
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Fix
 
@@ -46,6 +48,8 @@ def explanation_json(told: Explanation) -> dict[str, Any]:
         "refused": [refusal.json() for refusal in told.refused],
         "scheduler_silent": told.silent,
         "outdated_verdicts": [to_json(verdict) for verdict in told.outdated],
+        "stalled": told.stalled,
+        "empty_by": told.empty,
         "configuration_error": told.configuration_error,
         "warnings": told.warnings,
         "running": [note.json() for note in told.running],
@@ -124,7 +128,7 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         ApiError: the server cannot answer.
 
     """
-    from unisono.cli.resources import UnknownKind, discover, request_json
+    from unisono.cli.resources import UnknownKind, discover
     from unisono.cli.targets import one
 
     resources = await discover(client)
@@ -132,12 +136,29 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         target = one(words, resources)
     except UnknownKind as error:
         raise UnknownKind(f"{error} Kinds that can be explained: {_known([*resources.resources])}.") from None
-    resource = target.resource
-    item = await request_json(client, "GET", resource.path(namespace, target.name))
+    resource, item = await _found(client, resources, target, words[0].partition("/")[0], namespace)
     try:
         return await explain_item(client, resource, item, f"{resources.typed(resource)}/{target.name}")
     except NothingToExplain as error:
         raise NothingToExplain(f"{error} Kinds that can be explained: {_known(resources.resources)}.") from None
+
+
+async def _found(
+    client: HttpClient, resources: ResourceMap, target: Target, word: str, namespace: str
+) -> tuple[Resource, dict[str, Any]]:
+    """The object; where two kinds share the ``word`` that a user typed, one of the other kind if the first has none."""
+    from unisono.cli.resources import request_json
+
+    first = target.resource
+    shared = word.lower() in (first.singular, first.plural)
+    found_none: NotFound | None = None
+    for resource in (first, *(resources.also_called(first) if shared else ())):
+        try:
+            return resource, await request_json(client, "GET", resource.path(namespace, target.name))
+        except NotFound as error:
+            found_none = found_none or error
+    assert found_none is not None
+    raise found_none
 
 
 async def explain_item(client: HttpClient, resource: Resource, item: dict[str, Any], title: str) -> Explanation:

@@ -110,6 +110,14 @@ class ResourceMap:
         """What a user types for the kind: ``job``, and ``job.batch`` where the short name is another kind's."""
         return resource.singular if self.named(resource.singular).name == resource.name else resource.title
 
+    def also_called(self, resource: Resource) -> list[Resource]:
+        """Other resources of the same name: Jobs and CronJobs are kinds of two groups."""
+        return [
+            each
+            for each in self.resources
+            if each.singular == resource.singular and each.plural == resource.plural and each.group != resource.group
+        ]
+
     def in_category(self, category: str) -> list[Resource]:
         """Resources of a category such as ``all``."""
         return [item for item in self.resources if category in item.categories]

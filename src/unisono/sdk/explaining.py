@@ -19,9 +19,10 @@ from unisono.sdk.failures import failed_pods
 from unisono.sdk.fixes.owners import read
 from unisono.sdk.group_verdicts import gates_in_template, group_verdicts, verdicts_beside, verdicts_of
 from unisono.sdk.missing_groups import pods_with_groups
+from unisono.sdk.not_begun import empty_by, not_begun, paused_by
 from unisono.sdk.offered_fixes import offer_fixes
 from unisono.sdk.owner_state import DEFAULT_SCHEDULER, is_over, queue_state, scheduler_of, state_text, unseen
-from unisono.sdk.refusal_causes import with_names
+from unisono.sdk.refusal_causes import with_meant, with_names
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
@@ -144,4 +145,10 @@ async def explain_owner(
     )
     if any(pod.status.phase == "Running" for pod in found.pods):
         told.running = await running_notes(client, found.groups, found.pods, await server_time(client))
+    if known and not (found.pods or found.groups or told.suspended or is_over(item)):
+        told.suspended, told.empty = paused_by(item), empty_by(item)
+        if not (told.suspended or told.empty or refused):
+            now = await server_time(client)
+            stalled = await not_begun(client, resource, item, [owner, *found.parts], now)
+            told.stalled = await with_meant(client, stalled, owner.metadata.namespace)
     return await _completed(client, told, scheduler_of(item, found), item)

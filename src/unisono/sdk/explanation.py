@@ -38,6 +38,8 @@ class Explanation:
         refused: pods that it wants and that the server does not let be created.
         gates: which of its pods have which scheduling gates.
         unseen: that no scheduler has looked at its PodGroup.
+        stalled: why it has neither pods nor PodGroups, where it should have.
+        empty: the field by which it wants no pods.
         silent: that no scheduler is alive; ``verdicts`` is empty then, because what stood there may no longer hold.
         outdated: the verdicts that a scheduler wrote before it fell silent.
         configuration_error: why the scheduler refuses its newest configuration.
@@ -59,6 +61,8 @@ class Explanation:
     refused: list[Refusal] = field(default_factory=list)
     gates: str = ""
     unseen: str = ""
+    stalled: str = ""
+    empty: str = ""
     silent: str = ""
     outdated: list[Verdict] = field(default_factory=list)
     configuration_error: str = ""
@@ -96,6 +100,10 @@ class Explanation:
             return f"{self.title} waits for pods that the server refuses: {self.refused[0].message}; {self.state}."
         if self.pods:
             return f"{self.title} waits: {self.pods[0].why}; {self.state}."
+        if self.stalled:
+            return f"{self.title} waits: {self.stalled}; {self.state}."
+        if self.empty:
+            return f"{self.title} wants no pods: {self.empty} is 0."
         if self.unseen:
             return f"{self.title} waits: {self.unseen}; {self.state}."
         return f"{self.title} does not wait: {self.state}."

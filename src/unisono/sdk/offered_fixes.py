@@ -11,6 +11,7 @@ from unisono.sdk.fixes import of_objects
 from unisono.sdk.fixes.change_texts import change_text
 from unisono.sdk.fixes.fix import Fix
 from unisono.sdk.fixes.of_changes import Reader
+from unisono.sdk.fixes.of_fields import for_fields
 from unisono.sdk.fixes.owners import Raw, makes_pods, owner_of_group, root_of
 from unisono.sdk.waiting import SERVED_NAMES
 
@@ -46,7 +47,9 @@ async def offer_fixes(client: HttpClient, told: Explanation, item: Raw | None) -
 
 
 def _needs_owner(told: Explanation) -> bool:
-    return bool(told.verdicts or told.suspended or told.refused or told.pods or told.unseen)
+    return bool(
+        told.verdicts or told.suspended or told.refused or told.pods or told.unseen or told.stalled or told.empty
+    )
 
 
 async def _of_verdict(reader: Reader, verdict: Verdict) -> list[Fix]:
@@ -65,6 +68,7 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
         yield of_objects.restarted(root)
     for refusal in told.refused[:1]:
         yield from of_objects.allowed(root, refusal.message)
+    yield from for_fields(told, root)
     for text in [*(pod.message for pod in told.pods[:1]), told.unseen]:
         if _UNSERVED.search(text):
             yield of_objects.scheduled_by(root, SERVED_NAMES[0])

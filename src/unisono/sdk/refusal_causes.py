@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from unisono.api.kinds import PRIORITY_CLASSES, QUEUES, SERVICE_ACCOUNTS
+from unisono.api.flow_kinds import JOB_TEMPLATES
+from unisono.api.kinds import PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIM_TEMPLATES, SERVICE_ACCOUNTS
 from unisono.api.near_names import did_you_mean
 from unisono.api.resources import readable, to_units
+from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from unisono.api.verdict import Cause, Verdict
 from unisono.errors import ApiError, UnisonoError
 from unisono.sdk.refusals import Refusal
@@ -23,6 +25,10 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
     (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
     (re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found'), QUEUES),
+    (re.compile(r"ClusterTrainingRuntime (\S+) does not exist"), CLUSTER_TRAINING_RUNTIMES),
+    (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
+    (re.compile(r"job template \S+/(\S+) is not there"), JOB_TEMPLATES),
+    (re.compile(r'resource claim template "([^"]+)" not found'), RESOURCE_CLAIM_TEMPLATES),
 )
 _LONGEST = 4000
 
@@ -45,7 +51,8 @@ async def with_meant(client: HttpClient, message: str, namespace: str | None) ->
             listing = await client.list(kind, namespace if kind.namespaced else None)
         except ApiError:
             return message
-        return message + did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
+        meant = did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
+        return f"{message[: found.end()]}{meant}{message[found.end() :]}"
     return message
 
 
@@ -77,7 +84,7 @@ def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:
     return Verdict(
         job=job,
         cause=Cause.QUOTA,
-        message=f"{pods}: resource quota {quota} has no room for them ({amounts})",
+        message=f"{pods}: resource quota {quota} has no room for {'it' if missing == 1 else 'them'} ({amounts})",
         need={name: need[name] for name in short},
         have={name: max(hard[name] - used[name], 0) for name in short},
         suggestion=f"raise the resource quota {quota}: {by} (whether the cluster has room then was not tried)",

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from unisono.api.core import Pod
     from unisono.kube.http import HttpClient
 
-_REASONS = frozenset({"FailedCreate", "FailedCreatePod"})
+_REASONS = frozenset(
+    {
+        "FailedCreate",
+        "FailedCreateClaim",
+        "FailedCreateJobSet",
+        "FailedCreatePod",
+        "FailedCreatePodGroup",
+        "FailedCreateVCJob",
+        "FailedToCreateRayCluster",
+    }
+)
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.
 _OBJECTS = 10
 # Of a time up to its second, without its fraction: events and pods are written with different ones.
@@ -53,8 +63,8 @@ def refusal(events: Iterable[dict[str, Any]], made: str) -> Refusal | None:
 
     """
     told = [event for event in events if event.get("reason") in _REASONS and event.get("type") == "Warning"]
-    last = max(told, key=_time, default=None)
-    if last is None or _time(last) < made[:_SECOND]:
+    last = max(told, key=event_time, default=None)
+    if last is None or event_time(last) < made[:_SECOND]:
         return None
     about = last.get("involvedObject") or {}
     return Refusal((about.get("kind") or "").lower(), about.get("name") or "", last.get("message") or "")
@@ -87,8 +97,8 @@ async def refusals(client: HttpClient, owners: Sequence[Any], pods: Sequence[Pod
     return found
 
 
-def _time(event: dict[str, Any]) -> str:
-    """When it was seen last; RFC 3339 sorts as text."""
+def event_time(event: dict[str, Any]) -> str:
+    """When an event was seen last, to the second; RFC 3339 sorts as text."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return str(next(filter(None, times), ""))[:_SECOND]

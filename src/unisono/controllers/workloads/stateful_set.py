@@ -29,7 +29,7 @@ from unisono.controllers.workloads.stateful_decide import (
     status_of,
 )
 from unisono.controllers.workloads.stateful_pods import claim_name, claims_of, pod_of
-from unisono.errors import AlreadyExists, NotFound
+from unisono.errors import AlreadyExists, ApiError, NotFound
 from unisono.kube.controller import Context, Controller
 
 
@@ -90,9 +90,12 @@ class StatefulSetController(Controller):
     async def _carry_out(
         self, stateful_set: StatefulSet, plan: StatefulPlan, revisions: dict[str, ControllerRevision]
     ) -> list[Exception]:
-        fresh = []
+        fresh, refused = list[Pod](), list[Exception]()
         for number, revision in plan.create:
-            await self._make_claims(stateful_set, number)
+            refusal = await self._make_claims(stateful_set, number)
+            if refusal is not None:
+                refused.append(refusal)
+                break
             template = template_of(revisions[revision], stateful_set.spec.template)
             fresh.append(pod_of(stateful_set, template, number, revision))
         errors = await self._pods.create(stateful_set, fresh)
@@ -102,6 +105,7 @@ class StatefulSetController(Controller):
         if errors:
             text = f"create Pod in StatefulSet {stateful_set.metadata.name} failed error: {errors[0]}"
             self._recorder.event(stateful_set, "Warning", "FailedCreate", text)
+        errors += refused
         errors += await self._pods.delete(stateful_set, plan.delete)
         for pod in plan.delete:
             if not is_deleting(pod):
@@ -109,13 +113,20 @@ class StatefulSetController(Controller):
                 self._recorder.event(stateful_set, "Normal", "SuccessfulDelete", text)
         return errors
 
-    async def _make_claims(self, stateful_set: StatefulSet, number: int) -> None:
+    async def _make_claims(self, stateful_set: StatefulSet, number: int) -> ApiError | None:
+        """The claims of one pod; what the server answers where it refuses one."""
         for claim in claims_of(stateful_set, number):
             if self._claims.get(claim.key) is None:
                 try:
                     await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
                 except AlreadyExists:
                     continue
+                except ApiError as error:
+                    own = stateful_set.metadata.name
+                    what = f"create Claim {claim.metadata.name} Pod {own}-{number} in StatefulSet {own} failed"
+                    self._recorder.event(stateful_set, "Warning", "FailedCreate", f"{what} error: {error}")
+                    return error
+        return None
 
     async def _retire_claims(self, stateful_set: StatefulSet, pods: Sequence[Pod]) -> None:
         """Delete the claims of numbers that are no more, where the set asks for that and their pod has gone."""

@@ -1,0 +1,99 @@
+"""Ways out for objects that have no pods: their fields that name what does not exist, or keep them from going on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from unisono.sdk.fixes.fix import Fix
+from unisono.sdk.fixes.of_changes import changed
+from unisono.sdk.fixes.of_objects import in_queue
+from unisono.sdk.fixes.owners import Raw
+from unisono.sdk.fixes.pod_specs import pod_specs
+
+if TYPE_CHECKING:
+    from unisono.sdk.explanation import Explanation
+
+_MEANT = r"(?:.*?did you mean ([^?\s]+)\?)?"
+_QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found' + _MEANT, re.DOTALL)
+_RUNTIME = re.compile(r"TrainingRuntime (\S+) does not exist.*?did you mean ([^?\s]+)\?", re.DOTALL)
+_JOB_TEMPLATE = re.compile(r"job template \S+/(\S+) is not there.*?did you mean ([^?\s]+)\?", re.DOTALL)
+_CLAIM_TEMPLATE = re.compile(r'resource claim template "([^"]+)" not found.*?did you mean ([^?\s]+)\?', re.DOTALL)
+_LONGEST = 4000
+
+
+def for_fields(told: Explanation, root: Raw) -> Iterator[Fix]:
+    """What is to be changed in the object itself.
+
+    Args:
+        told: the explanation so far.
+        root: the object that a user wrote.
+
+    """
+    if told.empty:
+        yield _set(root, told.empty, 1, f"set {told.empty} to 1")
+    if told.stalled.startswith("spec.") and " hands it to " in told.stalled:
+        field = told.stalled.partition(" ")[0]
+        yield _set(root, field, None, f"remove {field}: the controllers here run it then")
+    for message in (told.stalled, *(refusal.message for refusal in told.refused[:1])):
+        yield from named(root, message[:_LONGEST])
+
+
+def named(root: Raw, text: str) -> Iterator[Fix]:
+    """For a message of a controller or of the server that says which name does not exist."""
+    if found := _QUEUE.search(text):
+        yield in_queue(root, found[1], found[2] or "")
+    elif (found := _RUNTIME.search(text)) and root["kind"] == "TrainJob":
+        yield _set(root, "spec.runtimeRef.name", found[2], f"name runtime {found[2]} in spec.runtimeRef")
+    elif (found := _JOB_TEMPLATE.search(text)) and root["kind"] == "JobFlow":
+        text = f"name JobTemplate {found[2]} in spec.flows"
+        yield _edited(root, text, "spec.flows", found[2], _flows(*found.groups()))
+    elif found := _CLAIM_TEMPLATE.search(text):
+        yield claim_template(root, *found.groups())
+
+
+def claim_template(root: Raw, name: str, instead: str) -> Fix:
+    """Make the claims of the pods from another ResourceClaimTemplate."""
+
+    def edit(body: Raw) -> None:
+        for spec in pod_specs(body):
+            for claim in spec.get("resourceClaims") or ():
+                if claim.get("resourceClaimTemplateName") == name:
+                    claim["resourceClaimTemplateName"] = instead
+
+    text = f"name ResourceClaimTemplate {instead} in its pods"
+    return _edited(root, text, "resourceClaimTemplateName", instead, edit)
+
+
+def _flows(name: str, instead: str) -> Callable[[Raw], None]:
+    def edit(body: Raw) -> None:
+        for flow in body["spec"].get("flows") or ():
+            if flow.get("name") == name:
+                flow["name"] = instead
+            targets = (flow.get("dependsOn") or {}).get("targets") or []
+            for at, target in enumerate(targets):
+                targets[at] = instead if target == name else target
+
+    return edit
+
+
+def _set(root: Raw, path: str, value: Any, text: str) -> Fix:
+    """One field gets a value; None takes it away."""
+    *above, last = path.split(".")
+
+    def edit(body: Raw) -> None:
+        at: Any = body
+        for name in above:
+            at = at.setdefault(name, {})
+        if value is None:
+            at.pop(last, None)
+        else:
+            at[last] = value
+
+    return _edited(root, text, path, value, edit)
+
+
+def _edited(root: Raw, text: str, field: str, value: Any, edit: Callable[[Raw], None]) -> Fix:
+    change = {"kind": "SetField", "field": field, "value": value}
+    return Fix(text, False, change, tuple(changed(root, edit)))

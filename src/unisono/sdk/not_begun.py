@@ -1,0 +1,120 @@
+"""Why an object has neither pods nor PodGroups: its fields, its newest warning, or that no controller acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.kinds import EVENTS
+from unisono.api.times import parse_time
+from unisono.api.workload_kinds import BATCH_CRON_JOBS
+from unisono.sdk.refusals import event_time
+
+if TYPE_CHECKING:
+    from unisono.kube.http import HttpClient
+
+# Where objects say who acts on them, and what controllers of their own kinds are called there.
+_MANAGERS = (("managedBy",), ("runPolicy", "managedBy"))
+_OWN_MANAGERS = frozenset(
+    {
+        "jobset.sigs.k8s.io/jobset-controller",
+        "kubeflow.org/mpi-operator",
+        "kubeflow.org/training-operator",
+        "kubernetes.io/job-controller",
+        "ray.io/kuberay-operator",
+        "trainer.kubeflow.org/trainjob-controller",
+    }
+)
+# Fields that say how many pods an object wants.
+_SIZES = ("replicas", "parallelism")
+# Kinds that make nothing before their time has come.
+_TIMED = frozenset({CRON_JOBS.resource, BATCH_CRON_JOBS.resource})
+# Controllers write a status within this time, also when many objects come at once.
+_UNSEEN_SECONDS = 15.0
+# Objects between the one in question and its pods that are asked about one by one.
+_MOST_PARTS = 10
+
+
+def paused_by(item: Mapping[str, Any]) -> str:
+    """The field that keeps a rollout from beginning; empty when none does."""
+    return "spec.paused" if (item.get("spec") or {}).get("paused") is True else ""
+
+
+def empty_by(item: Mapping[str, Any]) -> str:
+    """The field by which an object wants no pods; empty when it wants some."""
+    spec = item.get("spec") or {}
+    return next((f"spec.{name}" for name in _SIZES if spec.get(name) == 0 and spec.get(name) is not None), "")
+
+
+def managed_by(item: Mapping[str, Any]) -> tuple[str, str]:
+    """The field that hands the object to a controller of another system, and that controller; empty without one."""
+    for path in _MANAGERS:
+        value: Any = item.get("spec") or {}
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value and value not in _OWN_MANAGERS:
+            return ".".join(("spec", *path)), str(value)
+    return "", ""
+
+
+def unattended(resource: str, item: Mapping[str, Any], now: float) -> str:
+    """That no controller has written anything about an object for too long; empty where one has.
+
+    Args:
+        resource: of the object, such as ``jobs.batch.volcano.sh``.
+        item: the object as the server sent it.
+        now: seconds since the epoch.
+
+    """
+    if resource in _TIMED or _says_something(item.get("status")):
+        return ""
+    try:
+        age = now - parse_time((item.get("metadata") or {}).get("creationTimestamp") or "")
+    except ValueError:
+        return ""
+    if age < _UNSEEN_SECONDS:
+        return ""
+    return f"no controller has acted on it in {age:.0f} s: its status is empty; see whether the controllers run"
+
+
+def _says_something(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_says_something(each) for each in value.values())
+    return bool(value)
+
+
+async def newest_warning(client: HttpClient, objects: Sequence[Any]) -> str:
+    """What was last warned of among the objects' events; empty where nothing was, or events may not be read."""
+    found: list[tuple[str, str]] = []
+    for each in objects[:_MOST_PARTS]:
+        meta = each.metadata
+        params = {"fieldSelector": f"involvedObject.uid={meta.uid}"}
+        status, _, body = await client.request("GET", EVENTS.path(meta.namespace), params=params)
+        if status >= 300:
+            return ""
+        for event in msgspec.json.decode(body).get("items") or ():
+            if event.get("type") == "Warning" and event.get("message"):
+                found.append((event_time(event), event["message"]))
+    return max(found, default=("", ""))[1]
+
+
+async def not_begun(
+    client: HttpClient, resource: str, item: Mapping[str, Any], parts: Sequence[Any], now: float
+) -> str:
+    """Why nothing of an object could be scheduled yet; empty where nothing is known to be wrong.
+
+    Args:
+        client: the server.
+        resource: of the object.
+        item: the object as the server sent it; it has no pods and no PodGroups.
+        parts: the object and what stands between it and the pods that it should have.
+        now: seconds since the epoch, by the server's clock.
+
+    """
+    field, manager = managed_by(item)
+    if manager:
+        return f"{field} hands it to {manager}, and no controller here acts on it"
+    return await newest_warning(client, parts) or unattended(resource, item, now)
