@@ -151,7 +151,9 @@ def _device_claims(pod: Pod) -> tuple[str, ...]:
             name = status.resource_claim_name
             if name is None:  # the claim's driver says that none is needed
                 continue
-        found[f"{pod.metadata.namespace}/{name or ''}"] = None
+        if name is None:  # no claim can be called so
+            name = f"{claim.resource_claim_template_name or ''}/"
+        found[f"{pod.metadata.namespace}/{name}"] = None
     return tuple(found)
 
 

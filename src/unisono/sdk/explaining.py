@@ -22,7 +22,7 @@ from unisono.sdk.missing_groups import pods_with_groups
 from unisono.sdk.not_begun import empty_by, not_begun, paused_by
 from unisono.sdk.offered_fixes import offer_fixes
 from unisono.sdk.owner_state import DEFAULT_SCHEDULER, is_over, queue_state, scheduler_of, state_text, unseen
-from unisono.sdk.refusal_causes import with_meant, with_names
+from unisono.sdk.refusal_causes import with_meant, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
@@ -55,6 +55,7 @@ async def _completed(
         told.silent, told.configuration_error = health.silent, health.configuration_error
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
+    told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]
     told.fixes = await offer_fixes(client, told, dict(item) if item is not None else None)
     return told
 

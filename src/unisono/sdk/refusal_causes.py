@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from unisono.api.flow_kinds import JOB_TEMPLATES
 from unisono.api.kinds import PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIM_TEMPLATES, SERVICE_ACCOUNTS
 from unisono.api.near_names import did_you_mean
@@ -28,8 +30,8 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r"ClusterTrainingRuntime (\S+) does not exist"), CLUSTER_TRAINING_RUNTIMES),
     (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
     (re.compile(r"job template \S+/(\S+) is not there"), JOB_TEMPLATES),
-    (re.compile(r'resource claim template "([^"]+)" not found'), RESOURCE_CLAIM_TEMPLATES),
 )
+_UNMADE = re.compile(r"from ResourceClaimTemplate ([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _LONGEST = 4000
 
 
@@ -54,6 +56,23 @@ async def with_meant(client: HttpClient, message: str, namespace: str | None) ->
         meant = did_you_mean(found[1], sorted(each.metadata.name for each in listing.items))
         return f"{message[: found.end()]}{meant}{message[found.end() :]}"
     return message
+
+
+async def with_template(client: HttpClient, verdict: Verdict) -> Verdict:
+    """A verdict on a claim that was not made yet: whether its template exists, which no scheduler looks at."""
+    found = _UNMADE.search(verdict.message[:_LONGEST])
+    if found is None:
+        return verdict
+    try:
+        listing = await client.list(RESOURCE_CLAIM_TEMPLATES, verdict.job.partition("/")[0])
+    except ApiError:
+        return verdict
+    known = sorted(each.metadata.name for each in listing.items)
+    if found[1] in known:
+        return verdict
+    told = f", which does not exist{did_you_mean(found[1], known)}"
+    message = f"{verdict.message[: found.end()]}{told}{verdict.message[found.end() :]}"
+    return msgspec.structs.replace(verdict, message=message)
 
 
 def quota_verdict(refusal: Refusal, job: str, missing: int) -> Verdict | None:

@@ -11,6 +11,7 @@ from unisono.cluster.records import Task
 from unisono.engine.changes import counted
 from unisono.engine.placement.domain_search import Search
 from unisono.engine.placement.sub_group_solver import Solver
+from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.sub_groups import limit_of
 
 _NAMED = 3
@@ -27,6 +28,7 @@ class Advice:
         holds, needed: tasks that the closest domain could hold, and that have to be placed.
         task: one of these tasks.
         domain: name of the HyperNode that would hold them if ``nodes`` (columns) were empty; ``""``: none would.
+        lost: columns of nodes that are cordoned or not ready; with them back ``domain`` would hold the tasks.
 
     """
 
@@ -37,6 +39,7 @@ class Advice:
     task: Task
     domain: str = ""
     nodes: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,11 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
     if domain < 0:
         text = f"there is no HyperNode of tier {subject.limit} or lower"
     else:
+        if not tree.columns[domain].size:
+            text = (
+                f"HyperNode {tree.names[domain]} (tier {int(tree.tiers[domain])}) has no nodes: no node is its member"
+            )
+            return Advice(text, "", holds, subject.needed, subject.tasks[0])
         fit = "fits" if holds == 1 else "fit"
         text = (
             f"{holds} of {counted(subject.needed, 'task')}{who} {fit} into the largest allowed domain: "
@@ -117,12 +125,32 @@ def _too_small(search: Search, subject: _Subject, domain: int, holds: int) -> Ad
         text += f"; HyperNode {name} is left out: {problem}"
     found = _free_nodes(search, subject)
     if found is None:
-        return Advice(text, "", holds, subject.needed, subject.tasks[0])
+        task = subject.tasks[0]
+        back = _out_of_sight(search, subject)
+        if back is not None:
+            return Advice(text, "", holds, subject.needed, task, tree.names[back[0]], lost=back[1])
+        return Advice(text, "", holds, subject.needed, task)
     number, at, chosen = found
     table = search.session.nodes.table
     names = ", ".join(table.names[column] for column in chosen[:_NAMED]) + (", ..." if number > _NAMED else "")
     suggestion = f"free {counted(number, 'node')} of HyperNode {tree.names[at]} ({names})"
     return Advice(text, suggestion, holds, subject.needed, subject.tasks[0], tree.names[at], tuple(chosen))
+
+
+def _out_of_sight(search: Search, subject: _Subject) -> tuple[int, tuple[int, ...]] | None:
+    """The allowed domain that would hold equal tasks if its cordoned and unready nodes were back, and those nodes."""
+    classes = {task.pod_class.id: task.pod_class for task in subject.tasks}
+    if len(classes) != 1:
+        return None
+    (pod_class,) = classes.values()
+    nodes, tree = search.session.nodes, search.tree
+    away = nodes.table.unschedulable | ~nodes.table.ready
+    room = np.where(away, tasks_fitting(nodes.allocatable, pod_class), search.slots.slots(pod_class, empty=True))
+    for at in tree.below(subject.inside):
+        columns = tree.columns[at]
+        if tree.tiers[at] <= subject.limit and int(room[columns].sum()) >= subject.needed and away[columns].any():
+            return at, tuple(column for column in columns.tolist() if away[column] and room[column])
+    return None
 
 
 def _free_nodes(search: Search, subject: _Subject) -> tuple[int, int, list[int]] | None:

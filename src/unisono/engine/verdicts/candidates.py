@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unisono.api import keys
+from unisono.api.core import Taint
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
@@ -59,6 +60,8 @@ _TAINTS_TRIED = 2
 _TIERS_TRIED = 4
 _PRIORITIES_TRIED = 2
 _KINDS_TRIED = 4
+_SHRUNK, _MOST_OF_IT = ("cpu", "memory"), 0.75
+"""Resources of which a pod may do with slightly less, and how much of its request that is at least."""
 _MOST_NODES = 2_000
 """Nodes up to which kinds of nodes are told apart."""
 _FACTORS = (1, 2, 4, 8)
@@ -233,9 +236,7 @@ def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
     idle = np.maximum(nodes.idle, 0)
     rooms = [(idle[kind.rows] // kind.amounts[:, None]).min(axis=0) for kind in kinds]
     room = np.minimum.reduce(rooms)
-    own = np.array(
-        [any(one.key != keys.NODE_UNSCHEDULABLE for one in facts.taints) for facts in nodes.table.facts], dtype=np.bool_
-    )
+    own = np.array([_own_taints(facts.taints) for facts in nodes.table.facts], dtype=np.bool_)
     back = nodes.table.ready & nodes.table.unschedulable & ~own
     here = int(room[nodes.table.ready & ~nodes.table.unschedulable].sum())
     chosen = enough(back, room, max(job.min_member - job.ready_count - here, 1))
@@ -254,7 +255,8 @@ def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: in
         if empty.per_node == 0:
             return [_smaller_pods(cycle, task, empty, missing), *_unblocked(cycle, task, missing)]
         higher = higher_priorities(cycle, job)
-        return [_smaller(job, placeable), nodes, *_unblocked(cycle, task, missing), *higher]
+        less = slightly_less(cycle, task, missing)
+        return [_smaller(job, placeable), less, nodes, *_unblocked(cycle, task, missing), *higher]
     if cause is Cause.FILTERS:
         return [_smaller(job, placeable), *_unblocked(cycle, task, missing), nodes]
     return [_smaller(job, placeable)]
@@ -317,6 +319,21 @@ def _smaller_pods(cycle: Cycle, task: Task, empty: EmptyFit, missing: int) -> li
         if all(free.values()):
             ladder.append(RequestAtMost(free))
     return ladder
+
+
+def slightly_less(cycle: Cycle, task: Task, missing: int) -> list[Change]:
+    """What is free on enough nodes where that is most of what the pod asks for: small agents run on every node."""
+    nodes, registry, requests = cycle.session.nodes, cycle.session.registry, task.pod_class.requests
+    usable = nodes.table.ready & ~nodes.table.unschedulable
+    if int(usable.sum()) < missing:
+        return []
+    found: dict[str, int] = {}
+    for name in _SHRUNK:
+        amount = requests.get(name, 0)
+        free = int(np.sort(np.maximum(nodes.idle[registry.requested(name)], 0) * usable)[-missing]) if amount else 0
+        if amount > free >= _MOST_OF_IT * amount:
+            found[name] = free
+    return [RequestAtMost(found)] if found else []
 
 
 def _ports(cycle: Cycle, job: JobState, task: Task, missing: int) -> list[Change]:
@@ -403,7 +420,14 @@ def for_gates(job: JobState) -> Ladders:
     return [[RemoveGates(tuple(gated))]] if job.counts[TaskStatus.PENDING] else []
 
 
-def for_topology(cycle: Cycle, job: JobState, placeable: int) -> Ladders:
-    """Wider domains, the narrowest first."""
-    levels = cycle.session.snapshot.hyper_nodes.levels
-    return [[AllowTier(tier) for tier in levels[:_TIERS_TRIED]], _smaller(job, placeable)]
+def for_topology(cycle: Cycle, job: JobState, placeable: int, lost: Iterable[int] = ()) -> Ladders:
+    """Cordoned nodes among those (columns) that a domain lacks, then wider domains, the narrowest first."""
+    levels, table = cycle.session.snapshot.hyper_nodes.levels, cycle.session.nodes.table
+    cordoned = tuple(table.names[at] for at in lost if table.ready[at] and not _own_taints(table.facts[at].taints))
+    back: Ladders = [[Uncordon(cordoned)]] if cordoned else []
+    return [*back, [AllowTier(tier) for tier in levels[:_TIERS_TRIED]], _smaller(job, placeable)]
+
+
+def _own_taints(taints: Iterable[Taint]) -> bool:
+    """Whether a node repels pods for more than its cordon."""
+    return any(one.key != keys.NODE_UNSCHEDULABLE for one in taints)

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
-from unisono.api.messages import resource_claim_not_found, volume_claim_not_found
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import Change, CreateClaim, UseClaim, UseDeviceClass, UseStorageClass, listed
+from unisono.engine.changes import UseStorageClass, listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES
 from unisono.engine.plugins.predicates.volume_match import is_bound, waits
 from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUME, NO_ZONE, OUT_OF_REACH, UNBOUND
+from unisono.engine.verdicts.device_causes import device_lacks
+from unisono.engine.verdicts.lack import Lack, absent_devices, absent_volume
 
 _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
-
-
-class Lack(NamedTuple):
-    """What a claim lacks, and what would help.
-
-    Attributes:
-        what: what it lacks, for a claim that does not exist in the words of the filter that refuses it.
-        remedy: what would help, in words.
-        change: the same as a change, where one is known.
-        absent: the claim does not exist.
-        meant: name of the claim that is probably meant instead.
-
-    """
-
-    what: str
-    remedy: str
-    change: Change | None = None
-    absent: bool = False
-    meant: str = ""
-
-    @property
-    def text(self) -> str:
-        """What it lacks, and which name is probably meant."""
-        return f"{self.what} (did you mean {self.meant}?)" if self.meant else self.what
-
-    def text_after(self, reasons: Container[str]) -> str:
-        """The same for readers who have been told ``reasons``."""
-        if self.what in reasons:
-            return f"did you mean {self.meant}?" if self.meant else ""
-        return f"also {self.text}" if self.absent else self.text
 
 
 def claim_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -54,7 +23,7 @@ def claim_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) ->
     if pod_class.volumes:
         yield from _volume_lacks(cycle, pod_class, counts)
     if pod_class.devices:
-        yield from _device_lacks(cycle, pod_class, counts)
+        yield from device_lacks(cycle, pod_class, counts)
 
 
 def absent_claims(cycle: Cycle, pod_class: PodClass) -> Iterator[Lack]:
@@ -62,10 +31,10 @@ def absent_claims(cycle: Cycle, pod_class: PodClass) -> Iterator[Lack]:
     catalogue = cycle.session.snapshot.catalogue
     for key in pod_class.volumes:
         if key not in catalogue.volume_claims:
-            yield _absent_volume(key, catalogue.volume_claims)
+            yield absent_volume(key, catalogue.volume_claims)
     for key in pod_class.devices:
         if key not in catalogue.device_claims and not key.endswith("/"):
-            yield _absent_devices(key, catalogue.device_claims)
+            yield absent_devices(key, catalogue.device_claims)
 
 
 def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -73,7 +42,7 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
     for key in pod_class.volumes:
         claim = catalogue.volume_claims.get(key)
         if claim is None:
-            yield _absent_volume(key, catalogue.volume_claims)
+            yield absent_volume(key, catalogue.volume_claims)
             continue
         name = claim.metadata.name
         if IN_USE.text in counts and "ReadWriteOncePod" in (claim.spec.access_modes or ()):
@@ -90,30 +59,6 @@ def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) 
             yield Lack(f"{_wanted(claim)} finds no free volume that fits", f"create a volume for claim {name}")
         elif NO_SPACE.text in counts:
             yield Lack(f"{_wanted(claim)} finds no node with so much free storage", f"make claim {name} smaller")
-
-
-def _absent_volume(key: str, known: Iterable[str]) -> Lack:
-    name, near = _near_miss(key, known)
-    what = volume_claim_not_found(name)
-    if near:
-        use = UseClaim("PersistentVolumeClaim", name, near)
-        return Lack(what, use.text(), use, absent=True, meant=near)
-    return Lack(what, f"create claim {name}", CreateClaim(name), absent=True)
-
-
-def _absent_devices(key: str, known: Iterable[str]) -> Lack:
-    name, near = _near_miss(key, known)
-    what = resource_claim_not_found(name)
-    if near:
-        use = UseClaim("ResourceClaim", name, near)
-        return Lack(what, use.text(), use, absent=True, meant=near)
-    return Lack(what, f"create resource claim {name}", absent=True)
-
-
-def _near_miss(key: str, known: Iterable[str]) -> tuple[str, str]:
-    """Name of a claim, and a similar one in its namespace (``""`` for none)."""
-    namespace, _, name = key.partition("/")
-    return name, nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
 
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
@@ -206,31 +151,3 @@ def _users(cycle: Cycle, key: str) -> tuple[str, ...]:
         if key in placement.pod_class.volumes:
             found.update((f"pod {task.name}", None) for task in placement.tasks)
     return tuple(found)
-
-
-def _device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
-    catalogue = cycle.session.snapshot.catalogue
-    classes = catalogue.device_classes
-    for key in pod_class.devices:
-        name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
-        if claim is None:
-            if name:
-                yield _absent_devices(key, catalogue.device_claims)
-            continue
-        for request in claim.spec.devices.requests or ():
-            given = [request.exactly] if request.exactly is not None else list(request.first_available or ())
-            for wanted in dict.fromkeys(one.device_class_name for one in given):
-                if wanted in classes:
-                    if NO_DEVICES.text in counts:
-                        what = f"resource claim {name} asks for devices of class {wanted} that are free on one node"
-                        yield Lack(what, "")
-                    continue
-                near = nearest(wanted, sorted({*classes, *_drivers(cycle)}))
-                meant = f" (did you mean {near}?)" if near else ""
-                what = f"resource claim {name} names device class {wanted}, which does not exist{meant}"
-                change = UseDeviceClass(name, wanted, near) if near in classes else None
-                yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
-
-
-def _drivers(cycle: Cycle) -> set[str]:
-    return {piece.spec.driver for piece in cycle.session.snapshot.catalogue.device_slices.values()}

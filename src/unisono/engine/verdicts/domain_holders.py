@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from unisono.cluster.status import HOLDS
-from unisono.engine.changes import amounts_text, by_importance
+from unisono.engine.changes import amounts_text, by_importance, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.domain_advice import Advice
 from unisono.engine.session.job_state import JobState
@@ -17,6 +17,8 @@ _MOST_NAMED = 3
 
 def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple[Holder, ...]]:
     """``HyperNode rack-a would hold it, but default/hog uses cpu 8 there``, and the holders."""
+    if advice.lost:
+        return f"HyperNode {advice.domain} would hold it, but {_away(cycle, advice.lost)}", ()
     if not advice.domain:
         return ("no allowed domain would hold it even if it were empty" if "fit" in advice.message else ""), ()
     name = min(advice.task.pod_class.requests, key=by_importance, default="pods")
@@ -37,3 +39,14 @@ def domain_text(cycle: Cycle, job: JobState, advice: Advice) -> tuple[str, tuple
     text = ", ".join(f"{named(Holder(*who))} uses {amounts_text({name: amount})}" for who, amount in largest)
     holders = tuple(Holder(*who, {name: amount}) for who, amount in largest)
     return f"HyperNode {advice.domain} would hold it, but {text} there", holders
+
+
+def _away(cycle: Cycle, columns: tuple[int, ...]) -> str:
+    """``n-1 is cordoned, and n-2 and n-3 are not ready``."""
+    table = cycle.session.nodes.table
+    unready = tuple(table.names[at] for at in columns if not table.ready[at])
+    cordoned = tuple(table.names[at] for at in columns if table.ready[at])
+    parts = [(cordoned, "cordoned"), (unready, "not ready")]
+    return ", and ".join(
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for names, what in parts if names
+    )

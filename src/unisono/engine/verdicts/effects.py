@@ -13,12 +13,13 @@ from unisono.api.core import Affinity, NodeSelectorRequirement, Toleration
 from unisono.api.keys import CLOSED_BY_PARENT, HOSTNAME
 from unisono.cluster.groups import TopologyWish
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Task
+from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine import changes
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.job_holders import is_created_again
+from unisono.engine.verdicts.unmade_parts import unmade_in
 from unisono.errors import EngineError
 
 FIRST, LAST = "!added-", "~added-"
@@ -172,8 +173,7 @@ def _remove_gates(change: changes.RemoveGates, edit: Edit, job: str) -> None:
 def _request(change: changes.RequestAtMost, edit: Edit, job: str) -> None:
     record = edit.job(job)
     if record.min_resources is not None:  # its maker adds up what the pods request
-        most = {name: amount * record.min_member for name, amount in change.amounts.items()}
-        minimum = {name: min(amount, most.get(name, amount)) for name, amount in (record.min_amounts or {}).items()}
+        minimum = _added_up(edit, record, change.amounts)
         record.min_resources = edit.origin.registry.vector(minimum)
         record.min_amounts = minimum
     for old in _waiting(edit, job):
@@ -183,6 +183,20 @@ def _request(change: changes.RequestAtMost, edit: Edit, job: str) -> None:
         }
         task.pod_class = smaller(edit, old.pod_class, {name: amount for name, amount in requests.items() if amount})
         edit.put(task)
+
+
+def _added_up(edit: Edit, record: Job, most: Mapping[str, int]) -> dict[str, int]:
+    """The job's minResources where no pod asks for more than ``most``, by role where that is known."""
+    amounts, unmade = dict(record.min_amounts or {}), unmade_in(edit.origin, record)
+    pods = [(one.number, one.pod_class) for one in unmade]
+    pods += [(1, task.pod_class) for task in record.tasks.values() if task.status is TaskStatus.PENDING]
+    whole = sum(number for number, _ in pods) == record.min_member
+    for name in amounts.keys() & most.keys():
+        if whole:
+            over = sum(number * max(one.requests.get(name, 0) - most[name], 0) for number, one in pods)
+            amounts[name] = max(amounts[name] - over, 0)
+        amounts[name] = min(amounts[name], most[name] * record.min_member)
+    return amounts
 
 
 def smaller(edit: Edit, old: PodClass, requests: dict[str, int]) -> PodClass:

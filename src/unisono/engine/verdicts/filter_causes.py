@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import numpy as np
 
 from unisono.api.core import Taint
-from unisono.api.near_names import did_you_mean, nearest
+from unisono.api.near_names import nearest
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.resources import PODS
 from unisono.engine.changes import listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import TOO_MANY_PODS, FitErrors
 from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR
+from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED
 from unisono.engine.plugins.common.taints import STATES, per_node, repels, tolerated
 from unisono.engine.plugins.common.topology_spread import UNEVEN, UNLABELLED
 from unisono.engine.plugins.predicates.plugin import AFFINITY, PORTS, TAINTS
 from unisono.engine.verdicts.claim_causes import claim_lacks
+from unisono.engine.verdicts.company_causes import company, uneven
 from unisono.engine.verdicts.port_holders import port_holders
 from unisono.engine.verdicts.selector_causes import selector_cause
 
 MOST_CLASSES = 100
 """Pod classes for which causes are put into words in one cycle."""
 _MOST_CAUSES = 4
-_MOST_PODS = 2_000
-"""Pods whose labels are looked at for a near miss."""
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -56,8 +55,11 @@ def filter_causes(cycle: Cycle, pod_class: PodClass, fit: FitErrors, namespace: 
         ((AFFINITY.text,), lambda: iter((selector_cause(pod_class, cycle.session.nodes),))),
         ((TAINTS.text,), lambda: _taints(cycle, pod_class)),
         ((PORTS.text,), lambda: _ports(cycle, pod_class)),
-        ((NOT_NEAR.text, TOO_NEAR.text), lambda: _company(cycle, pod_class, fit.counts, namespace)),
-        ((UNEVEN.text, UNLABELLED.text), lambda: _spread(cycle, pod_class)),
+        (
+            (NOT_NEAR.text, TOO_NEAR.text, UNWANTED.text),
+            lambda: company(cycle, pod_class, fit.counts, namespace),
+        ),
+        ((UNEVEN.text, UNLABELLED.text), lambda: uneven(cycle, pod_class)),
         (("Insufficient pods", TOO_MANY_PODS), lambda: _pod_limit(cycle)),
     )
     made = [make() for texts, make in asked if any(text in fit.counts for text in texts)]
@@ -140,58 +142,6 @@ def _ports(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
 
 def _are(count: int, noun: str) -> str:
     return f"is {count} {noun}" if count == 1 else f"are {count} {noun}s"
-
-
-def _company(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int], namespace: str) -> Iterator[str]:
-    """Topology keys that no node has, selectors that select no pod, and pods that stand too near."""
-    session, terms = cycle.session, pod_class.terms
-    selectors = session.snapshot.affinity_index.selectors.all
-    known = session.snapshot.nodes.label_keys()
-    for term in terms.near if NOT_NEAR.text in counts else ():
-        if term.key not in known:
-            yield f"pod affinity asks for the topology key {term.key}, which no node has{did_you_mean(term.key, known)}"
-        selector = selectors.get(term.selector)
-        pairs = dict((selector.labels.match_labels or {}) if selector is not None and selector.labels else {})
-        if not session.domains.selected(term.selector).counts.any():
-            yield _no_company(cycle, pairs, namespace)
-        elif term.key in known:
-            yield f"pod affinity asks for the same {term.key} as pods with {_pairs(pairs)}"
-    for term in terms.away if TOO_NEAR.text in counts else ():
-        selector = selectors.get(term.selector)
-        pairs = dict((selector.labels.match_labels or {}) if selector is not None and selector.labels else {})
-        yield f"pod anti-affinity allows no other pod with {_pairs(pairs)} in the same {term.key}"
-
-
-def _pairs(pairs: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(pairs.items())) or "the labels that it selects"
-
-
-def _no_company(cycle: Cycle, pairs: Mapping[str, str], namespace: str) -> str:
-    """No placed pod has the labels that an affinity asks for; a near miss among those of the namespace."""
-    placed = (task for task in cycle.session.snapshot.tasks.values() if task.node and task.namespace == namespace)
-    labels = [task.labels for task in islice(placed, _MOST_PODS)]
-    meant = ""
-    for key, value in pairs.items():
-        values = sorted({one[key] for one in labels if key in one})
-        if value in values:
-            continue
-        near_key = "" if values else nearest(key, sorted({name for one in labels for name in one}))
-        near = nearest(value, values)
-        if near or near_key:
-            meant = f" (did you mean {near_key or key}={near or value}?)"
-            break
-    return f"pod affinity asks for a pod with {_pairs(pairs)}, and no pod on a node has it{meant}"
-
-
-def _spread(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
-    known = cycle.session.snapshot.nodes.label_keys()
-    for spread in pod_class.terms.spread:
-        if not spread.hard:
-            continue
-        if spread.key not in known:
-            yield f"topology spread asks for the label {spread.key}, which no node has{did_you_mean(spread.key, known)}"
-        else:
-            yield f"topology spread allows a skew of {spread.max_skew} over {spread.key}"
 
 
 def _pod_limit(cycle: Cycle) -> Iterator[str]:

@@ -11,6 +11,7 @@ from unisono.api.gang_parts import Part, decode_parts
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import ResourceRegistry
+from unisono.cluster.snapshot import Snapshot
 from unisono.cluster.status import TaskStatus
 from unisono.engine.session.session import Session
 
@@ -53,12 +54,19 @@ class _Classes:
         made = PodClass(self._last, part.spec, registry)
         claims = (one.persistent_volume_claim for one in part.spec.volumes or ())
         made.volumes = tuple(f"{namespace}/{one.claim_name}" for one in claims if one is not None)
-        made.devices = tuple(f"{namespace}/{one.resource_claim_name}" for one in part.spec.resource_claims or ())
+        # Claims that are made from templates come with the pods.
+        names = (one.resource_claim_name for one in part.spec.resource_claims or ())
+        made.devices = tuple(f"{namespace}/{name}" for name in names if name is not None)
         return made
 
 
 def unmade_pods(session: Session, record: Job) -> list[Unmade]:
     """The pods of the smallest gang that are missing, role by role; none where that is not known."""
+    return unmade_in(session.snapshot, record)
+
+
+def unmade_in(snapshot: Snapshot, record: Job) -> list[Unmade]:
+    """The same of any snapshot."""
     text = record.annotations.get(GANG_PARTS, "")
     parts = decode_parts(text) if text else ()
     if sum(part.count for part in parts) != record.min_member:  # someone else changed the PodGroup
@@ -66,7 +74,7 @@ def unmade_pods(session: Session, record: Job) -> list[Unmade]:
     there = Counter(task.role for task in record.tasks.values() if task.status not in _NOTHING_LEFT)
     if there.keys() - {part.role for part in parts}:
         return []
-    classes = session.snapshot.memo.of(_Classes, _Classes).of(text, record.namespace, parts, session.registry)
+    classes = snapshot.memo.of(_Classes, _Classes).of(text, record.namespace, parts, snapshot.registry)
     found = (Unmade(part.role, part.count - there[part.role], one) for part, one in zip(parts, classes, strict=True))
     return [one for one in found if one.number > 0]
 

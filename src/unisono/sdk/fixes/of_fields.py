@@ -19,7 +19,7 @@ _MEANT = r"(?:.*?did you mean ([^?\s]+)\?)?"
 _QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found' + _MEANT, re.DOTALL)
 _RUNTIME = re.compile(r"TrainingRuntime (\S+) does not exist.*?did you mean ([^?\s]+)\?", re.DOTALL)
 _JOB_TEMPLATE = re.compile(r"job template \S+/(\S+) is not there.*?did you mean ([^?\s]+)\?", re.DOTALL)
-_CLAIM_TEMPLATE = re.compile(r'resource claim template "([^"]+)" not found.*?did you mean ([^?\s]+)\?', re.DOTALL)
+_CLAIM_TEMPLATE = re.compile(r"ResourceClaimTemplate (\S+), which does not exist \(did you mean ([^?\s]+)\?")
 _LONGEST = 4000
 
 
@@ -36,7 +36,8 @@ def for_fields(told: Explanation, root: Raw) -> Iterator[Fix]:
     if told.stalled.startswith("spec.") and " hands it to " in told.stalled:
         field = told.stalled.partition(" ")[0]
         yield _set(root, field, None, f"remove {field}: the controllers here run it then")
-    for message in (told.stalled, *(refusal.message for refusal in told.refused[:1])):
+    messages = [verdict.message for verdict in told.verdicts[:1]]
+    for message in (told.stalled, *(refusal.message for refusal in told.refused[:1]), *messages):
         yield from named(root, message[:_LONGEST])
 
 

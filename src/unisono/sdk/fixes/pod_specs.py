@@ -105,6 +105,7 @@ def relax(spec: Manifest, rule: str) -> None:
     if rule == "topologySpreadConstraints":
         for one in spec.get(rule) or ():
             one["whenUnsatisfiable"] = "ScheduleAnyway"
+            one.pop("minDomains", None)  # the API allows it for DoNotSchedule only
         return
     part = (spec.get("affinity") or {}).get(rule) or {}
     terms = part.pop("requiredDuringSchedulingIgnoredDuringExecution", None) or []

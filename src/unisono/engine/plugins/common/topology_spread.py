@@ -86,6 +86,7 @@ class SpreadFilter:
         self.sources: list[Source] = []
         self._parts: list[_Hard] = []
         self._domains = session.domains
+        self._facts = session.snapshot.nodes.facts
         keyed = _with_all_keys(spreads, session)
         for spread in spreads:
             source, pledged = session.domains.living(spread.selector), session.domains.pledged(spread.selector)
@@ -106,6 +107,18 @@ class SpreadFilter:
         """None without hard constraints."""
         spreads = [spread for spread in pod_class.terms.spread if spread.hard]
         return cls(pod_class, session, spreads) if spreads else None
+
+    def domains(self) -> list[tuple[Spread, dict[str, int]]]:
+        """For each constraint how many of the pods that count each domain has, by the label's value."""
+        found = []
+        for part in self._parts:
+            held = dict(zip(part.present.tolist(), part.tally.sums[part.present].tolist(), strict=True))
+            at = {code: column for column, code in enumerate(part.tally.codes.tolist()) if code in held}
+            labels = {code: self._facts[column].labels for code, column in at.items()}
+            counts = {code: number if part.spread.counts else 0 for code, number in held.items()}
+            by_value = {one.get(part.spread.key, ""): counts[code] for code, one in labels.items()}
+            found.append((part.spread, by_value))
+        return found
 
     def vetoes(self) -> list[Veto]:
         """Over all nodes; a node is refused by the first constraint that it breaks."""

@@ -271,7 +271,7 @@ class ClaimFilter:
         """A reason that holds on every node."""
         for key in self.pod_class.devices:
             claim, name = self.ledger.claim(key), key.partition("/")[2]
-            if not name:
+            if name.endswith("/"):
                 return Reason("waiting for the resource claims of the pod to be created", unresolvable=True)
             if claim is None:
                 return Reason(resource_claim_not_found(name), unresolvable=True)

@@ -27,4 +27,4 @@ def topology(waiting: Waiting) -> Draft | None:
         holders=holders,
         task=advice.task.key,
     )
-    return Draft(verdict, candidates.for_topology(cycle, job, placeable), last=advice.suggestion)
+    return Draft(verdict, candidates.for_topology(cycle, job, placeable, advice.lost), last=advice.suggestion)

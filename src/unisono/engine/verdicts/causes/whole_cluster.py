@@ -35,9 +35,12 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     less: Ladders = [[RequestAtMost(lack.at_most)]] if lack.at_most else []
     if lack.pod_too_large:
         return Draft(verdict, less)
+    alike = waiting.samples[0] if len(waiting.samples) == 1 else None
+    if alike is not None and not lack.too_large:
+        less.append(candidates.slightly_less(cycle, alike, waiting.missing))
     return Draft(
         verdict,
-        [*candidates.uncordoned(cycle, job), *ladders],
+        [*candidates.uncordoned(cycle, job), *less, *ladders],
         evictions=not lack.too_large,
         besides=candidates.for_kinds(waiting),
     )

@@ -1,0 +1,124 @@
+"""Which device claim keeps a pod away from nodes: a template, a class, selectors, a count, or devices in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from unisono.api.core import ResourceClaim
+from unisono.api.near_names import nearest
+from unisono.cluster.podclass import PodClass
+from unisono.engine.changes import UseDeviceClass, counted, listed
+from unisono.engine.cycle.context import Cycle
+from unisono.engine.plugins.predicates.claim_allocator import ClaimError, Want, plan
+from unisono.engine.plugins.predicates.device_inventory import Inventory
+from unisono.engine.plugins.predicates.resource_claims import NO_DEVICES
+from unisono.engine.session.session import Session
+from unisono.engine.verdicts.lack import Lack, absent_devices
+
+_LONGEST_SELECTOR = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    """The devices of one session, read when a claim is first asked about."""
+
+    inventory: Inventory
+
+
+def _inventory(session: Session) -> Inventory:
+    def make() -> _Devices:
+        catalogue = session.snapshot.catalogue
+        slices, claims = catalogue.device_slices.values(), catalogue.device_claims.values()
+        return _Devices(Inventory(slices, claims, session.nodes))
+
+    return session.shared.of(_Devices, make).inventory
+
+
+def device_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
+    """What the device claims of a class lack; ``counts``: nodes by the reason that refuses them."""
+    catalogue = cycle.session.snapshot.catalogue
+    for key in pod_class.devices:
+        name, claim = key.partition("/")[2], catalogue.device_claims.get(key)
+        if claim is None:
+            if name.endswith("/"):
+                yield Lack(f"no claim has been made yet from ResourceClaimTemplate {name[:-1]}", "")
+            elif name:
+                yield absent_devices(key, catalogue.device_claims)
+            continue
+        lacks = list(_of_classes(cycle, claim))
+        yield from lacks or (_of_devices(cycle, claim) if NO_DEVICES.text in counts else ())
+
+
+def _of_classes(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
+    """Device classes that a claim names and that do not exist."""
+    classes, name = cycle.session.snapshot.catalogue.device_classes, claim.metadata.name
+    drivers = {piece.spec.driver for piece in cycle.session.snapshot.catalogue.device_slices.values()}
+    for request in claim.spec.devices.requests or ():
+        given = [request.exactly] if request.exactly is not None else list(request.first_available or ())
+        for wanted in dict.fromkeys(one.device_class_name for one in given):
+            if wanted in classes:
+                continue
+            near = nearest(wanted, sorted({*classes, *drivers}))
+            meant = f" (did you mean {near}?)" if near else ""
+            what = f"resource claim {name} names device class {wanted}, which does not exist{meant}"
+            change = UseDeviceClass(name, wanted, near) if near in classes else None
+            yield Lack(what, change.text() if change is not None else f"create device class {wanted}", change)
+
+
+def _of_devices(cycle: Cycle, claim: ResourceClaim) -> Iterator[Lack]:
+    """Requests that no node can serve, by what exists, what one node has, and what is free."""
+    try:
+        requests = plan(claim, cycle.session.snapshot.catalogue.device_classes).requests
+        for given, alternatives in zip(claim.spec.devices.requests or (), requests, strict=True):
+            ways = [given.exactly] if given.exactly is not None else list(given.first_available or ())
+            texts = [_of_request(cycle, claim, way, want) for way, want in zip(ways, alternatives, strict=True)]
+            if all(texts):  # a request with one way that can be served is not what the claim lacks
+                yield Lack("; ".join(dict.fromkeys(texts)), "")
+                return
+    except ClaimError as error:
+        yield Lack(f"resource claim {claim.metadata.name}: {error}", "")
+        return
+    yield Lack(f"no node has all devices of resource claim {claim.metadata.name} free together", "")
+
+
+def _of_request(cycle: Cycle, claim: ResourceClaim, given: object, want: Want) -> str:
+    """What one way to meet a request lacks; ``""`` where some node has as many free devices as it asks for."""
+    inventory, name = _inventory(cycle.session), claim.metadata.name
+    device_class, count = getattr(given, "device_class_name", ""), max(want.count, 1)
+    matching = [[unit for unit in units if want.matches(unit)] for units in inventory.by_node]
+    most = max(map(len, matching), default=0)
+    asks = f"resource claim {name} asks for {counted(count, 'device')} of class {device_class}"
+    if not most:
+        rules = [one.cel.expression for one in getattr(given, "selectors", None) or () if one.cel is not None]
+        if rules:
+            return f"{asks} with {' and '.join(rules)[:_LONGEST_SELECTOR]}, and no device of any node is so"
+        return f"{asks}, and no node has any"
+    names = cycle.session.nodes.table.names
+    if most < count:
+        richest = names[max(range(len(matching)), key=lambda at: len(matching[at]))]
+        return f"{asks} on one node, and the most that one has is {most} ({richest})"
+    free = [sum(unit.name not in inventory.taken for unit in units) for units in matching]
+    if max(free) >= count:
+        return ""
+    taken = {unit.name for units in matching for unit in units if unit.name in inventory.taken}
+    total = len({unit.name for units in matching for unit in units})
+    holders = listed(_users(cycle, taken))
+    by = f", by {holders}" if holders != "nothing" else ""
+    return f"{asks}, and {len(taken)} of {total} are in use{by}; at most {max(free)} on one node {_is(max(free))} free"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _users(cycle: Cycle, taken: set[tuple[str, str, str]]) -> tuple[str, ...]:
+    """Pods for which the claims are reserved that hold some of the devices, else the claims."""
+    found: dict[str, None] = {}
+    for claim in cycle.session.snapshot.catalogue.device_claims.values():
+        allocation = claim.status.allocation
+        results = (allocation.devices.results or ()) if allocation is not None else ()
+        if any((one.driver, one.pool, one.device) in taken for one in results):
+            users = [f"{user.resource.removesuffix('s')} {user.name}" for user in claim.status.reserved_for or ()]
+            found.update(dict.fromkeys(users or [f"resource claim {claim.key}"]))
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""What a claim for a volume or for devices lacks, in words and as a change."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import NamedTuple
+
+from unisono.api.messages import resource_claim_not_found, volume_claim_not_found
+from unisono.api.near_names import nearest
+from unisono.engine.changes import Change, CreateClaim, UseClaim
+
+
+class Lack(NamedTuple):
+    """What a claim lacks, and what would help.
+
+    Attributes:
+        what: what it lacks, for a claim that does not exist in the words of the filter that refuses it.
+        remedy: what would help, in words.
+        change: the same as a change, where one is known.
+        absent: the claim does not exist.
+        meant: name of the claim that is probably meant instead.
+
+    """
+
+    what: str
+    remedy: str
+    change: Change | None = None
+    absent: bool = False
+    meant: str = ""
+
+    @property
+    def text(self) -> str:
+        """What it lacks, and which name is probably meant."""
+        return f"{self.what} (did you mean {self.meant}?)" if self.meant else self.what
+
+    def text_after(self, reasons: Container[str]) -> str:
+        """The same for readers who have been told ``reasons``."""
+        if self.what in reasons:
+            return f"did you mean {self.meant}?" if self.meant else ""
+        return f"also {self.text}" if self.absent else self.text
+
+
+def absent_volume(key: str, known: Iterable[str]) -> Lack:
+    """A PersistentVolumeClaim that does not exist, with a near miss in its namespace."""
+    name, near = _near_miss(key, known)
+    what = volume_claim_not_found(name)
+    if near:
+        use = UseClaim("PersistentVolumeClaim", name, near)
+        return Lack(what, use.text(), use, absent=True, meant=near)
+    return Lack(what, f"create claim {name}", CreateClaim(name), absent=True)
+
+
+def absent_devices(key: str, known: Iterable[str]) -> Lack:
+    """A ResourceClaim that does not exist, with a near miss in its namespace."""
+    name, near = _near_miss(key, known)
+    what = resource_claim_not_found(name)
+    if near:
+        use = UseClaim("ResourceClaim", name, near)
+        return Lack(what, use.text(), use, absent=True, meant=near)
+    return Lack(what, f"create resource claim {name}", absent=True)
+
+
+def _near_miss(key: str, known: Iterable[str]) -> tuple[str, str]:
+    """Name of a claim, and a similar one in its namespace (``""`` for none)."""
+    namespace, _, name = key.partition("/")
+    return name, nearest(name, (one.partition("/")[2] for one in known if one.startswith(f"{namespace}/")))
