@@ -16,6 +16,7 @@ A case describes one stuck job::
     starts_with: [...]                                                 # steps that are known to start the job
     gang: 4                                                            # pods that must run then; default: all
     wait: 30                                                           # virtual seconds for which it is left alone
+    slow: 90                                                           # virtual seconds that a fix takes to work
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     fixes: list[str] = []
     gang: int = 0
     wait: float = 0.0
+    slow: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Case:
     fixes: list[str]
     gang: int
     wait: float
+    slow: float
 
 
 def load(path: Path) -> Case:

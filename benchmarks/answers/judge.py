@@ -134,6 +134,7 @@ async def _tried(case: Case, folder: Path, number: int) -> str:
         if number >= len(offered):
             return "it is not offered when the same is asked again"
         size = await carry_out(made, offered[number])
+        await asyncio.sleep(case.slow)
         await made.settle()
         return await _lacks(made, case, size)
 

@@ -19,6 +19,7 @@ QUICK = (
     "anti-affinity-own",
     "cordoned-gpu-nodes",
     "device-class-missing",
+    "dra-template-missing",
     "fragmented-gpus-gang",
     "full-higher-priority",
     "gang-mpi",
@@ -30,7 +31,9 @@ QUICK = (
     "resource-typo",
     "scheduler-killed-later",
     "serviceaccount-missing-job",
+    "topology-hard-cordoned",
     "topology-rack-busy",
+    "trainjob-runtime-typo",
     "typo-and-full",
 )
 

@@ -53,7 +53,9 @@ def test_other_refusals_are_no_quota(text: str) -> None:
         ({"kind": "StatefulSet", "spec": {}}, 0, 1),
         ({"kind": "Job", "spec": {"parallelism": 4, "completions": 6}, "status": {"succeeded": 4}}, 1, 1),
         ({"kind": "Job", "spec": {"tasks": []}}, 0, 0),
+        ({"kind": "Job", "spec": {"tasks": [{"replicas": 3}, {"replicas": 1}]}}, 1, 3),
         ({"kind": "PyTorchJob", "spec": {}}, 0, 0),
+        ({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {}, "Worker": {"replicas": 2}}}}, 1, 2),
     ],
 )
 def test_pods_that_are_missing(item: dict[str, Any], there: int, missing: int) -> None:

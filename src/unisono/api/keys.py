@@ -113,6 +113,7 @@ DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 # On pods of batch Jobs (labels; the index is an annotation too).
 BATCH_JOB_NAME: Final = "batch.kubernetes.io/job-name"
+POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 # On pods of training jobs and Ray clusters (labels).

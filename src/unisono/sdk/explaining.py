@@ -26,7 +26,7 @@ from unisono.sdk.refusal_causes import with_meant, with_names, with_template
 from unisono.sdk.refusals import refusals
 from unisono.sdk.running_state import running_notes
 from unisono.sdk.scheduler_health import scheduler_health, server_time
-from unisono.sdk.waiting import gates_text, suspended_by, waiting_containers
+from unisono.sdk.waiting import gates_text, suspended_by, waiting_containers, without_group
 
 if TYPE_CHECKING:
     from unisono.api.base import Object, ObjectMeta
@@ -53,6 +53,8 @@ async def _completed(
     if told.waits:
         health = await scheduler_health(client, scheduler or DEFAULT_SCHEDULER)
         told.silent, told.configuration_error = health.silent, health.configuration_error
+        if health.alive:
+            told.pods = [without_group(pod) for pod in told.pods]
         if told.silent:
             told.outdated, told.verdicts = told.verdicts, []
     told.verdicts = [await with_template(client, verdict) for verdict in told.verdicts]

@@ -68,7 +68,8 @@ def _of_object(told: Explanation, root: Raw) -> Iterator[Fix]:
         yield of_objects.restarted(root)
     for refusal in told.refused[:1]:
         yield from of_objects.allowed(root, refusal.message)
-    yield from for_fields(told, root)
+    messages = [*(refusal.message for refusal in told.refused[:1]), *(verdict.message for verdict in told.verdicts[:1])]
+    yield from for_fields(root, told.empty, told.stalled, messages)
     for text in [*(pod.message for pod in told.pods[:1]), told.unseen]:
         if _UNSERVED.search(text):
             yield of_objects.scheduled_by(root, SERVED_NAMES[0])

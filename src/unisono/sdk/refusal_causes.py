@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.flow_kinds import JOB_TEMPLATES
-from unisono.api.kinds import PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIM_TEMPLATES, SERVICE_ACCOUNTS
+from unisono.api.kinds import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESOURCE_CLAIM_TEMPLATES,
+    SERVICE_ACCOUNTS,
+)
 from unisono.api.near_names import did_you_mean
 from unisono.api.resources import readable, to_units
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
@@ -27,6 +33,7 @@ _NAMES: tuple[tuple[re.Pattern[str], Kind[Any]], ...] = (
     (re.compile(r'serviceaccount "([^"]+)" not found', re.IGNORECASE), SERVICE_ACCOUNTS),
     (re.compile(r"no PriorityClass with name (\S+) was found"), PRIORITY_CLASSES),
     (re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found'), QUEUES),
+    (re.compile(r"pvc (\S+) is not found"), PERSISTENT_VOLUME_CLAIMS),
     (re.compile(r"ClusterTrainingRuntime (\S+) does not exist"), CLUSTER_TRAINING_RUNTIMES),
     (re.compile(r"(?<!Cluster)TrainingRuntime (\S+) does not exist"), TRAINING_RUNTIMES),
     (re.compile(r"job template \S+/(\S+) is not there"), JOB_TEMPLATES),
@@ -117,6 +124,11 @@ def missing_pods(item: Mapping[str, Any], there: int) -> int:
     match item.get("kind"):
         case "Deployment" | "ReplicaSet" | "StatefulSet":
             wanted = spec.get("replicas", 1)
+        case "Job" if "tasks" in spec:
+            wanted = sum(task.get("replicas", 1) for task in spec["tasks"])
+        case "MPIJob" | "PyTorchJob" | "TFJob" | "XGBoostJob" | "PaddleJob" | "JAXJob":
+            roles = [value for name, value in spec.items() if name.endswith("ReplicaSpecs")]
+            wanted = sum(role.get("replicas", 1) for one in roles for role in one.values())
         case "Job" if "parallelism" in spec or "template" in spec:
             done = (item.get("status") or {}).get("succeeded") or 0
             wanted = spec.get("parallelism", 1)

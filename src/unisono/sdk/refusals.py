@@ -23,6 +23,7 @@ _REASONS = frozenset(
         "FailedCreatePodGroup",
         "FailedCreateVCJob",
         "FailedToCreateRayCluster",
+        "PVCError",
     }
 )
 # Objects that are asked about one by one; what refuses the pods of one refuses those of the others too.

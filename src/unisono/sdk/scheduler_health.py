@@ -37,6 +37,11 @@ class SchedulerHealth:
     configuration_error: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def alive(self) -> bool:
+        """Whether a scheduler has told of itself lately."""
+        return bool(self.annotations)
+
 
 class _Leases(msgspec.Struct):
     items: list[Lease] = []

@@ -12,6 +12,7 @@ from unisono.api.core import Pod
 
 # Names under which pods are scheduled here; the last one is that of Kubernetes' own scheduler.
 SERVED_NAMES = ("volcano", "unisono", "default-scheduler")
+_UNSEEN = "no running scheduler has looked at it yet"
 # Fields that stop a whole object, from its spec down.
 _SUSPENDED = (("suspend",), ("runPolicy", "suspend"), ("rayClusterSpec", "suspend"))
 
@@ -93,11 +94,18 @@ def unscheduled(scheduler: str | None) -> str:
     """Why no scheduler may have looked at a pod: its ``schedulerName``, or that none runs."""
     name = scheduler or SERVED_NAMES[-1]
     if name in SERVED_NAMES:
-        return f"no running scheduler has looked at it yet (schedulerName {name})"
+        return f"{_UNSEEN} (schedulerName {name})"
     near = difflib.get_close_matches(name, SERVED_NAMES, 1, cutoff=0.8) or SERVED_NAMES[:1]
     return (
         f"no running scheduler serves its schedulerName {name}; jobs and pods of Unisono say schedulerName: {near[0]}"
     )
+
+
+def without_group(pod: UnboundPod) -> UnboundPod:
+    """A pod that no scheduler has looked at although one is alive: no controller has made a PodGroup for it."""
+    if not pod.message.startswith(_UNSEEN):
+        return pod
+    return UnboundPod(pod.name, "PodGroupMissing", "no controller has made its PodGroup yet; see whether they run")
 
 
 def gates_text(pods: Sequence[Pod]) -> str:

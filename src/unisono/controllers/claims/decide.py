@@ -14,8 +14,8 @@ from unisono.api.core import (
     ResourceClaimConsumerReference,
     ResourceClaimTemplate,
 )
+from unisono.api.keys import POD_CLAIM_NAME
 
-POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 MOST_USERS = 256
 # Leaves room for the hyphen and five characters that the server adds to a generated name.
 _STEM = 57
@@ -38,7 +38,7 @@ def claim_from(template: ResourceClaimTemplate, pod: Pod, wanted: PodResourceCla
             generate_name=stem(pod.metadata.name, wanted.name),
             namespace=pod.metadata.namespace,
             labels=given.labels,
-            annotations={**(given.annotations or {}), POD_CLAIM: wanted.name},
+            annotations={**(given.annotations or {}), POD_CLAIM_NAME: wanted.name},
             owner_references=[
                 OwnerReference(
                     api_version="v1",
@@ -58,7 +58,7 @@ def made_for(pod: Pod, wanted: PodResourceClaim, owned: Iterable[ResourceClaim])
     fitting = [
         each
         for each in owned
-        if (each.metadata.annotations or {}).get(POD_CLAIM) == wanted.name and not each.metadata.deletion_timestamp
+        if (each.metadata.annotations or {}).get(POD_CLAIM_NAME) == wanted.name and not each.metadata.deletion_timestamp
     ]
     return min(fitting, key=lambda each: each.metadata.name, default=None)
 

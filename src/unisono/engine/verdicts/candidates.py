@@ -235,12 +235,17 @@ def uncordoned(cycle: Cycle, job: JobState) -> Ladders:
         return []
     idle = np.maximum(nodes.idle, 0)
     rooms = [(idle[kind.rows] // kind.amounts[:, None]).min(axis=0) for kind in kinds]
-    room = np.minimum.reduce(rooms)
+    usable = nodes.table.ready & ~nodes.table.unschedulable
     own = np.array([_own_taints(facts.taints) for facts in nodes.table.facts], dtype=np.bool_)
     back = nodes.table.ready & nodes.table.unschedulable & ~own
-    here = int(room[nodes.table.ready & ~nodes.table.unschedulable].sum())
-    chosen = enough(back, room, max(job.min_member - job.ready_count - here, 1))
-    return [[Uncordon(tuple(nodes.table.names[at] for at in chosen))]] if chosen else []
+    chosen: set[int] = set()
+    for kind, room in zip(kinds, rooms, strict=True):  # kinds that only cordoned nodes have room for
+        short = kind.count - int(room[usable].sum())
+        chosen.update(enough(back, room, short) if short > 0 else ())
+    if not chosen:  # every kind has room, and all of them together do not
+        room = np.minimum.reduce(rooms)
+        chosen.update(enough(back, room, max(job.min_member - job.ready_count - int(room[usable].sum()), 1)))
+    return [[Uncordon(tuple(nodes.table.names[at] for at in sorted(chosen)))]] if chosen else []
 
 
 def for_fit(cycle: Cycle, job: JobState, task: Task, cause: Cause, placeable: int, empty: EmptyFit) -> Ladders:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from unisono.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, StorageClass
 from unisono.api.keys import DEFAULT_CLASS, NO_PROVISIONER, REGION_BETA, TOPOLOGY_REGION, TOPOLOGY_ZONE, ZONE_BETA
 from unisono.api.near_names import did_you_mean, nearest
 from unisono.cluster.podclass import PodClass
-from unisono.engine.changes import UseStorageClass, listed
+from unisono.engine.changes import Change, CreateClaim, UseStorageClass, listed
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.plugins.predicates.volume_match import is_bound, waits
 from unisono.engine.plugins.predicates.volumes import IN_USE, NO_SPACE, NO_VOLUME, NO_ZONE, OUT_OF_REACH, UNBOUND
 from unisono.engine.verdicts.device_causes import device_lacks
+from unisono.engine.verdicts.draft import Ladders
 from unisono.engine.verdicts.lack import Lack, absent_devices, absent_volume
 
 _ZONES = (TOPOLOGY_ZONE, TOPOLOGY_REGION, ZONE_BETA, REGION_BETA)
@@ -35,6 +36,23 @@ def absent_claims(cycle: Cycle, pod_class: PodClass) -> Iterator[Lack]:
     for key in pod_class.devices:
         if key not in catalogue.device_claims and not key.endswith("/"):
             yield absent_devices(key, catalogue.device_claims)
+
+
+def ways_out(cycle: Cycle, lacks: Iterable[Lack]) -> tuple[Ladders, tuple[Change, ...]]:
+    """The changes that can be tried, and those of which it is not known whether a volume would come for the claim."""
+    classes = cycle.session.snapshot.catalogue.storage_classes
+    ladders: Ladders = []
+    untried: list[Change] = []
+    for change in (lack.change for lack in lacks):
+        if isinstance(change, CreateClaim | UseStorageClass):
+            name = change.storage_class if isinstance(change, UseStorageClass) else _default(classes)
+            one = classes.get(name)
+            if one is None or one.provisioner == NO_PROVISIONER:
+                untried.append(change)
+                continue
+        if change is not None:
+            ladders.append([change])
+    return ladders, tuple(untried)
 
 
 def _volume_lacks(cycle: Cycle, pod_class: PodClass, counts: Mapping[str, int]) -> Iterator[Lack]:
@@ -102,8 +120,13 @@ def _unbound(cycle: Cycle, claim: PersistentVolumeClaim) -> Lack:
 def _default_class(classes: Mapping[str, StorageClass]) -> str:
     """The class that claims get which name none, or the only one that provisions volumes."""
     able = [name for name, one in classes.items() if one.provisioner != NO_PROVISIONER]
-    default = [name for name in able if (classes[name].metadata.annotations or {}).get(DEFAULT_CLASS) == "true"]
-    return next(iter(default or (able if len(able) == 1 else ())), "")
+    return _default(classes) or (able[0] if len(able) == 1 else "")
+
+
+def _default(classes: Mapping[str, StorageClass]) -> str:
+    """The class that claims get which name none; empty without one."""
+    marked = (name for name, one in classes.items() if (one.metadata.annotations or {}).get(DEFAULT_CLASS) == "true")
+    return next(marked, "")
 
 
 def _far(cycle: Cycle, claim: PersistentVolumeClaim, counts: Mapping[str, int]) -> Iterator[Lack]:

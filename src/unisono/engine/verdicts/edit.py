@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from unisono.api.core import PersistentVolumeClaim, ResourceClaim
+from unisono.cluster.catalogue import Catalogue, ObjectsByKey
 from unisono.cluster.jobs import JobBook, shares_of
 from unisono.cluster.limits import Quota
 from unisono.cluster.nodes import NodeFacts, NodeTable
@@ -47,6 +49,7 @@ class Edit:
         self._facts: dict[str, NodeFacts] = {}
         self._classes: dict[tuple[int, str], PodClass] = {}
         self._quotas: dict[str, dict[str, Quota]] = {}
+        self._catalogue: Catalogue | None = None
 
     # ---- records
 
@@ -54,6 +57,15 @@ class Edit:
         """Put another ResourceQuota in the place of the one of its name."""
         changed = self._quotas.setdefault(quota.namespace, dict(self.origin.quotas.get(quota.namespace, {})))
         changed[quota.name] = quota
+
+    def claim(self, claim: PersistentVolumeClaim | ResourceClaim) -> None:
+        """Put another claim in the place of the one of its name."""
+        if self._catalogue is None:
+            self._catalogue = copy(self.origin.catalogue)
+        name = "volume_claims" if isinstance(claim, PersistentVolumeClaim) else "device_claims"
+        shelf = ObjectsByKey(getattr(self._catalogue, name))
+        shelf[claim.key] = claim
+        setattr(self._catalogue, name, shelf)
 
     def job(self, key: str) -> Job:
         """A job's record, to be changed."""
@@ -145,7 +157,7 @@ class Edit:
             moved = np.array([nodes.index[name] for name in origin.nodes.names], dtype=np.intp)
             tree = tree.over(moved, len(nodes))
         tasks_on, holders = self._places()
-        memo = SharedObjects() if self._facts or self._classes else origin.memo
+        memo = SharedObjects() if self._facts or self._classes or self._catalogue else origin.memo
         known = origin.active if isinstance(origin.active, frozenset | set) else set(origin.active)
         self.woken = [key for key, record in self._jobs.items() if record.pending and key not in known]
         return replace(
@@ -161,6 +173,7 @@ class Edit:
             memo=memo,
             hyper_nodes=tree,
             quotas={**origin.quotas, **self._quotas},
+            catalogue=self._catalogue or origin.catalogue,
         )
 
     def _count(self, key: str, record: Job) -> None:

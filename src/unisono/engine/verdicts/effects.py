@@ -17,6 +17,7 @@ from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import PODS, ResourceRegistry
 from unisono.cluster.status import COMPLETED_STATES, TaskStatus
 from unisono.engine import changes
+from unisono.engine.verdicts.claim_effects import create_claim, use_claim, use_device_class, use_storage_class
 from unisono.engine.verdicts.edit import Edit
 from unisono.engine.verdicts.job_holders import is_created_again
 from unisono.engine.verdicts.unmade_parts import unmade_in
@@ -359,16 +360,8 @@ def _requirement(one: NodeSelectorRequirement, change: changes.UseLabel) -> Node
     return msgspec.structs.replace(one, key=change.instead_key, values=values or None)
 
 
-@apply.register
-def _use_claim(change: changes.UseClaim, edit: Edit, job: str) -> None:
-    namespace = job.partition("/")[0]
-    old_key, new_key = f"{namespace}/{change.name}", f"{namespace}/{change.instead}"
-    part = "devices" if change.of == "ResourceClaim" else "volumes"
-    for old in _waiting(edit, job):
-        task = edit.task(old.key)
-        claims = tuple(new_key if key == old_key else key for key in getattr(old.pod_class, part))
-        task.pod_class = edit.pod_class(old.pod_class, f"claims {change}", **{part: claims})
-        edit.put(task)
+for _of_claims in (use_claim, create_claim, use_storage_class, use_device_class):
+    apply.register(_of_claims)
 
 
 @apply.register

@@ -9,7 +9,7 @@ from unisono.engine.changes import amounts_text
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Holder
-from unisono.engine.verdicts.job_holders import holders_text
+from unisono.engine.verdicts.job_holders import holders_text, not_evicted
 from unisono.engine.verdicts.lines import place_in_line
 
 _MOST_HOLDERS = 3
@@ -27,8 +27,9 @@ def capability_message(cycle: Cycle, job: JobState, refusal: Refusal) -> tuple[s
     limit = f"has capability {most}" if all(each in capability for each in short) else f"may hold {most}"
     told = f"queue {name} {limit}, {_taken(taken)}; {asked} is asked for"
     reserved = _guarantees(cycle, name, short) if not capability else ""
-    text, holders, _ = holders_text(cycle, job, short[0], name) if short else ("", (), [])
-    rest = [one for one in (text, place_in_line(cycle, job)) if one]
+    text, holders, jobs = holders_text(cycle, job, short[0], name) if short else ("", (), [])
+    kept = not_evicted(cycle, job, jobs, short[0]) if jobs else ""
+    rest = [one for one in (text, kept, place_in_line(cycle, job)) if one]
     return "; ".join([f"{told}{reserved}", *rest]), holders
 
 

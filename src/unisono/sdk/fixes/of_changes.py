@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api import kinds
 from unisono.api.defaulting.workloads import JOB_UID_LABELS
-from unisono.api.keys import BATCH_JOB_NAME, GROUP_NAME, GROUP_NAME_OF_VOLCANO
+from unisono.api.keys import BATCH_JOB_NAME, GROUP_NAME, GROUP_NAME_OF_VOLCANO, POD_CLAIM_NAME
 from unisono.api.kind import Kind
-from unisono.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, QUEUES, RESOURCE_CLAIMS, RESOURCE_QUOTAS
+from unisono.api.kinds import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    QUEUES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_QUOTAS,
+)
 from unisono.api.membership import pod_group_name
 from unisono.api.resources import to_units, to_wire
 from unisono.sdk.fixes import gang_sizes, pod_specs
@@ -92,11 +100,13 @@ class Reader:
             case "WaitFor" | "AddNodes":
                 return []
             case "CreateClaim":
-                return [create(PERSISTENT_VOLUME_CLAIMS, change["name"], self._namespace, spec=_CLAIM)]
+                return [new_claim(change["name"], self._namespace)]
+            case "UseStorageClass" if self._makes_claim(change["claim"]):
+                return await self._of_owner(change)
             case "UseStorageClass":
                 return await self._other(PERSISTENT_VOLUME_CLAIMS, change["claim"], _storage_class(change))
             case "UseDeviceClass":
-                return await self._other(RESOURCE_CLAIMS, change["claim"], _device_class(change))
+                return await self._device_class(change)
             case "CreatePods":
                 return await self._more_pods(change["count"])
             case _:
@@ -116,6 +126,7 @@ class Reader:
             "AddToleration": _pods(lambda spec: pod_specs.tolerate(spec, change)),
             "RelaxRule": _pods(lambda spec: pod_specs.relax(spec, change["rule"])),
             "UseClaim": _pods(lambda spec: pod_specs.use_claim(spec, change["of"], change["name"], change["instead"])),
+            "UseStorageClass": _pods(lambda spec: pod_specs.use_storage_class(spec, change["storage_class"])),
             "SetPodField": _pods(lambda spec: pod_specs.set_field(spec, change["field"], change["value"])),
         }
         edit = edits.get(change["kind"])
@@ -162,6 +173,14 @@ class Reader:
             for number in range(count)
         ]
 
+    def _makes_claim(self, name: str) -> bool:
+        """Whether a claim is made for an ephemeral volume of the pod: its class stands in the pod's spec."""
+        owner = self._owner
+        if owner is None:
+            return False
+        volumes = [volume for spec in pod_specs.pod_specs(owner) for volume in spec.get("volumes") or ()]
+        return any(volume.get("ephemeral") and name.endswith(f"-{volume['name']}") for volume in volumes)
+
     # ---- other objects
 
     async def _raised(self, kind: Kind[Any], name: str, part: str, amounts: Mapping[str, int]) -> list[Operation]:
@@ -183,6 +202,24 @@ class Reader:
         found = await read(self._client, kind, name, self._namespace)
         return [] if found is None else changed(found, edit)
 
+    async def _device_class(self, change: Mapping[str, Any]) -> list[Operation]:
+        """Of a claim; of one that is made from a template the template, and the claim is made again."""
+        edit, name = _device_class(change), change["claim"]
+        claim = await read(self._client, RESOURCE_CLAIMS, name, self._namespace)
+        entry = ((claim or {}).get("metadata", {}).get("annotations") or {}).get(POD_CLAIM_NAME)
+        specs = list(pod_specs.pod_specs(self._owner)) if self._owner is not None and entry else []
+        templates = {
+            one.get("resourceClaimTemplateName")
+            for spec in specs
+            for one in spec.get("resourceClaims") or ()
+            if one["name"] == entry
+        } - {None}
+        if claim is None or not templates:
+            return [] if claim is None else changed(claim, edit)
+        found = [await read(self._client, RESOURCE_CLAIM_TEMPLATES, one, self._namespace) for one in sorted(templates)]
+        made = [operation for one in found if one is not None for operation in changed(one, edit)]
+        return [*made, Operation("delete", RESOURCE_CLAIMS, name, self._namespace)]
+
     async def _open(self, queue: str) -> Operation:
         """A Command, as ``unisono queue operate --action open`` sends it."""
         found = await read(self._client, QUEUES, queue, None) or {}
@@ -200,12 +237,18 @@ def _storage_class(change: Mapping[str, Any]) -> Edit:
 
 def _device_class(change: Mapping[str, Any]) -> Edit:
     def edit(body: Raw) -> None:
-        for request in ((body["spec"].get("devices") or {}).get("requests")) or ():
+        spec = body["spec"].get("spec") or body["spec"]  # that of a template stands one deeper
+        for request in ((spec.get("devices") or {}).get("requests")) or ():
             for one in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
                 if one.get("deviceClassName") == change["name"]:
                     one["deviceClassName"] = change["instead"]
 
     return edit
+
+
+def new_claim(name: str, namespace: str) -> Operation:
+    """A PersistentVolumeClaim of the default storage class."""
+    return create(PERSISTENT_VOLUME_CLAIMS, name, namespace, spec=_CLAIM)
 
 
 def is_from_template(owner: Raw) -> bool:

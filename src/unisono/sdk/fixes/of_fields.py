@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from unisono.sdk.fixes.fix import Fix
-from unisono.sdk.fixes.of_changes import changed
+from unisono.sdk.fixes.of_changes import changed, new_claim
 from unisono.sdk.fixes.of_objects import in_queue
 from unisono.sdk.fixes.owners import Raw
 from unisono.sdk.fixes.pod_specs import pod_specs
-
-if TYPE_CHECKING:
-    from unisono.sdk.explanation import Explanation
 
 _MEANT = r"(?:.*?did you mean ([^?\s]+)\?)?"
 _QUEUE = re.compile(r'queue\.scheduling\.volcano\.sh "([^"]+)" not found' + _MEANT, re.DOTALL)
 _RUNTIME = re.compile(r"TrainingRuntime (\S+) does not exist.*?did you mean ([^?\s]+)\?", re.DOTALL)
 _JOB_TEMPLATE = re.compile(r"job template \S+/(\S+) is not there.*?did you mean ([^?\s]+)\?", re.DOTALL)
+_CLAIM = re.compile(r"pvc (\S+)(?: \(did you mean [^)]*\))? is not found" + r"(?: \(did you mean ([^?\s]+)\?\))?")
 _CLAIM_TEMPLATE = re.compile(r"ResourceClaimTemplate (\S+), which does not exist \(did you mean ([^?\s]+)\?")
 _LONGEST = 4000
 
 
-def for_fields(told: Explanation, root: Raw) -> Iterator[Fix]:
+def for_fields(root: Raw, empty: str, stalled: str, messages: Iterable[str]) -> Iterator[Fix]:
     """What is to be changed in the object itself.
 
     Args:
-        told: the explanation so far.
         root: the object that a user wrote.
+        empty: the field by which it wants no pods.
+        stalled: why it has none.
+        messages: what controllers, the server and the scheduler say.
 
     """
-    if told.empty:
-        yield _set(root, told.empty, 1, f"set {told.empty} to 1")
-    if told.stalled.startswith("spec.") and " hands it to " in told.stalled:
-        field = told.stalled.partition(" ")[0]
+    if empty:
+        yield _set(root, empty, 1, f"set {empty} to 1")
+    if stalled.startswith("spec.") and " hands it to " in stalled:
+        field = stalled.partition(" ")[0]
         yield _set(root, field, None, f"remove {field}: the controllers here run it then")
-    messages = [verdict.message for verdict in told.verdicts[:1]]
-    for message in (told.stalled, *(refusal.message for refusal in told.refused[:1]), *messages):
+    for message in (stalled, *messages):
         yield from named(root, message[:_LONGEST])
 
 
@@ -50,8 +49,25 @@ def named(root: Raw, text: str) -> Iterator[Fix]:
     elif (found := _JOB_TEMPLATE.search(text)) and root["kind"] == "JobFlow":
         text = f"name JobTemplate {found[2]} in spec.flows"
         yield _edited(root, text, "spec.flows", found[2], _flows(*found.groups()))
+    elif found := _CLAIM.search(text):
+        yield _claim(root, found[1], found[2] or "")
     elif found := _CLAIM_TEMPLATE.search(text):
         yield claim_template(root, *found.groups())
+
+
+def _claim(root: Raw, name: str, near: str) -> Fix:
+    """Of a Volcano Job whose volumes name a claim that does not exist."""
+    if not near:
+        made = new_claim(name, root["metadata"].get("namespace", "default"))
+        return Fix(f"create claim {name}", False, {"kind": "CreateClaim", "name": name}, (made,))
+
+    def edit(body: Raw) -> None:
+        for volume in body["spec"].get("volumes") or ():
+            if volume.get("volumeClaimName") == name:
+                volume["volumeClaimName"] = near
+
+    change = {"kind": "UseClaim", "of": "PersistentVolumeClaim", "name": name, "instead": near}
+    return Fix(f"name claim {near} in spec.volumes", False, change, tuple(changed(root, edit)))
 
 
 def claim_template(root: Raw, name: str, instead: str) -> Fix:

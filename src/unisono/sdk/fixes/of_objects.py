@@ -20,6 +20,7 @@ _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
 _MEANT = re.compile(r"did you mean ([^?\s]+)\?")
 _MOST = re.compile(r"maximum (\S+) usage per (Container|Pod) is ([^,\s]+)")
 _LEAST = re.compile(r"minimum (\S+) usage per (Container|Pod) is ([^,\s]+)")
+_RATIO = re.compile(r"(\S+) max limit to request ratio per (?:Container|Pod) is ([\d.]+), but")
 _UNLIMITED = re.compile(r"must specify ((?:limits|requests)\.[\w./-]+(?:[,;] ?(?:limits|requests)\.[\w./-]+)*)")
 _LONGEST = 4000
 _DEFAULTS = {"cpu": "1", "memory": "1Gi"}
@@ -100,6 +101,8 @@ def allowed(owner: Raw, message: str) -> Iterator[Fix]:
         amounts = {one[1]: one[3] for one in least}
         told = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
         yield _resized(owner, f"ask for at least {told} per {least[0][2].lower()}", amounts, max_=False)
+    elif ratio := _RATIO.search(text):
+        yield _within_ratio(owner, ratio[1], float(ratio[2]))
     elif bare := _UNLIMITED.search(text):
         yield _stated(owner, re.split(r"[,;] ?", bare[1]))
 
@@ -153,6 +156,23 @@ def _bound(given: dict[str, Any], amounts: Mapping[str, str], *, max_: bool) -> 
             have, bound = to_units(name, given[name]), to_units(name, amount)
             if (have > bound) if max_ else (have < bound):
                 given[name] = to_wire({name: bound})[name]
+
+
+def _within_ratio(owner: Raw, name: str, ratio: float) -> Fix:
+    """Limits of at most so many times the requests."""
+
+    def edit(body: Raw) -> None:
+        for spec in _specs(body):
+            for container in spec["containers"]:
+                resources = container.get("resources") or {}
+                asked, most = (resources.get("requests") or {}).get(name), resources.get("limits") or {}
+                if asked is not None and name in most:
+                    bound = int(to_units(name, asked) * ratio)
+                    most[name] = to_wire({name: min(bound, to_units(name, most[name]))})[name]
+
+    change = {"kind": "LimitAtMost", "resource": name, "ratio": ratio}
+    text = f"set limits of {name} to at most {ratio:g} times what its containers request"
+    return Fix(text, False, change, tuple(changed(owner, edit)))
 
 
 def _stated(owner: Raw, fields: list[str]) -> Fix:

@@ -144,6 +144,14 @@ def use_claim(spec: Manifest, kind: str, name: str, instead: str) -> None:
             claim["resourceClaimName"] = instead
 
 
+def use_storage_class(spec: Manifest, storage_class: str) -> None:
+    """Name another storage class in the ephemeral volumes."""
+    for volume in spec.get("volumes") or ():
+        claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
+        if claim is not None:
+            claim["storageClassName"] = storage_class
+
+
 def set_field(spec: Manifest, name: str, value: Any) -> None:
     """Set a field of the pod spec; None takes it away."""
     if value is None:

@@ -6,15 +6,15 @@ from unisono.cluster.records import Task
 from unisono.cluster.status import TaskStatus
 from unisono.cluster.sums import total
 from unisono.engine.candidates.empty_cluster import EmptyFit
-from unisono.engine.changes import UseClaim
 from unisono.engine.cycle.reports import FitErrors, JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
-from unisono.engine.verdicts.claim_causes import claim_lacks
+from unisono.engine.verdicts.claim_causes import claim_lacks, ways_out
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.labels import nowhere as selected_nowhere
 from unisono.engine.verdicts.missing_resources import remedy, unoffered, unoffered_text
+from unisono.engine.verdicts.pod_too_large import too_large
 from unisono.engine.verdicts.waiting import Waiting
 
 
@@ -51,6 +51,8 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         lack = waiting.tools.shortages.lack(job, asked, {}, waiting.tools.capacity.allowed(task.pod_class))
         message, holders = f"{spare(job, placeable)}{lack.message}{_filtered(fit)}", lack.holders or holders
         ladders = candidates.asking_less(ladders, lack.at_most)
+    elif empty.allowed and not empty.per_node:
+        message += _largest(waiting, task)
     refused = waiting.tools.filters.text(task.pod_class, fit, task.namespace)
     verdict = waiting.verdict(
         cause,
@@ -67,9 +69,8 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
     fallback = selected_nowhere(task.pod_class, cycle.session.nodes) if cause is Cause.FILTERS else ""
     lacks = list(claim_lacks(cycle, task.pod_class, fit.counts))
     fallback = fallback or next(filter(None, (lack.remedy for lack in lacks)), "")
-    of_claims = [lack.change for lack in lacks if lack.change is not None]
-    ladders += [[change] for change in of_claims if isinstance(change, UseClaim)]
-    untried = tuple(change for change in of_claims if not isinstance(change, UseClaim))
+    of_claims, untried = ways_out(cycle, lacks)
+    ladders += of_claims
     full = cause is Cause.NODES_FULL
     besides = candidates.room_for(cycle, task, missing) if cause is Cause.FILTERS else []
     nodes = nodes_for(job, empty)
@@ -83,6 +84,13 @@ def without_node(waiting: Waiting, report: JobReport) -> Draft:
         besides=besides,
         untried=untried,
     )
+
+
+def _largest(waiting: Waiting, task: Task) -> str:
+    """What the pod asks for, and what the largest of the nodes has that filters leave."""
+    same = [kind for kind in waiting.kinds if kind.pod_class is task.pod_class]
+    found = too_large(waiting.cycle, same, waiting.tools.capacity.allowed(task.pod_class))
+    return f" Of the nodes that filters leave: {found[0]}." if found is not None else ""
 
 
 def lacking_tasks(job: JobState, placeable: int) -> int:

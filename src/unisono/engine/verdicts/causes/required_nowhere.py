@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from unisono.cluster.records import Task
-from unisono.engine.changes import UseClaim
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.verdict import Cause
 from unisono.engine.verdicts import candidates
 from unisono.engine.verdicts.causes.no_node import without_node
-from unisono.engine.verdicts.claim_causes import absent_claims
-from unisono.engine.verdicts.draft import Draft, Ladders
+from unisono.engine.verdicts.claim_causes import absent_claims, ways_out
+from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import allowed_nowhere
 from unisono.engine.verdicts.limits import LIMITS
 from unisono.engine.verdicts.waiting import Waiting
@@ -34,10 +33,9 @@ def claims(waiting: Waiting) -> Draft | None:
         lack = next(absent_claims(waiting.cycle, task.pod_class), None)
         if lack is not None:
             verdict = waiting.verdict(Cause.FILTERS, f"{_who(task)}: {lack.text}")
-            known = (lack.change,) if lack.change is not None else ()
-            tried: Ladders = [[change] for change in known if isinstance(change, UseClaim)]
+            tried, untried = ways_out(waiting.cycle, (lack,))
             besides = candidates.for_kinds(waiting)
-            return Draft(verdict, tried, fallback=lack.remedy, besides=besides, untried=() if tried else known)
+            return Draft(verdict, tried, fallback=lack.remedy, besides=besides, untried=untried)
     return None
 
 

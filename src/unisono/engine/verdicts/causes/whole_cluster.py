@@ -38,11 +38,14 @@ def admitted_jobs(waiting: Waiting) -> Draft | None:
     alike = waiting.samples[0] if len(waiting.samples) == 1 else None
     if alike is not None and not lack.too_large:
         less.append(candidates.slightly_less(cycle, alike, waiting.missing))
+    besides = candidates.for_kinds(waiting)
+    if not less:
+        less = [ladder for ladder in besides if isinstance(ladder[0], RequestAtMost)]
     return Draft(
         verdict,
         [*candidates.uncordoned(cycle, job), *less, *ladders],
         evictions=not lack.too_large,
-        besides=candidates.for_kinds(waiting),
+        besides=besides,
     )
 
 
