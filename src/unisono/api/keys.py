@@ -154,3 +154,11 @@ CONFIG_MAP_KEY: Final = "volcano-scheduler.conf"
 
 MASTERS: Final = "system:masters"
 """The group whose members may do everything."""
+
+# Values of `managedBy` that stand for the controllers of the kinds themselves.
+JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
+JOBSET_CONTROLLER: Final = "jobset.sigs.k8s.io/jobset-controller"
+MPI_OPERATOR: Final = "kubeflow.org/mpi-operator"
+RAY_OPERATOR: Final = "ray.io/kuberay-operator"
+TRAINING_OPERATOR: Final = "kubeflow.org/training-operator"
+TRAINJOB_CONTROLLER: Final = "trainer.kubeflow.org/trainjob-controller"

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unisono.api.flow_kinds import CRON_JOBS
+from unisono.api.keys import (
+    JOB_CONTROLLER,
+    JOBSET_CONTROLLER,
+    MPI_OPERATOR,
+    RAY_OPERATOR,
+    TRAINING_OPERATOR,
+    TRAINJOB_CONTROLLER,
+)
 from unisono.api.kinds import EVENTS
 from unisono.api.times import parse_time
 from unisono.api.workload_kinds import BATCH_CRON_JOBS
@@ -19,14 +27,7 @@ if TYPE_CHECKING:
 # Where objects say who acts on them, and what controllers of their own kinds are called there.
 _MANAGERS = (("managedBy",), ("runPolicy", "managedBy"))
 _OWN_MANAGERS = frozenset(
-    {
-        "jobset.sigs.k8s.io/jobset-controller",
-        "kubeflow.org/mpi-operator",
-        "kubeflow.org/training-operator",
-        "kubernetes.io/job-controller",
-        "ray.io/kuberay-operator",
-        "trainer.kubeflow.org/trainjob-controller",
-    }
+    (JOB_CONTROLLER, JOBSET_CONTROLLER, MPI_OPERATOR, RAY_OPERATOR, TRAINING_OPERATOR, TRAINJOB_CONTROLLER)
 )
 # Fields that say how many pods an object wants.
 _SIZES = ("replicas", "parallelism")

@@ -9,7 +9,7 @@ import msgspec
 from unisono.api import names
 from unisono.api.defaulting.kubeflow import CLEAN_ALL, CLEAN_NONE, CLEAN_RUNNING, TRAINING, TrainingDefaults, run_policy
 from unisono.api.field_error import FieldError, forbidden, invalid, not_supported, required
-from unisono.api.keys import MULTIKUEUE
+from unisono.api.keys import MPI_OPERATOR, MULTIKUEUE, TRAINING_OPERATOR
 from unisono.api.kubeflow import (
     QUEUE_IMMUTABLE,
     AnyTrainingJob,
@@ -23,8 +23,6 @@ from unisono.api.kubeflow import (
 )
 from unisono.api.validation.pod import validate_template
 
-TRAINING_OPERATOR = "kubeflow.org/training-operator"
-MPI_OPERATOR = "kubeflow.org/mpi-operator"
 RESTART_POLICIES = ("Always", "ExitCode", "Never", "OnFailure")
 # Of a Service, as Kubernetes limits it.
 _LONGEST_SERVICE = 63

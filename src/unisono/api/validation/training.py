@@ -10,7 +10,7 @@ from unisono.api import names
 from unisono.api.core.pod import PodTemplateSpec
 from unisono.api.field_error import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required
 from unisono.api.job_set import VALUE_IMMUTABLE, JobSet, JobSetSpec
-from unisono.api.keys import MULTIKUEUE
+from unisono.api.keys import MULTIKUEUE, RAY_OPERATOR, TRAINJOB_CONTROLLER
 from unisono.api.ray import RayCluster, RayClusterSpec, RayJob
 from unisono.api.ray_service import RayService
 from unisono.api.trainer import FIELD_IMMUTABLE, ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -19,9 +19,6 @@ from unisono.api.validation.pod import validate_template
 from unisono.api.yaml import load_all
 from unisono.errors import ConfigError
 
-TRAINJOB_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
-JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
-RAY_OPERATOR = "ray.io/kuberay-operator"
 # What the operator appends to these names must still fit into a label.
 LONGEST_RAY_CLUSTER, LONGEST_RAY_JOB = 53, 47
 

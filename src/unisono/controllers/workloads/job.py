@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from unisono.api.batch_v1 import BatchJob
 from unisono.api.core import Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod
-from unisono.api.keys import COMPLETION_INDEX
+from unisono.api.keys import COMPLETION_INDEX, JOB_CONTROLLER
 from unisono.api.kinds import PODS
 from unisono.api.workload_kinds import BATCH_JOBS
 from unisono.controllers import owners
@@ -28,7 +28,6 @@ from unisono.controllers.workloads.templates import generated_name, pod_from
 from unisono.errors import Conflict, NotFound
 from unisono.kube.controller import Context, Controller
 
-OWN_MANAGER = "kubernetes.io/job-controller"
 _JOB_INDEX = "batch-job"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
@@ -96,7 +95,7 @@ class BatchJobController(Controller):
             if job is None or job.metadata.uid not in owners.controller_uids(pod)
         ]
         await self._release(strays)
-        if job is None or job.spec.managed_by not in (None, OWN_MANAGER):
+        if job is None or job.spec.managed_by not in (None, JOB_CONTROLLER):
             return None
         pods = await self._pods.claim(job)
         settled = self._pods.settled(job)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from unisono.api.core import Container, EnvVar, Pod
-from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE
+from unisono.api.keys import KUBEFLOW_JOB_NAME, KUBEFLOW_REPLICA_TYPE, TRAINING_OPERATOR
 from unisono.api.kind import Kind
-from unisono.api.validation.kubeflow import TRAINING_OPERATOR
 from unisono.controllers.host_lists import TooManyHosts, variable_too_long
 from unisono.controllers.plan import Resource
 from unisono.controllers.texts import whole_number

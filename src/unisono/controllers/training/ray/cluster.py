@@ -12,12 +12,13 @@ from unisono.api.keys import (
     NETWORK_TOPOLOGY_HIGHEST_TIER,
     NETWORK_TOPOLOGY_HIGHEST_TIER_ALLOWED,
     NETWORK_TOPOLOGY_MODE,
+    RAY_OPERATOR,
 )
 from unisono.api.kinds import SERVICES
 from unisono.api.ray import RayCluster, RayClusterStatus, RayHeadInfo
 from unisono.api.times import rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS
-from unisono.api.validation.training import RAY_OPERATOR, validate_ray_cluster
+from unisono.api.validation.training import validate_ray_cluster
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import has_ended, is_deleting, is_ready, is_running, staying
 from unisono.controllers.pod_groups import sum_requests

@@ -16,11 +16,11 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
-from unisono.api.keys import LAST_APPLIED, RAY_CLUSTER
+from unisono.api.keys import LAST_APPLIED, RAY_CLUSTER, RAY_OPERATOR
 from unisono.api.ray import RayCluster, RayJob, RayJobStatus, RayJobStatusInfo
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
-from unisono.api.validation.training import RAY_OPERATOR, validate_ray_job
+from unisono.api.validation.training import validate_ray_job
 from unisono.controllers.owners import owned_by
 from unisono.controllers.plan import Resource
 from unisono.controllers.pod_facts import is_deleting, staying

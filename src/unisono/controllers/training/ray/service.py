@@ -18,13 +18,13 @@ import msgspec
 
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Pod
-from unisono.api.keys import LAST_APPLIED
+from unisono.api.keys import LAST_APPLIED, RAY_OPERATOR
 from unisono.api.kinds import SERVICES
 from unisono.api.ray import RayCluster, RayWorkerGroupSpec
 from unisono.api.ray_service import NO_UPGRADE, RayService, RayServiceClusterStatus, RayServiceStatus
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_SERVICES
-from unisono.api.validation.training import RAY_OPERATOR, validate_ray_service
+from unisono.api.validation.training import validate_ray_service
 from unisono.controllers.owners import owned_by
 from unisono.controllers.patching import to_json
 from unisono.controllers.plan import Resource

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from unisono.api.job_set import JobSet
+from unisono.api.keys import TRAINJOB_CONTROLLER
 from unisono.api.times import parse_time, rfc3339
 from unisono.api.trainer import TrainingRuntimeSpec, TrainJob, TrainJobReplicatedStatus, TrainJobStatus
 from unisono.api.training_kinds import JOB_SETS
-from unisono.api.validation.training import TRAINJOB_CONTROLLER, validate_train_job
+from unisono.api.validation.training import validate_train_job
 from unisono.controllers.host_lists import TooManyHosts
 from unisono.controllers.objects import owner_uid
 from unisono.controllers.patching import merge_diff, to_json
