@@ -63,7 +63,8 @@ class Edit:
         if self._catalogue is None:
             self._catalogue = copy(self.origin.catalogue)
         name = "volume_claims" if isinstance(claim, PersistentVolumeClaim) else "device_claims"
-        shelf = ObjectsByKey(getattr(self._catalogue, name))
+        shelf = ObjectsByKey[PersistentVolumeClaim | ResourceClaim]()
+        shelf.update(getattr(self._catalogue, name))
         shelf[claim.key] = claim
         setattr(self._catalogue, name, shelf)
 
