@@ -66,7 +66,7 @@ class Case:
     fixes: list[str]
     gang: int
     wait: float
-    slow: float
+    slow: float = 0.0
 
 
 def load(path: Path) -> Case:
