@@ -10,7 +10,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.terms import Spread
 from unisono.engine.changes import counted, listed
 from unisono.engine.cycle.context import Cycle
-from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED, felt_by
+from unisono.engine.plugins.common.pod_affinity import NOT_NEAR, TOO_NEAR, UNWANTED, required_by_others
 from unisono.engine.plugins.common.topology_spread import SpreadFilter
 
 _MOST_PODS = 2_000
@@ -48,7 +48,7 @@ def _pairs(pairs: Mapping[str, str]) -> str:
 
 def _unwanted(cycle: Cycle, pod_class: PodClass) -> Iterator[str]:
     """Pods with places whose anti-affinity keeps the class away."""
-    for held in felt_by(pod_class, cycle.session.domains):
+    for held in required_by_others(pod_class, cycle.session.domains):
         if held.weight:
             continue
         owners = [
