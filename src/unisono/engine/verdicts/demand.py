@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.cluster.podclass import PodClass
-from unisono.cluster.records import Job
+from unisono.cluster.records import Job, Task
 from unisono.cluster.resources import Vector
 from unisono.engine.changes import counted
 from unisono.engine.session.job_state import JobState
@@ -47,6 +47,11 @@ class _Known(dict[str, list[Kind]]):
     """Kinds that were found already in this session, by job."""
 
 
+def in_order(tasks: Mapping[str, Task]) -> list[Task]:
+    """By name, so that a verdict reads the same in whatever order its pods became known."""
+    return [tasks[key] for key in sorted(tasks)]
+
+
 def kinds_of(session: Session, job: JobState) -> list[Kind]:
     """What waits once all actions have run, at most a few kinds; empty where it is not known or too mixed."""
     known = session.shared.of(_Known, _Known)
@@ -66,8 +71,8 @@ def _kinds_of(session: Session, job: JobState) -> list[Kind]:
 
 def _of_pods(job: JobState) -> list[Kind]:
     found: dict[tuple[int, str], tuple[PodClass, str, int]] = {}
-    for key, task in job.record.pending.items():
-        if key in job.places or not task.owned:
+    for task in in_order(job.record.pending):
+        if task.key in job.places or not task.owned:
             continue
         which = task.pod_class.id, task.role
         known = found.get(which)

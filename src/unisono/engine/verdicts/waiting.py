@@ -14,7 +14,7 @@ from unisono.engine.cycle.context import Cycle
 from unisono.engine.cycle.reports import JobReport
 from unisono.engine.session.job_state import JobState
 from unisono.engine.verdict import Cause, Holder, Verdict
-from unisono.engine.verdicts.demand import Kind, kinds_of
+from unisono.engine.verdicts.demand import Kind, in_order, kinds_of
 from unisono.engine.verdicts.draft import Draft
 from unisono.engine.verdicts.filter_causes import FilterCauses
 from unisono.engine.verdicts.lines import place
@@ -88,7 +88,7 @@ class Waiting:
     def samples(self) -> list[Task]:
         """One pod of each kind: it waits, or stands for those that do not exist yet."""
         found: dict[int, Task] = {}
-        for task in (*self.job.record.pending.values(), *imagined(self.job.record, self.unmade)):
+        for task in (*in_order(self.job.record.pending), *imagined(self.job.record, self.unmade)):
             if len(found) == _MOST_KINDS:
                 break
             found.setdefault(task.pod_class.kin, task)
