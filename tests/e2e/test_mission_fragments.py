@@ -67,7 +67,7 @@ def told(plane: RunningPlane, file: Path | str, *words: str) -> str:
 
 def events(plane: RunningPlane) -> list[tuple[str, str]]:
     """Reason and text of the events on the ConfigMap of the configuration."""
-    found = plane.objects("events", "-n", "volcano-system")
+    found = plane.objects("events", "volcano-system")
     return [(one["reason"], one["message"]) for one in found if one["involvedObject"]["name"] == CONFIG]
 
 
@@ -166,7 +166,7 @@ def test_a_job_whose_master_lacks_a_volume_is_stored_and_says_so(
 
 
 def _running(plane: RunningPlane, namespace: str) -> list[str]:
-    found = plane.objects("pods", "-n", namespace)
+    found = plane.objects("pods", namespace)
     return [one["metadata"]["name"] for one in found if one["status"].get("phase") == "Running"]
 
 

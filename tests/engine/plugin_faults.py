@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unisono.engine.answers import RawScore, Reason, Refusal, Veto, Vote
+from unisono.engine.answers import RawScore, Reason, Refusal, Scope, Veto, Vote
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugin_host.failure_policies import QUERIES
 
@@ -71,7 +71,7 @@ FAULTS: dict[str, Any] = {
     "class": lambda: Nasty,
 }
 NOTICES = {"enqueued", "enqueued_alike", "placed", "removed", "moved"}
-SOUND = {("text", "spared"), *((fault, hook) for fault in ("text",) for hook in KEYS)}
+SOUND = {("text", "spared"), ("text", "answers_alike"), *((fault, hook) for fault in ("text",) for hook in KEYS)}
 """Answers that the contract allows after all."""
 NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(KEYS, 0),
@@ -123,6 +123,8 @@ def hostile(hook: str, fault: str | None) -> tuple[type[Plugin], list[str]]:
         other = plain[hook]
         # somebody is spared only where something keeps him from being evicted
         hooks[other] = lambda self, *arguments: 0 if other == "allowance" else _willing(other, arguments)
+    if hook == "answers_alike":  # asked only of those that look at the job
+        hooks["scope"] = Scope.JOB
     return type("Hostile", (Plugin,), {"name": "hostile", "by_shape": True, **hooks}), hits
 
 

@@ -121,7 +121,7 @@ class ScriptedService:
     asked: list[tuple[Any, ...]] = field(default_factory=list)
     gate: Any = None
     hooks: Any = field(default_factory=lambda: SimpleNamespace(present=False))
-    store: Any = field(default_factory=lambda: SimpleNamespace(backup=None))
+    store: Any = field(default_factory=lambda: SimpleNamespace(backup=None, statistics=lambda: {"history_bytes": 0}))
 
     def put(self, kind: Kind[Any], name: str, namespace: str | None = None, **fields: Any) -> dict[str, Any]:
         metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "5"}

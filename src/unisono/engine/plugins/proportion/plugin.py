@@ -51,7 +51,7 @@ class ProportionPlugin(Plugin):
         self.inqueue = {queue.name: listed(session.promised(queue), self.registry) for queue in queues}
         self.elastic = {queue.name: listed(queue.record.elastic, self.registry) for queue in queues}
         self._demands: dict[int, list[tuple[int, int]]] = {}
-        told = self._told = session.queue_shares
+        told = session.queue_shares
         told.room_of, told.deserved, told.metrics_of = self._room, self.deserved, self._figures
         if argument_value(_FIRST_GANG, self.arguments):
             told.may_exceed = self._may_exceed
@@ -195,7 +195,7 @@ class ProportionPlugin(Plugin):
 
     def _most(self, queue: QueueState) -> Amounts | None:
         """What the queue may hold: its share, and its capability while its first gang is placed beyond that."""
-        limits = self.real_capability if self._told.exceeding is queue else self.deserved
+        limits = self.real_capability if self.session.queue_shares.exceeding is queue else self.deserved
         return limits.get(queue.name)
 
     def _may_exceed(self, job: JobState) -> bool:
