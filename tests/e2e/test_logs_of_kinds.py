@@ -10,6 +10,7 @@ from support.plane import PATIENCE, RunningPlane, unisono
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.processes]
 
+# A worker begins once it has found its master's name, which it looks for every 2 s and which ends with the master.
 TRAINING = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
@@ -20,7 +21,7 @@ spec:
       template:
         spec:
           containers:
-            - {name: pytorch, image: local, command: [sh, -c, 'echo rank $RANK; echo bye']}
+            - {name: pytorch, image: local, command: [sh, -c, 'sleep 8; echo rank $RANK; echo bye']}
             - {name: side, image: local, command: [echo, beside]}
     Worker: *role
 """
@@ -53,7 +54,7 @@ def test_all_pods_of_an_object_whatever_its_kind(start_plane: Callable[..., Runn
     def logs(*words: str) -> list[str]:
         return unisono("logs", "--data-dir", str(plane.data_dir), *words, patience=PATIENCE).stdout.splitlines()
 
-    # Following begins before there is a pod. The job ends with its master, often before its worker has started. The
+    # Following begins before there is a pod. The job ends with its master, often before its worker. The
     # flow's second job starts after the first.
     pair = ["master-0 | bye", "master-0 | rank 0", "worker-0 | bye", "worker-0 | rank 1"]
     assert sorted(logs("-f", "pytorchjob/pair")) == pair
