@@ -66,7 +66,7 @@ async def trickle(folder: Path, connections: int = 900, seconds: int = 20) -> As
 
 
 async def unread(folder: Path, lists: int = 200) -> AsyncIterator[Row]:
-    """Lists of fifty megabytes that nobody reads."""
+    """Lists of fifty megabytes that are not read."""
     async with api_alone(folder / "unread") as server:
         for number in range(50):
             body = {"metadata": {"name": f"c{number}"}, "data": {"x": "y" * 1_000_000}}
@@ -83,7 +83,7 @@ async def unread(folder: Path, lists: int = 200) -> AsyncIterator[Row]:
                 waits.append(time.perf_counter() - sent)
         finally:
             await _end(attack)
-        yield f"{lists} lists of 50 MB that nobody reads: memory", f"+{grown:.0f} MiB"
+        yield f"{lists} lists of 50 MB that are not read: memory", f"+{grown:.0f} MiB"
         yield "an answer to another client meanwhile", f"{percentile(waits, 0.5) * 1000:.1f} ms"
 
 

@@ -31,7 +31,7 @@ def files() -> dict[Path, str]:
     """Every generated file with its content."""
     made: dict[Path, str] = {}
     for manifest in crd_manifests():
-        # Small rather than pretty: they are long, and nobody reads them here.
+        # Small rather than pretty: they are long, and not read here.
         made[CHART / "crds" / f"{manifest['metadata']['name']}.json"] = (
             json.dumps(manifest, separators=(",", ":")) + "\n"
         )

@@ -5,7 +5,7 @@
     - create: {apiVersion: ..., kind: ..., ...}
     - patch: node/a                      # with `merge` or `json`, and `status: true` for the status
       merge: {spec: {unschedulable: true}}
-    - delete: pod/x                      # with what it owns; with `gone: false` nobody waits for that
+    - delete: pod/x                      # with what it owns; `gone: false`: do not wait until it has gone
     - recreate: job/train                # as written in the case, with `json` applied to it
       json: [{op: replace, path: /spec/minAvailable, value: 2}]
     - nodes: [{name: more, capacity: {cpu: 8, memory: 32Gi}}]

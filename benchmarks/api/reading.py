@@ -1,6 +1,6 @@
 """``python -m benchmarks.api.reading KUBECONFIG``: one client that reads every 10 ms, until SIGTERM.
 
-It has a process of its own, as somebody with kubectl has: the times are the server's, not those of a busy client. It
+It has a process of its own, as kubectl has: the times are the server's, not those of a busy client. It
 prints the seconds of all reads as JSON.
 """
 

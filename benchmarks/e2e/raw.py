@@ -41,7 +41,7 @@ async def limits(client: HttpClient, pods: int) -> dict[str, float]:
 
 async def _create(client: HttpClient, namespace: str, number: int) -> None:
     meta = ObjectMeta(name=f"raw-{number}", namespace=namespace)
-    await client.create(PODS, Pod(metadata=meta, spec=load.pod_spec(scheduler="nobody")))
+    await client.create(PODS, Pod(metadata=meta, spec=load.pod_spec(scheduler="example.com/none")))
 
 
 async def _rate(numbers: range, work: Callable[[int], Awaitable[None]]) -> float:

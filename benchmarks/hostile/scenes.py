@@ -57,7 +57,7 @@ _ANNOTATIONS = (
 
 
 def annotations(rng: Random) -> dict[str, str]:
-    """Annotations that somebody parses, with what they do not expect."""
+    """Annotations that components parse, with unexpected values."""
     found = {key: rng.choice(JUNK) for key in rng.sample(_ANNOTATIONS, rng.choice((1, 3, 10)))}
     room = 200_000
     for key, value in found.items():

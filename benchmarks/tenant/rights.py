@@ -39,7 +39,7 @@ async def paths(w: World) -> None:
             w.fault(f"{place} was answered with {status}")
 
 
-@attack("being somebody else: headers of impersonation")
+@attack("impersonation headers")
 async def impersonation(w: World) -> None:
     async def as_(headers: Mapping[str, str]) -> None:
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())

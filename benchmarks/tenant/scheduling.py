@@ -56,7 +56,7 @@ async def keep_named_away(w: World) -> None:
     await asyncio.sleep(3)
 
 
-@attack("1,500 pods with an anti-affinity of their own to everybody's pods")
+@attack("1,500 pods with anti-affinity to the pods of all namespaces")
 async def selectors(w: World) -> None:
     def one(n: int) -> Body:
         term = {
@@ -105,29 +105,26 @@ async def pinned(w: World) -> None:
     for number in range(100):
         spec = {**pod("65"), "nodeName": f"quiet-{number % 2}", "tolerations": _ANYWHERE}
         await w.post("pods", {"metadata": {"name": f"p{number}"}, "spec": spec})
-        other = {**spec, "schedulerName": "nobody"}
+        other = {**spec, "schedulerName": "example.com/none"}
         await w.post("pods", {"metadata": {"name": f"o{number}"}, "spec": other})
     await asyncio.sleep(3)
 
 
 @attack("pods on all nodes whose deletion a finalizer holds for ever")
 async def never_gone(w: World) -> None:
-    spec = pod("60", tolerations=_ANYWHERE, nodeSelector={"for": "bystander"})
-    for number in range(2):
-        body = {"metadata": {"name": f"p{number}", "finalizers": ["example.com/never"]}, "spec": spec}
-        await w.post("pods", body)
-    await asyncio.sleep(4)
-    for number in range(2):
-        await w.ask("DELETE", w.path("pods", f"p{number}"))
-    await asyncio.sleep(2)
+    await _fill_and_delete(w, {"finalizers": ["example.com/never"]}, {})
 
 
 @attack("pods on all nodes that take ten years to end")
 async def slow_end(w: World) -> None:
-    spec = {**pod("60", tolerations=_ANYWHERE, nodeSelector={"for": "bystander"})}
-    spec["terminationGracePeriodSeconds"] = 315_360_000
+    await _fill_and_delete(w, {}, {"terminationGracePeriodSeconds": 315_360_000})
+
+
+async def _fill_and_delete(w: World, metadata: dict[str, Any], more: dict[str, Any]) -> None:
+    """A pod that fills each node of the bystander, deleted as soon as it runs."""
+    spec = pod("60", tolerations=_ANYWHERE, nodeSelector={"for": "bystander"}) | more
     for number in range(2):
-        await w.post("pods", {"metadata": {"name": f"p{number}"}, "spec": spec})
+        await w.post("pods", {"metadata": {"name": f"p{number}", **metadata}, "spec": spec})
     await asyncio.sleep(4)
     for number in range(2):
         await w.ask("DELETE", w.path("pods", f"p{number}"))

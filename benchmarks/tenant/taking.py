@@ -19,7 +19,7 @@ async def maps(w: World) -> None:
         w.fault("nothing bounds what one namespace stores")
 
 
-@attack("3,000 small ConfigMaps, listed by pages of one that nobody takes up")
+@attack("3,000 small ConfigMaps, listed by pages of one whose next page is not asked for")
 async def pages(w: World) -> None:
     await w.many(w.post("configmaps", config_map(f"m{n}", 100)) for n in range(3_000))
     await w.many(w.ask("GET", w.path("configmaps") + "?limit=1") for _ in range(3_000))
@@ -79,13 +79,13 @@ async def directives(w: World) -> None:
         await w.many(w.ask("PATCH", w.path("pods", "p"), {"spec": body}, STRATEGIC) for _ in range(10))
 
 
-@attack("1,000 watches that nobody reads, of objects that change all the time")
+@attack("1,000 watches that are not read, of objects that change all the time")
 async def watches(w: World) -> None:
     await w.unread(w.path("configmaps") + "?watch=1", 1_000)
     await w.many(w.post("configmaps", config_map(f"m{n}", 300_000)) for n in range(200))
 
 
-@attack("300 lists of 100 MB that nobody reads")
+@attack("300 lists of 100 MB that are not read")
 async def lists(w: World) -> None:
     await w.many(w.post("configmaps", config_map(f"m{n}", 1_000_000)) for n in range(100))
     await w.unread(w.path("configmaps"), 300)

@@ -1,4 +1,4 @@
-"""Attacks on whoever looks at the terminal: what commands print of other users' objects."""
+"""Attacks on the reader's terminal: what commands print of other users' objects."""
 
 from __future__ import annotations
 

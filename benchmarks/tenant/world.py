@@ -44,7 +44,7 @@ class World:
     """What an attack may use.
 
     Attributes:
-        admin: whoever runs the control plane; attacks use it only to look at what they have done.
+        admin: the administrator; attacks use it only to look at what they have done.
         user: of the attacker, who has the role ``edit`` in ``namespace`` and nothing else.
         machine: name of the node whose pods are processes, empty without an agent.
         faults: what the attack has got that it must not.
@@ -142,7 +142,7 @@ class World:
         self.held.append(asyncio.create_task(quietly()))
 
     async def unread(self, path: str, count: int) -> None:
-        """Requests whose answers nobody reads, each on a connection of its own."""
+        """Requests whose answers are not read, each on a connection of its own."""
 
         async def one() -> None:
             head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer @TOKEN@\r\n\r\n"

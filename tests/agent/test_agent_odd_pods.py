@@ -1,4 +1,4 @@
-"""Pods that are valid for nobody: each ends by itself, told why, and others go on."""
+"""Pods that are valid but cannot run: each ends by itself, told why, and others go on."""
 
 from __future__ import annotations
 

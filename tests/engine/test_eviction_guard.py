@@ -442,7 +442,7 @@ def test_evictions_keep_the_limits_and_end_and_serve_somebody(objects: list[Obje
 
 
 def test_a_place_goes_to_a_pod_of_higher_rank_that_comes_back_in_the_meantime() -> None:
-    """By rank, as everywhere in a queue; and that is the end, for nobody is evicted for the gang again."""
+    """By rank, as everywhere in a queue; and that is the end, for no pod is evicted for the gang again."""
     plane = Plane(CONFIGS["lost work"], RETURNED)
     plane.settle()
     assert sum(len(jobs) for jobs in plane.evicted) == 2
@@ -482,7 +482,7 @@ def _spared(settings: SchedulerConfig, things: list[Any], *past: float, size: in
     verdict = decisions.verdicts["ns/g"]
     if verdict.spared:
         (update,) = [one for one in decisions.pod_groups if one.name == "g"]
-        assert f"nobody is evicted for it: {verdict.spared}" in update.conditions[0].message
+        assert f"no pod is evicted for it: {verdict.spared}" in update.conditions[0].message
     return verdict.spared
 
 
@@ -555,4 +555,4 @@ def test_a_job_whose_binds_failed_is_told_that_nobody_is_evicted_for_it() -> Non
     state = cluster(RANKS, FULL_NODE, holder("h", ["n0"], cpu=1), taker())
     state.set_back({"ns/g": Setback(3, "node n0: no", waiting=False, until=NOW - 9.0, over=NOW + 291.0)})
     verdict = schedule(state, guarded("enqueue, allocate, preempt"), now=NOW).verdicts["ns/g"]
-    assert verdict.spared == f"its binds were refused lately, so nobody is evicted for it before {_at(291.0)}"
+    assert verdict.spared == f"its binds were refused lately, so no pod is evicted for it before {_at(291.0)}"

@@ -59,7 +59,7 @@ def _for(turn: Turn, pod: Pod, action: str, beneficiary: str) -> Iterator[str]:
     if action == "shuffle":
         return
     if beneficiary not in groups:
-        yield f"pod {pod.key} is evicted for {beneficiary or 'nobody'}"
+        yield f"pod {pod.key} is evicted for {beneficiary or 'no job'}"
         return
     mine, theirs = turn.facts.queue_of(beneficiary), turn.facts.queue_of(pod.group)
     if action in _WITHIN:

@@ -151,7 +151,7 @@ async def report_ready(client: Client, node: Node, now: float) -> None:
 
 
 async def _patch_status(client: Client, name: str, status: NodeStatus) -> None:
-    """Write what ``status`` has; conditions of other types stay as they are, whoever wrote them."""
+    """Write what ``status`` has; conditions of other types stay as they are."""
     body = {"status": msgspec.to_builtins(status)}
     await client.patch(NODES, name, body, patch_type="strategic", subresource="status")
 

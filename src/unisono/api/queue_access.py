@@ -1,7 +1,7 @@
 """Who may use a queue, as annotations of the Queue say (pure).
 
 ``unisono.io/namespaces`` names the namespaces whose jobs may use it, ``unisono.io/users`` users and groups; a user who
-is not named needs the verb ``use`` on the queue. Without an annotation everybody may. What a queue says holds for all
+is not named needs the verb ``use`` on the queue. Without an annotation all may. What a queue says holds for all
 queues below it, too.
 """
 

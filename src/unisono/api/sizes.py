@@ -2,7 +2,7 @@
 
 A PodGroup makes none, but asks for the room of all that it needs.
 
-A number in a specification costs its author nothing; pods cost memory and time of everybody. Python's integers do not
+A number in a specification costs its author nothing; pods cost all users memory and time. Python's integers do not
 overflow, so sums and products are exact.
 """
 

@@ -79,7 +79,7 @@ class Progress:
                 self._reporter.line(f"pod/{pod.metadata.name}", f"its log cannot be read: {error.message}")
 
     async def _remind(self) -> None:
-        """Say again what a job waits for, where nobody sees it in a live table."""
+        """Say again what a job waits for, where no live table shows it."""
         started = time.monotonic()
         while True:
             await asyncio.sleep(REMIND_SECONDS)

@@ -64,7 +64,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     task.nominated_node = status.nominated_node_name or ""
     task.owned = not spec.scheduler_name or spec.scheduler_name in scheduler_names
     if not task.owned and task.nominated_node and task.status is TaskStatus.PENDING and not task.gated:
-        # Its scheduler keeps that place for it, perhaps after preempting others there; whoever takes the place makes
+        # Its scheduler keeps that place for it, perhaps after preempting others there; a pod that takes the place makes
         # it preempt again, without end.
         task.node, task.status = task.nominated_node, TaskStatus.BINDING
     task.labels, task.annotations = labels, annotations

@@ -35,7 +35,7 @@ class Task:
         never_preempts: ``spec.preemptionPolicy`` is Never: no pod is evicted for it.
         nominated_node: ``status.nominatedNodeName`` or ``""``.
         run_seconds: how long it runs at most, as annotation ``unisono.io/run-seconds`` or its deadline says; 0.0 when
-            nobody says.
+            that is not stated.
         since: when it was given its node (condition PodScheduled), else when it started; 0.0 when that is not known.
         told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
@@ -213,7 +213,7 @@ class Queue:
         weight: ``spec.weight``, 1 when absent.
         priority: ``spec.priority``.
         reclaimable: true when absent.
-        fifo: ``spec.dequeueStrategy`` is ``fifo``: nobody is served before the first job in order.
+        fifo: ``spec.dequeueStrategy`` is ``fifo``: no job is served before the first in order.
         state: ``status.state``, ``""`` while the controller has not written it; only ``Open`` admits.
         parent: ``spec.parent`` or ``""``.
         capability, deserved, guarantee: by resource name in engine units; None when the spec has none. A name that is

@@ -393,7 +393,7 @@ class ClusterState:
     # ---- views
 
     def is_foreign(self, job: str) -> bool:
-        """Whether all pods of a job name another scheduler, which then tells of it; one without pods is everybody's."""
+        """Whether all pods of a job name another scheduler, which then tells of it; False for a job without pods."""
         if not self._foreign.have(job):
             return False
         known = self.book.jobs.get(job)

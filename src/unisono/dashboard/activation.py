@@ -1,4 +1,4 @@
-"""The dashboard of ``unisono up``: its port is held all the time, and a process serves it while somebody looks."""
+"""The dashboard of ``unisono up``: its port is held all the time, and a process serves it while a page is open."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def forget_port(data: DataDir) -> None:
 
 
 class Activation:
-    """Holds the port; the first connection starts a process that gets the socket, and ends when nobody looks any more.
+    """Holds the port; the first connection starts a process that gets the socket and ends when no page is open.
 
     Args:
         data: of the control plane.
@@ -72,7 +72,7 @@ class Activation:
         self.url = ""
 
     async def start(self) -> None:
-        """Listen, on the port of last time where nobody has taken it.
+        """Listen, on the port of last time if it is free.
 
         Raises:
             ConfigError: nothing can be listened on.

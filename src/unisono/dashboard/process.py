@@ -14,7 +14,7 @@ from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.kubeconfig import load
 from unisono.standalone.logs import configure_logs
 
-# Nobody has looked for so long: the process gives its memory back.
+# No page has been open for so long: the process gives its memory back.
 _IDLE_SECONDS = 1800.0
 _LOOK_SECONDS = 30.0
 

@@ -101,5 +101,5 @@ class DashboardServer:
             config: with whose credentials; None for those of the server's own configuration.
 
         """
-        # Behind the # it is sent to nobody, and stands in no log.
+        # Behind the # it is not sent to any server, and stands in no log.
         return f"{self.url}/#code={self.sessions.code_for(config or self._config)}"

@@ -8,7 +8,7 @@ _OLD, _NEW = "oldObject", "object"
 
 
 def changed(*, annotations: bool = False) -> dict[str, Any]:
-    """The object is new or going, or somebody changes what it says.
+    """The object is new or going, or its content changes.
 
     Statuses of kinds without a subresource for them, finalizers and labels are written far more often than specs.
 

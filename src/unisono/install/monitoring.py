@@ -19,7 +19,7 @@ class Alert:
         name: of the alert.
         expression: PromQL; the alert fires for each series that it answers.
         holds_for: how long the expression must hold.
-        severity: ``critical`` (nobody is scheduled, or soon), ``warning`` or ``info``.
+        severity: ``critical`` (no pod is scheduled, or soon), ``warning`` or ``info``.
         summary: what is wrong, with the series' labels.
         action: what to do.
 

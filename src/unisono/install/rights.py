@@ -117,7 +117,7 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
     # Plain pods whose PodGroup is refused are told why they wait.
     *_on("patch", k.PODS, sub="status"),
-    # Clusters that check it let nobody block an owner's deletion who may not change the owner's finalizers.
+    # Clusters that check it let only those block an owner's deletion who may change the owner's finalizers.
     *_on("update", *_OWNERS, sub="finalizers"),
     *_on("update", k.POD_GROUPS, sub="finalizers"),
     *_EVENTS,

@@ -151,7 +151,7 @@ class _Headers(dict[str, str]):
 
 
 def _abort(connection: http.client.HTTPConnection) -> None:
-    """Wake the thread that waits for an answer that nobody wants any more."""
+    """Wake the thread that waits for an answer that is no longer wanted."""
     if connection.sock is not None:
         with suppress(OSError):
             connection.sock.shutdown(2)

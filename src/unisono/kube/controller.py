@@ -64,7 +64,7 @@ class Informers:
     def of(self, kind: Kind[T], *, optional: bool = False) -> Informer[T]:
         """The shared informer of ``kind`` over all namespaces.
 
-        Whoever asks first decides whether the kind is ``optional``: a server that does not know an optional kind counts
+        The first to ask decides whether the kind is ``optional``: a server that does not know an optional kind counts
         as one without objects of it, and is asked again from time to time.
         """
         name = (kind.group, kind.plural)

@@ -31,7 +31,7 @@ _PATCH_TYPES: dict[PatchType, str] = {
 }
 # As client-go: small enough for the server's memory, large enough that 100,000 objects take 200 requests.
 _PAGE = 500
-# Of these there are many, a third of their size says who set which field, and nobody reads that of lists and watches.
+# There are many of these. A third of their size says who set which field, which is not read in lists and watches.
 _LEAN = frozenset({("", "pods"), ("", "nodes")})
 # How long a watch may outlive the time-out that the server was asked for before it counts as broken.
 _WATCH_GRACE_SECONDS = 30.0

@@ -212,7 +212,7 @@ class AppListener:
         handshakes: set[asyncio.Task[Any]] = set()
 
         def taken() -> asyncio.BaseProtocol:
-            # Until TLS is agreed upon, a connection is known to nobody but the task that asks for its protocol.
+            # Until TLS is agreed upon, a connection is known only to the task that asks for its protocol.
             if (task := asyncio.current_task()) is not None:
                 handshakes.add(task)
                 task.add_done_callback(handshakes.discard)

@@ -311,7 +311,7 @@ class Reflector(Generic[T]):
     def _note_absence(self, error: ApiError) -> None:
         if self._absence != error.code:
             self._absence = error.code
-            # A kind that is not installed is how most clusters are; one that we may not read is somebody's decision.
+            # Most clusters lack some kinds; one that we may not read is a decision of the cluster's administrators.
             tell = _log.debug if error.code == 404 else _log.info
             tell("watch.absent", resource=self.kind.resource, code=error.code, error=str(error))
 

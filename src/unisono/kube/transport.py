@@ -183,11 +183,11 @@ class Transport:
                 yield chunk
 
     async def close(self) -> None:
-        """Close all connections, and return when they are; whoever still asks gets ``Unavailable``."""
+        """Close all connections, and return when they are; later requests get ``Unavailable``."""
         for session in (self._session, *self._retired):
             if session is not None:
                 if session.connector is not None:
-                    # Nobody waits for the answer to the end of TLS: the event loop may be gone before it comes.
+                    # The answer to the end of TLS is not waited for: the event loop may be gone before it comes.
                     await session.connector.close(abort_ssl=True)
                 await session.close()
         self._session, self._retired, self._closed = None, [], True
@@ -234,7 +234,7 @@ class Transport:
             raise self._unreachable(str(error) or type(error).__name__) from error
 
     def _cut_off(self, response: aiohttp.ClientResponse) -> None:
-        """End the connection of an answer that nobody reads to its end, and wait for no answer to the end of TLS."""
+        """End the connection of an answer that is not read to its end, and wait for no answer to the end of TLS."""
         connection = response.connection
         if connection is None or connection.protocol is None or connection.transport is None:
             return
@@ -247,7 +247,7 @@ class Transport:
     def _ended(self, connection: asyncio.Future[None]) -> None:
         self._ending.discard(connection)
         if not connection.cancelled():
-            connection.exception()  # nobody asks how it ended, and asyncio complains of errors that nobody took
+            connection.exception()  # its end does not matter, and asyncio complains of errors that are not retrieved
 
     def _open(self) -> aiohttp.ClientSession:
         if self._closed:
@@ -323,7 +323,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _ignore(method: str, path: str, status: int, seconds: float | None) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 def is_loopback(server: str) -> bool:

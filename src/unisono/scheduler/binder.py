@@ -5,8 +5,8 @@ watch event that shows the node confirms it. What the API server says is the tru
 where it is, and a write with an unknown outcome is looked up before anything else happens to its resources.
 
 Where some binds of a gang are done and others failed, the gang's places stay taken while the missing ones are written
-again, for a bounded time: given up at once, a place would be somebody else's when the gang is placed again. After that
-the engine places the missing members anew, and `scheduler.gangs` bounds how long the gang may stay incomplete.
+again, for a bounded time: given up at once, a place could be taken by another pod. After that the engine places the
+missing members again, and `scheduler.gangs` bounds how long the gang may stay incomplete.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class Binder:
         """Whether the failed members are written once more to their places.
 
         That is for gangs of which a part stands. Claims were withdrawn with their failed bind, so that such members
-        must be placed anew.
+        must be placed again.
         """
         record = self._feed.state.book.jobs.get(job)
         if record is None or any(bind.preparations for bind in failed):
@@ -266,7 +266,7 @@ class Binder:
         return self._heal.lasts(job, self._clock.monotonic())
 
     def _still_there(self, binds: Sequence[Bind]) -> list[Bind]:
-        """Those whose place can be used; the others are given up for the engine to place anew."""
+        """Those whose place can be used; the others are given up for the engine to place again."""
         there = [bind for bind in binds if bind.node in self._feed.nodes]
         self._give_up([bind for bind in binds if bind.node not in self._feed.nodes])
         return there

@@ -1,6 +1,6 @@
 """Writes what a pod's claims need before the pod is bound: volumes for claims, devices for resource claims.
 
-What is on its way counts at once in the cluster state, so that the next cycle does not give it to somebody else. When
+What is on its way counts at once in the cluster state, so that the next cycle does not give it to another pod. When
 the bind does not come about, what was written for it is taken back.
 """
 
@@ -192,7 +192,7 @@ class ClaimWriter:
         return await self._patch_claim(claim, {"metadata": {"finalizers": [*finalizers, DELETE_PROTECTION]}})
 
     async def _release(self, bind: Bind, need: ClaimAllocation) -> None:
-        """The pod does not use the claim; nobody's devices become free.
+        """The pod does not use the claim; no devices become free.
 
         A claim that does not show the allocation may be about to get it, by a write whose answer was lost. Such a write
         compares versions: the change of the finalizer that comes with each allocation makes it fail.

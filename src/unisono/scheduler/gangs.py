@@ -57,7 +57,7 @@ class PartialGangs:
 def _is_partial(job: Job | None) -> bool:
     """Some members are bound and do not run, and all that have a place for good are too few.
 
-    A bind on its way counts as missing: one that fails again and again must not start the patience anew. Failed members
+    A bind on its way counts as missing: one that fails again and again must not restart the patience. Failed members
     count as present: what follows from a failure is for the job's policies to say.
     """
     if job is None or not job.known or not job.counts[TaskStatus.BOUND]:

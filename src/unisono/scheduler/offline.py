@@ -44,8 +44,8 @@ class OfflineCluster:
 def read_cluster(objects: Iterable[tuple[Mapping[str, Any], str]]) -> OfflineCluster:
     """Build the state from Kubernetes objects, each with the place where it stands (for messages).
 
-    A Queue without a state counts as open: in a file nobody has opened it yet. Unknown fields are passed over, because
-    a dump of a newer cluster has some.
+    A Queue without a state counts as open: in a file no controller has opened it yet. Unknown fields are ignored,
+    because a dump of a newer cluster has some.
     """
     cluster = OfflineCluster()
     by_kind: dict[str, tuple[Kind[Any], list[Object]]] = {}

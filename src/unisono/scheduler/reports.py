@@ -148,7 +148,7 @@ class Reports:
             # A gang that got its places runs in a moment: both are told in one write.
             urgent = (phase_moves and update is not None and update.phase != "Running") or (told and changed)
             # Without a verdict nothing is wrong: the rest are its places, and how many of it run.
-            # Nobody can act upon pods that are not there yet because so many are being made.
+            # No user can act upon pods that are not there yet because so many are being made.
             obstacle = bool(text and not being_made) or (told and changed)
             longest = LONGEST_SECONDS if obstacle else LONGEST_COUNT_SECONDS
             self._groups.put(

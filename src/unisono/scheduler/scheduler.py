@@ -216,7 +216,7 @@ class Scheduler:
             self.metrics,
             self._clock,
             concurrency=bind_concurrency,
-            # The rest of the patience is for placing the missing members anew.
+            # The rest of the patience is for placing the missing members again.
             heal_seconds=gang_patience / 3,
         )
         return binder, Evictor(client, self.events, self.metrics, self._clock, feed=self.feed)
@@ -316,7 +316,7 @@ class Scheduler:
         """A moment more, and more of them while pods and PodGroups keep arriving.
 
         Shares are decided among those who are there: deciding in the middle of a burst would give it all to the first.
-        Where there is but one queue nothing is shared, and nobody needs to wait for that.
+        Where there is but one queue nothing is shared, and no job needs to wait for that.
         """
         shared = any(name not in ("root", self._default_queue) for name in self.feed.queues)
         end = self._clock.monotonic() + self._gather_seconds

@@ -61,7 +61,7 @@ class FixedConfig:
 class FileConfig:
     """A configuration file that is read again when it changes.
 
-    The content is compared, not the time alone, and the path is resolved anew each time: a ConfigMap volume swaps a
+    The content is compared, not the time alone, and the path is resolved again each time: a ConfigMap volume swaps a
     symbolic link. A file that cannot be used keeps the configuration before it. Code of plug-ins that are named as
     ``module:Class`` is imported again whenever the file is written, also with the same content.
     """

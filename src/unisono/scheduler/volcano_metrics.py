@@ -1,4 +1,4 @@
-"""Volcano's metrics of queues and jobs, made when somebody asks for them: a cycle spends nothing on them."""
+"""Volcano's metrics of queues and jobs, made when they are asked for: a cycle spends nothing on them."""
 
 from __future__ import annotations
 

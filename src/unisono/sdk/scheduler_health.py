@@ -86,7 +86,7 @@ def judge(leases: Iterable[Lease], name: str, now: float) -> SchedulerHealth:
 def _trusted(leases: Iterable[Lease]) -> list[Lease]:
     """Those of the system's namespace, or else of the namespace in which the first one was made.
 
-    Users may write Leases in their own namespaces: what those say of a scheduler is said by nobody.
+    Users may write Leases in their own namespaces: what those say of a scheduler does not count.
     """
     found = list(leases)
     first = min(found, key=lambda lease: lease.metadata.creation_timestamp or "", default=None)

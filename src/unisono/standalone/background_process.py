@@ -103,7 +103,7 @@ def _client(settings: Settings, program: str) -> Client:
 def _bound_to(parent: int) -> bool:
     """Have the kernel end this process with its parent, where it can; False when that is gone already.
 
-    The channel says it, too; but somebody who computes for long does not listen.
+    The channel says it, too; but a process that computes for long does not listen.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

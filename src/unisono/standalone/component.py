@@ -40,7 +40,7 @@ STALE_SECONDS = 660.0
 
 
 class Part(Protocol):
-    """What a component does while it leads; made anew for each time."""
+    """What a component does while it leads; made again for each time."""
 
     ready: asyncio.Event
     """Set once it does its work."""

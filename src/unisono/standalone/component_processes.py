@@ -142,7 +142,7 @@ def webhook_part(
     host, port = parse_listen(serve)
 
     def make(client: Client, registry: CollectorRegistry) -> Part:
-        # It stands by for nobody, so its client is not fenced.
+        # It stands by for no other replica, so its client is not fenced.
         assert isinstance(client, HttpClient)
         return WebhookServer(
             client,

@@ -18,7 +18,7 @@ _BIG_BYTES, _ARENAS = 256 * 1024, 2
 def set_pace() -> None:
     """Keep pauses short; call once, when everything that stays has been loaded.
 
-    Objects of the API are trees, which go as soon as nobody holds them; what the collector finds are a few tasks and
+    Objects of the API are trees, which go with their last reference; what the collector finds are a few tasks and
     exceptions, nearly all of them young. Searches among the young are kept small, a millisecond each; through the whole
     state, which takes half a second, goes one in a hundred, and only when the state has grown by a quarter.
 

@@ -40,7 +40,7 @@ class LogLimit:
         most: causes that are remembered; the one that was silent for longest is forgotten first.
         monotonic: the clock.
         tell: logs a line (its event and fields) that counts what was dropped of a cause that has been silent since;
-            None where nobody is to hear of it before the next line of that cause.
+            None where it is not written before the next line of that cause.
         after: the timer.
 
     """

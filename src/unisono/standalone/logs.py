@@ -15,7 +15,7 @@ from unisono.standalone.log_limit import CAUSE, LogLimit
 
 
 class _CurrentStderr:
-    """Standard error as it is when something is written: whoever replaces it must not end up with a closed stream."""
+    """Standard error as it is when something is written: code that replaces it must not end up with a closed stream."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

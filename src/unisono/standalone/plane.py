@@ -205,7 +205,7 @@ class Plane:
             self._keep("agent", self._agent.run)
 
     async def _serve(self, backend: Backend) -> None:
-        """Start the HTTP surface, on the port of last time where nobody has taken it."""
+        """Start the HTTP surface, on the port of last time if it is free."""
         wanted = self._options.port or self._last_port()
         try:
             server = await self._listen(backend, wanted)

@@ -22,7 +22,7 @@ class StatusServer:
         Args:
             listen: ``HOST:PORT``; port 0 takes a free one, ``[::]:8080`` is IPv6.
             registry: what ``/metrics`` shows.
-            dead: why the process should be started anew; empty when it lives.
+            dead: why the process should be restarted; empty when it lives.
             unready: why the component does not do its work now; empty when it does.
 
         Raises:

@@ -27,7 +27,7 @@ async def keep_running(
 
     Args:
         name: of the part, for the log.
-        part: makes and runs it; called anew for each start, so that nothing of a failed one is left.
+        part: makes and runs it; called for each start, so that nothing of a failed one is left.
         clock: paces the pauses.
         backoff: the pauses; they become short again after the part has run well for a minute.
         stopping: whether an end is wanted now.

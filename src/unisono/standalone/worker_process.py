@@ -23,14 +23,14 @@ _log = structlog.get_logger(__name__)
 
 
 class WorkerDied(PartEnded):
-    """The worker ended though nobody wanted that."""
+    """The worker ended without being told to."""
 
 
 class WorkerProcess:
-    """One worker at a time, made anew by each ``run``.
+    """One worker at a time, made by each ``run``.
 
     Args:
-        settings: what to tell it, waited for while it reads its modules; made anew for each start.
+        settings: what to tell it, waited for while it reads its modules; made for each start.
         parts: names of what it runs.
     """
 

@@ -1,7 +1,7 @@
 """Logs of deleted pods, kept for clients that have seen the pod and are about to read them.
 
 A pod that has ended is gone from the API as soon as it is deleted, and a controller may delete it a moment after its
-last line. Whoever follows a job would miss the lines of such pods.
+last line. A client that follows a job would miss the lines of such pods.
 """
 
 from __future__ import annotations

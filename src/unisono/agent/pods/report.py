@@ -91,7 +91,7 @@ class PodReporter:
             self._try_later(error)
 
     async def _reread(self) -> None:
-        """Somebody else changed the pod: the next report stands on top of that."""
+        """Another client changed the pod: the next report stands on top of that."""
         meta = self.pod.metadata
         try:
             newer = await self._host.client.get(PODS, meta.name, meta.namespace)

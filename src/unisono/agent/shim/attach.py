@@ -83,7 +83,7 @@ class Attach:
         return True
 
     def output(self, stream: int, data: bytes) -> None:
-        """Send what the container wrote to everybody who is there."""
+        """Send what the container wrote to every connected client."""
         for client in list(self.clients.values()):
             if len(client.out) > _WAITING and not client.slow:
                 client.slow = True

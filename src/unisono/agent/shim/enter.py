@@ -62,7 +62,7 @@ def enter(spec: Spec) -> int:
         return 1
     for fd in (writer, *groups):
         os.close(fd)
-    # Whoever reads the command's output must see its end when the command closes it.
+    # The reader of the command's output must see its end when the command closes it.
     null = os.open("/dev/null", os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)

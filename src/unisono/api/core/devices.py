@@ -154,7 +154,7 @@ class AllocationResult(Base):
 
 
 class ResourceClaimConsumerReference(Base):
-    """Somebody who may use a claim: a pod."""
+    """A consumer of a claim: a pod."""
 
     api_group: str | None = None
     resource: Required = ""

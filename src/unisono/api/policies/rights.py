@@ -35,7 +35,7 @@ def command_rules() -> tuple[Rule, ...]:
 
 
 def priority_rules() -> tuple[Rule, ...]:
-    """The system's priority classes are not for everybody's gangs."""
+    """The system's priority classes are not for every gang."""
     name = "object.spec.priorityClassName"
     kept = f"oldObject != null && has(oldObject.spec.priorityClassName) && oldObject.spec.priorityClassName == {name}"
     return (

@@ -1,4 +1,4 @@
-"""The system's priority classes belong to the system: a user who takes one would be served before everybody else.
+"""The system's priority classes belong to the system: a user who takes one would be served before all others.
 
 As in a cluster whose quota admission limits ``system-*`` classes: outside ``kube-system`` a namespace needs a
 ResourceQuota that is about the class, and only administrators write quotas.

@@ -28,7 +28,7 @@ def queue_of_namespace(request: Request, view: View) -> None:
 
 
 def note_user(request: Request, _: View) -> None:
-    """Write down who submits an object; nobody but masters, who are the controllers too, may say otherwise."""
+    """Write down who submits an object; only masters, which the controllers are too, may say otherwise."""
     if not request.user or MASTERS in request.groups:
         return
     meta = request.object.metadata

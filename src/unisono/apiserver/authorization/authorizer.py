@@ -1,4 +1,4 @@
-"""Authorisation of requests: masters may do everything, everybody reads health, roles decide the rest."""
+"""Authorisation of requests: masters may do everything, all users read health, roles decide the rest."""
 
 from __future__ import annotations
 

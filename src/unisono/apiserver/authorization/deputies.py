@@ -57,7 +57,7 @@ class Deputies:
         """Blocking the deletion of a cluster-scoped owner takes a right on that owner.
 
         A dependent with ``blockOwnerDeletion`` and a finalizer keeps its owner for as long as its author likes. Owners
-        with a namespace are in the dependent's own; those without belong to everybody.
+        with a namespace are in the dependent's own; those without belong to all users.
 
         Raises:
             ApiError: 403 naming the owner.

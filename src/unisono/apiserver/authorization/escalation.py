@@ -1,4 +1,4 @@
-"""Nobody grants more than he has: roles and bindings are checked against the rights of who writes them."""
+"""Users grant no more than they have: roles and bindings are checked against the rights of who writes them."""
 
 from __future__ import annotations
 

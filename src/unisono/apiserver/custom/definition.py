@@ -45,7 +45,7 @@ class Version:
         published: its schema as OpenAPI documents show it.
         columns: what ``kubectl get`` shows after the name.
         selectable: paths that field selectors may name, without the leading dot.
-        warning: told to everybody who uses the version; empty when it is not deprecated.
+        warning: told to every user of the version; empty when it is not deprecated.
 
     """
 

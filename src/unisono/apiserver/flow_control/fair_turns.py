@@ -52,7 +52,7 @@ class Rhythm:
 class Turns:
     """Lets ``each`` callers through per beat, first come, first served.
 
-    A transaction wakes everybody who waited for it at once, and dozens of writers at work in the same turn of the loop
+    A transaction wakes all who waited for it at once, and dozens of writers at work in the same turn of the loop
     are tens of milliseconds in which no request is read. Where few write, none waits.
 
     Args:

@@ -110,7 +110,7 @@ class App:
             with exchange.held:
                 answer = await self._watch.timed(exchange, self._guarded(exchange))
                 if exchange.verb != "connect":
-                    # Nobody reads the answer of a client that is gone; aiohttp sees it as well.
+                    # The answer to a client that is gone is not read; aiohttp sees it as well.
                     with suppress(ConnectionError):
                         await exchange.finish(answer)
                 return answer
@@ -138,7 +138,7 @@ class App:
             return await exchange.error(error)
         except Exception as error:
             if isinstance(error, ConnectionError) and _has_left(exchange.request):
-                # Nobody reads an answer, and nothing has failed here.
+                # The answer is not read, and nothing has failed here.
                 exchange.code = exchange.code or _CLIENT_LEFT
                 return exchange.streaming or web.Response(status=_CLIENT_LEFT)
             log.exception("request failed", audit_id=exchange.audit_id, verb=exchange.verb, resource=exchange.resource)

@@ -96,7 +96,7 @@ class WebSocketWire(_Idle):
 class RawWire(_Idle):
     """The connection itself, after ``101 Switching Protocols``.
 
-    aiohttp hands what comes to a parser; this one keeps the bytes for ``receive`` and stops the transport while nobody
+    aiohttp hands what comes to a parser; this one keeps the bytes for ``receive`` and stops the transport while no one
     takes them.
     """
 

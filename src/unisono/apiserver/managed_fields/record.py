@@ -10,7 +10,7 @@ from unisono.apiserver.managed_fields.managers import Entry, Writer, capped, wit
 from unisono.apiserver.managed_fields.paths import Path, field
 from unisono.apiserver.managed_fields.schemas import Schema
 
-# Nobody owns what names an object, nor what the server alone decides.
+# No manager owns what names an object, nor what the server alone decides.
 _META = (
     "name",
     "namespace",

@@ -53,7 +53,7 @@ class Collection:
         return self._changed
 
     def wake(self) -> None:
-        """Wake everybody who waits for a change."""
+        """Wake all who wait for a change."""
         if self._changed is not None:
             self._changed.set_result(None)
             self._changed = None

@@ -106,7 +106,7 @@ class Store:
             # Without the shield the thread would find its future cancelled when it has read the file.
             store._adopt(await asyncio.shield(loading))
         except asyncio.CancelledError:
-            # Whoever cancels may take the folder away next: the thread has to be out of it.
+            # The caller that cancels may take the folder away next: the thread has to be out of it.
             await asyncio.to_thread(store._writer.stop)
             await asyncio.gather(loading, return_exceptions=True)
             raise
@@ -156,7 +156,7 @@ class Store:
         return self._collection(resource).changed()
 
     def wake(self, resource: str) -> None:
-        """Wake everybody who waits for a change of the resource, though its objects are as they were."""
+        """Wake all who wait for a change of the resource, though its objects are as they were."""
         self._collection(resource).wake()
 
     def any_change(self) -> asyncio.Future[None]:
@@ -324,7 +324,7 @@ class Store:
         history.append(event)
         self._remembered += history.size - before
         while self._remembered > self._retention.most_bytes:
-            # Whoever writes large objects again and again loses their history, and hardly anybody else's.
+            # A client that writes large objects again and again loses their history, and hardly that of others.
             largest = max((each.history for each in self._collections.values()), key=lambda each: each.size)
             before = largest.size
             largest.shrink(before - self._retention.most_bytes // 8)

@@ -1,6 +1,6 @@
 """Asks the conversion webhooks of users' definitions, so that what reads objects never has to wait for them.
 
-Reading is done in one go, without giving the event loop away. So whoever is about to read makes the objects known to
+Reading is done in one go, without giving the event loop away. So a reader first makes the objects known to
 the kind first; then ``CustomKind.view`` has them at hand.
 """
 

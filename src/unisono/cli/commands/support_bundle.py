@@ -93,7 +93,7 @@ def _pack(read: dict[str, Path], file: Path, redaction: Redaction) -> None:
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Nobody needs to know who collected."""
+    """Who collected does not matter."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry

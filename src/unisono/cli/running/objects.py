@@ -53,7 +53,7 @@ def of_program(program: Program, *, local: bool) -> Manifest:
 
 
 def _check_for_programs(files: Sequence[str]) -> None:
-    """Whoever forgets ``--`` is told of it, before a script is read as YAML."""
+    """A forgotten ``--`` is an error, before a script is read as YAML."""
     import shutil
 
     first = Path(files[0])

@@ -99,7 +99,7 @@ class NodeScalingController(Controller):
         verdict = verdict_of(group)
         created = group.metadata.creation_timestamp
         if CLASS_OF_GROUP in (group.metadata.annotations or {}):
-            # Somebody else makes its nodes.
+            # Another component makes its nodes.
             return []
         if verdict.cause not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
             return []

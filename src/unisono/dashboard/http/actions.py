@@ -149,7 +149,7 @@ async def change_queue(client: HttpClient, asked: ChangeQueue) -> str:
 
 
 def _spec(text: str) -> dict[str, Any]:
-    """A queue's spec as somebody wrote it."""
+    """A queue's spec as a user wrote it."""
     documents = load_all(text, "spec")
     if len(documents) > 1 or not all(isinstance(each.value, dict) for each in documents):
         raise Invalid("give the fields of the queue's spec, one a line, such as weight: 2")

@@ -12,7 +12,7 @@ CODE_SECONDS = 120.0
 
 
 def new_code() -> str:
-    """A code that nobody guesses."""
+    """A code that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 
@@ -32,7 +32,7 @@ def leave_code(folder: Path) -> str:
 
 
 def take_code(folder: Path, code: str, now: float) -> bool:
-    """Whether the code was left in the folder and is not too old; nobody can take it again."""
+    """Whether the code was left in the folder and is not too old; it cannot be taken again."""
     file = _file(folder, code)
     try:
         made = file.stat().st_mtime

@@ -28,7 +28,7 @@ _log = LazyLogger(__name__)
 IDLE_SECONDS = 12 * 3600.0
 """A session ends when nothing was asked with it for so long."""
 _WORLD_SECONDS = 300.0
-"""What nobody looks at any more is kept for so long."""
+"""How long views are kept after the last look."""
 MOST_SESSIONS = 500
 MOST_STREAMS = 32
 """Open streams of one session."""
@@ -119,7 +119,7 @@ class Sessions:
         self._began = clock.monotonic()
 
     async def close(self) -> None:
-        """Forget everybody."""
+        """Forget all sessions."""
         if self._keeping is not None:
             self._keeping.cancel()
         self._sessions.clear()
@@ -199,7 +199,7 @@ class Sessions:
         finally:
             await client.close()
         if user in ("", "system:anonymous"):
-            raise ApiError("the server takes these credentials for nobody's", code=401, reason="Unauthorized")
+            raise ApiError("the server does not accept these credentials", code=401, reason="Unauthorized")
         if len(self._sessions) >= MOST_SESSIONS:
             self.end(min(self._sessions.values(), key=lambda each: each.seen))
         session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), user, config, namespaces)
@@ -214,7 +214,7 @@ class Sessions:
 
     @property
     def idle_since(self) -> float | None:
-        """When the last request came (monotonic seconds); None while somebody looks."""
+        """When the last request came (monotonic seconds); None while a page is open."""
         if any(session.streams for session in self._sessions.values()):
             return None
         return max((session.seen for session in self._sessions.values()), default=self._began)
@@ -247,7 +247,7 @@ class Sessions:
             await world.client.close()
 
     async def _keep(self) -> None:
-        """End worlds that nobody has looked at for a while."""
+        """End worlds that no page has shown for a while."""
         while self._worlds:
             await self._clock.sleep(_WORLD_SECONDS / 10)
             now = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Rows of all jobs, made anew only for those of which something has changed."""
+"""Rows of all jobs, rebuilt only where something has changed."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Right:
 
 
 class JobPage:
-    """One job; why it waits is asked anew after each of its changes, and told as soon as it is known."""
+    """One job; why it waits is asked again after each of its changes, and told as soon as it is known."""
 
     pause = 0.1
     # Between two questions to the API server about one job, and the longest time without one.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """One value, made anew where something has changed since.
+    """One value, rebuilt where something has changed since.
 
     Args:
         signal: tells changes.

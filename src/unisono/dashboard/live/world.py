@@ -32,7 +32,7 @@ _log = LazyLogger(__name__)
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
 KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, *JOB_KINDS, *PART_KINDS, POD_GROUPS, PODS)
 OVERVIEW_TOPICS = ("jobs", "scope", "samples", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
-# How often is asked anew what the viewer may see: a right that is taken away ends what is shown within this time.
+# How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 _SAMPLE_SECONDS = 10.0

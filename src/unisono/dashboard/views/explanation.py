@@ -84,7 +84,7 @@ def verdict_view(verdict: Verdict) -> VerdictView:
 
 
 def fix_id(fix: Fix) -> str:
-    """Names a fix by all that it would do, so that nobody carries out another one than was shown."""
+    """Names a fix by all that it would do, so that only the one that was shown is carried out."""
     told = msgspec.json.encode(fix.json(0), order="deterministic")
     return hashlib.sha256(told).hexdigest()[:24]
 

@@ -156,5 +156,5 @@ def _check_evictions(cycle: Cycle, broken: dict[str, str]) -> None:
             seen.add(task.key)
         if key not in served and (key or placement.reason != "shuffle"):
             broken[key or _SHUFFLED] = (
-                f"{counted(len(placement.tasks), 'pod')} would be evicted and nobody gets their places"
+                f"{counted(len(placement.tasks), 'pod')} would be evicted and no pod gets their places"
             )

@@ -46,7 +46,7 @@ def with_verdict(message: str, verdict: Verdict | None) -> str:
     if not verdict.reasons and verdict.cause is not Cause.NOT_TRIED:
         message = f"{message.rstrip('.')}: {verdict.message}"
     if verdict.spared:
-        message = f"{message.rstrip('.')}; nobody is evicted for it: {verdict.spared}"
+        message = f"{message.rstrip('.')}; no pod is evicted for it: {verdict.spared}"
     return f"{message.rstrip('.')}; to start it: {verdict.suggestion}" if verdict.suggestion else message
 
 

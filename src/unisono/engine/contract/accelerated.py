@@ -15,7 +15,7 @@ headroom              calls of allocatable that would answer None            min
 filter_at             filter, for one node                                   or
 score_at              score, for one node                                    sum
 line_score            batch_score, for groups of nodes                       only one may answer
-victim_jobs           calls of victims that would name nobody                and within a tier, or over the tiers
+victim_jobs           calls of victims that would name no task               and within a tier, or over the tiers
 ====================  =====================================================  =========================================
 """
 

@@ -38,7 +38,7 @@ class EvictionHooks:
         raise NotImplementedError
 
     def protected(self, candidates: Sequence[Task], purpose: Purpose) -> BoolArray | None:
-        """Which of ``candidates`` must not be evicted now, whoever wants their places; None: none of them.
+        """Which of ``candidates`` must not be evicted now for any job; None: none of them.
 
         Asked once per action about all that could go. Unlike ``victims``, what it lets pass is no vote for anything.
         """

@@ -96,7 +96,7 @@ class Plugin(QueueHooks, NodeHooks, EvictionHooks, DomainHooks, EventHooks, Acce
             hypothetical nodes ("this node with 1, 2, 3 more such pods") and remember answers. Node identity (labels,
             taints, names) belongs into the static hooks. False is always right, and slower.
         momentary: ``static_filter`` and ``static_score`` hold for one session only, because they depend on the time.
-        outside: it asks somebody outside, whom questions of "what if" would disturb: then no change is tried for jobs
+        outside: it asks a service outside, which questions of "what if" would disturb: then no change is tried for jobs
             that wait.
         protects: tasks that ``victims`` refuses are refused whatever other tiers answer.
         order_reach: CLUSTER when a placement of one job may change the key of another job or queue; ROW (only its own)

@@ -97,7 +97,7 @@ TOO_MANY_PODS = "node(s) pod number exceeded"
 class FitReporter:
     """Finds out why a class fits nowhere; equal questions in an unchanged session are answered once.
 
-    Where nobody asks why (``reasons`` False), `errors` says nothing but that it fits nowhere.
+    Where the reason is not asked for (``reasons`` False), `errors` says nothing but that it fits nowhere.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Queues with ``dequeueStrategy: fifo``: where the first job in order cannot start, nobody behind it does."""
+"""Queues with ``dequeueStrategy: fifo``: where the first job in order cannot start, no job behind it does."""
 
 from __future__ import annotations
 

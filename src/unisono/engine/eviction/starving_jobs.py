@@ -43,7 +43,7 @@ def place_starving(cycle: Cycle, evictions: Evictions, job: JobState, tasks: lis
 
     Tasks that request nothing have their turn among the others: for each that counts in a gang one pod less has to go.
     Once a task has found no room, those like it are passed over: later ones would find even less. A job that needs
-    nobody's eviction is placed at once where allocate comes later: till then the next job could take its free places.
+    no eviction is placed at once where allocate comes later: till then the next job could take its free places.
     Else it is promised what others who have to leave hold, and their beneficiaries do not need.
 
     Returns:

@@ -1,6 +1,6 @@
 """A snapshot with some things different; the one that it was made from is left alone.
 
-Records are copied when they are first changed, and sums over a job and its queue are made anew from its pods.
+Records are copied when they are first changed, and sums over a job and its queue are recomputed from its pods.
 """
 
 from __future__ import annotations

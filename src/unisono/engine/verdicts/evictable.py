@@ -1,6 +1,6 @@
 """Which pods would have to go for a job to start: those of lower priority, and of queues above their share.
 
-A question about "what if", asked whether or not an action that evicts is configured; nobody is evicted.
+A question about "what if", asked whether or not an action that evicts is configured; no pod is evicted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SYSTEM = ("system-cluster-critical", "system-node-critical")
 
 
 class Evictable:
-    """Running pods of one cycle that could go for somebody."""
+    """Running pods of one cycle that could be evicted for another job."""
 
     def __init__(self, cycle: Cycle) -> None:
         self.cycle = cycle

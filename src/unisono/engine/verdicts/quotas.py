@@ -42,7 +42,7 @@ class Shortage:
 
     @property
     def change(self) -> RaiseQuota:
-        """What makes room, whoever creates pods first."""
+        """What makes room, in whatever order pods are created."""
         wanted = {name: amount + self.others[name] for name, amount in self.need.items()}
         return RaiseQuota(self.quota, {name: wanted[name] - self.hard[name] + self.used[name] for name in wanted})
 
@@ -102,7 +102,7 @@ class QuotaRoom:
         return found
 
     def _wanted(self, job: JobState, missing: int, name: str) -> int:
-        """What ``missing`` more pods ask of one entry of a quota; 0 where nobody can tell."""
+        """What ``missing`` more pods ask of one entry of a quota; 0 where it cannot be known."""
         if plain(name) == "pods":
             return missing * (1000 if name == "count/pods" else 1)
         whole = asked(job, name)

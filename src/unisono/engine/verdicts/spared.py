@@ -1,4 +1,4 @@
-"""Why nobody is evicted for a job although others would make room: limits on evictions, with numbers and times."""
+"""Why no pod is evicted for a job although others would make room: limits on evictions, with numbers and times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spared(cycle: Cycle, job: JobState, victims: Sequence[str]) -> str:
         return ""
     setback = cycle.session.snapshot.setbacks.get(job.key)
     if setback is not None:
-        return f"its binds were refused lately, so nobody is evicted for it before {rfc3339(setback.over)}"
+        return f"its binds were refused lately, so no pod is evicted for it before {rfc3339(setback.over)}"
     tasks = [task for key in victims if (task := cycle.session.snapshot.tasks.get(key)) is not None]
     reason: str | None = cycle.hooks.first("spared", tasks)
     return reason or ""

@@ -91,7 +91,7 @@ def apply_changes(objects: LiveObjects, documents: Iterable[tuple[Mapping[str, A
 
 
 def _free_pods(objects: LiveObjects) -> None:
-    """Pods of nodes that have gone wait again, as their controllers make them anew."""
+    """Pods of nodes that have gone wait again, as their controllers recreate them."""
     known = {node.metadata.name for node in objects.of("Node")}
     pods = objects.of("Pod")
     for at, pod in enumerate(pods):

@@ -1,4 +1,4 @@
-"""Plug-in ``mpi``: the master learns its workers, and everybody listens where ``mpirun`` logs in."""
+"""Plug-in ``mpi``: the master learns its workers, and all pods listen where ``mpirun`` logs in."""
 
 from __future__ import annotations
 

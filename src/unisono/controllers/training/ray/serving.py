@@ -69,7 +69,7 @@ def serve_service(service: RayService, cluster: RayCluster) -> Service:
     name = str(given.get("name") or labels.serve_service(meta.name))
     marks = {labels.ORIGIN_NAME: meta.name, labels.ORIGIN_KIND: RAY_SERVICES.kind, labels.SERVE: name}
     spec = ServiceSpec(ports=[ServicePort(name="serve", port=port, target_port=port)])
-    # Whoever names ports of his own gets these; which pods answer is the controller's to say.
+    # Ports that the user names are used; which pods answer is the controller's to say.
     merged = {**msgspec.to_builtins(spec), **(own.get("spec") or {})}
     merged["selector"] = {RAY_CLUSTER: cluster.metadata.name, labels.SERVE: "true"}
     return Service(

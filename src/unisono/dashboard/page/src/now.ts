@@ -1,4 +1,4 @@
-// The time, for ages that grow while somebody looks.
+// The time, for ages that grow while the page is open.
 
 import { useEffect, useState } from "preact/hooks";
 

@@ -20,7 +20,7 @@ export function key(): string {
   return localStorage.getItem(KEY) ?? "";
 }
 
-/** The name of the signed-in user; empty for none. The component is drawn anew when that changes. */
+/** The name of the signed-in user; empty for none. The component is drawn again when that changes. */
 export function useUser(): string {
   const [user, setUser] = useState(localStorage.getItem(USER) ?? "");
   useEffect(() => {

@@ -16,7 +16,7 @@ export interface Live<T> {
 const SILENT_MS = 40_000; // the server says something every 15 s
 const RETRY_MS = [500, 1000, 2000, 5000];
 
-/** Apply a JSON merge patch; what it does not name stays the same object, so that unchanged rows are not drawn anew. */
+/** Apply a JSON merge patch; what it does not name stays the same object, so that unchanged rows are not drawn again. */
 export function merged(old: unknown, patch: Json): Json {
   const found: Json = isObject(old) ? { ...old } : {};
   for (const [name, value] of Object.entries(patch)) {

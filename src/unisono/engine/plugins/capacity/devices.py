@@ -101,7 +101,7 @@ class DeviceQuotas:
     # ---- questions
 
     def over(self, branch: Branch, claims: Sequence[str]) -> tuple[Branch, str] | None:
-        """The branch of the chain, and the quota in it, that claims which nobody there uses yet would exceed."""
+        """The branch of the chain, and the quota in it, that claims which no pod there uses yet would exceed."""
         for one in branch.chain() if self.limits and claims else ():
             if one.name in self.limits:
                 users = self._users[one.name]

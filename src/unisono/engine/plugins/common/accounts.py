@@ -13,7 +13,7 @@ KINDS: Final = (USERS, NAMESPACES)
 
 
 def account_of(job: Any, by: str = USERS) -> str:
-    """The user who submitted a job (a record or a state), or its namespace where nobody is known or that is meant.
+    """The user who submitted a job (a record or a state), or its namespace if that is meant or no user is known.
 
     A user's name is not a namespace's: names of namespaces that stand for users end in a slash.
     """

@@ -23,7 +23,7 @@ UNWANTED = Reason("node(s) didn't satisfy existing pods anti-affinity rules")
 
 
 MOST_PREFERENCES: Final = 64
-"""Preferences of others that a pod's points heed. Anybody may state any number of them about everybody's pods."""
+"""Preferences of others that a pod's points heed. A pod may state any number of them about pods of any namespace."""
 
 
 def required_by_others(pod_class: PodClass, domains: Domains) -> list[Held]:

@@ -202,7 +202,7 @@ class FamilyBook:
     # ---- moves
 
     def place(self, task: Task, column: int, *, pipelined: bool) -> None:
-        """A task takes cards of a node; where they do not fit (nobody asked before) it takes none."""
+        """A task takes cards of a node; where they do not fit (no filter asked before) it takes none."""
         row = int(self.row_of[column])
         if row < 0:
             return

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unisono.engine.session.session import Session
 
 _STRICT = Argument(
-    "strict", "bool", True, "nodes without a group take nobody; false: they take queues that have no rules"
+    "strict", "bool", True, "nodes without a group take no pods; false: they take queues that have no rules"
 )
 _ORDERED = Argument("enablePreferredOrder", "bool", False, "earlier preferred groups score higher")
 

@@ -32,7 +32,7 @@ class Plan:
 
     Attributes:
         job: the gang.
-        start: when it can start there, seconds since the epoch, ``inf`` where nobody knows how long the pods run that
+        start: when it can start there, seconds since the epoch, ``inf`` where it is unknown how long the pods run that
             are in its way.
         nodes: ``[N]`` where something is kept.
         kept: ``[R, N]`` what is kept there.

@@ -1,7 +1,7 @@
 """usage: prefers nodes that are idle in fact, and keeps off those that are too busy, by measured load.
 
 Load is averaged over minutes, so what has just been placed is not in it yet: such pods count with an estimate. A node
-whose load nobody has measured lately takes pods as if it had none, and gets no points.
+whose load has not been measured lately takes pods as if it had none, and gets no points.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MEMORY_HIGH = Reason("the memory load of the node exceeds the upper limit.", unr
 _WEIGHT = Argument("usage.weight", "int", 5, "multiplies the score; negative means 5")
 _CPU = Argument("cpu.weight", "int", 1, "weight of cpu; negative means 1")
 _MEMORY = Argument("memory.weight", "int", 1, "weight of memory; negative means 1")
-_LIMITS = Argument("thresholds", "map", None, "`cpu` and `mem`: percent of load above which a node takes nobody")
-_CPU_LIMIT = Argument("thresholds.cpu", "int", 80, "percent of cpu load above which a node takes nobody, 0 to 100")
+_LIMITS = Argument("thresholds", "map", None, "`cpu` and `mem`: percent of load above which a node takes no pod")
+_CPU_LIMIT = Argument("thresholds.cpu", "int", 80, "percent of cpu load above which a node takes no pod, 0 to 100")
 _MEMORY_LIMIT = Argument("thresholds.mem", "int", 80, "the same for memory")
 _REQUEST = Argument("estimator.request_ratio", "float", 0.7, "part of its request that a new pod uses, 0 to 1")
 _BURST = Argument("estimator.burst_ratio", "float", 0.0, "part of what is between request and limit, 0 to 1")
