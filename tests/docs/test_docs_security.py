@@ -30,6 +30,7 @@ MIB = 1024 * 1024
 DEFAULTS = [
     "3 MiB | `--api-limit body_bytes=N`" if LIMITS.body_bytes == 3 * MIB else "",
     f"| stored object | {LARGEST_OBJECT / MIB:g} MiB |",
+    f"| stored objects of a namespace | {LIMITS.namespace_bytes // MIB} MiB |",
     f"| annotations of an object | {LARGEST_ANNOTATIONS // 1024} KiB |",
     f"| depth of a body | {DEEPEST} levels |",
     f"{syntax.LONGEST:,} characters, {syntax.DEEPEST} levels",

@@ -154,6 +154,8 @@ CONFIG_MAP_KEY: Final = "volcano-scheduler.conf"
 
 MASTERS: Final = "system:masters"
 """The group whose members may do everything."""
+NODES_GROUP: Final = "system:nodes"
+"""The group of the agents of nodes."""
 
 # Values of `managedBy` that stand for the controllers of the kinds themselves.
 JOB_CONTROLLER: Final = "kubernetes.io/job-controller"

@@ -164,9 +164,10 @@ class Plane:
         from unisono.apiserver.admission import Admission
         from unisono.apiserver.admission import Settings as Rules
         from unisono.apiserver.backend import Backend
+        from unisono.apiserver.flow_control.limits import Limits
 
-        most = self._options.most_pods
-        admission = Admission(Rules(most_pods=most))
+        most, limits = self._options.most_pods, self._options.limits or Limits()
+        admission = Admission(Rules(most_pods=most, namespace_bytes=limits.namespace_bytes))
         admission.extend(advisers={CONFIG_MAPS.resource: _advise_on_configuration})
         backend = await Backend.open(self._data.database, admission=admission)
         self._stack.push_async_callback(backend.close)

@@ -77,7 +77,7 @@ class Admission:
         mutating: Mapping[str, Sequence[Rule]] | None = None,
         checking: Mapping[str, Sequence[Rule]] | None = None,
     ) -> None:
-        settings = settings or Settings()
+        self.settings = settings = settings or Settings()
         self._mutating = _joined(_MUTATING, mutating or {})
         queue_rules = tuple(
             partial(rule, settings) for rule in (queues.protect, queues.check_parent, queues.check_family)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 from unisono.api.pod_limit import MOST_PODS
+from unisono.apiserver.flow_control.limits import NAMESPACE_BYTES
 
 T = TypeVar("T", bound=Object)
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -69,12 +70,14 @@ class Settings:
         enable_queue_allocated_pods_check: refuse to delete a queue while pods are allocated from it.
         max_queue_depth: how many queues may lie on the way from a queue up to (excluding) root.
         most_pods: pods that one object may ask for.
+        namespace_bytes: bytes that the objects of one namespace may take in the store.
 
     """
 
     enable_queue_allocated_pods_check: bool = False
     max_queue_depth: int = 5
     most_pods: int = MOST_PODS
+    namespace_bytes: int = NAMESPACE_BYTES
 
 
 Rule = Callable[[Request, Clocked], None]

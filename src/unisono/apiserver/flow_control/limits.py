@@ -8,6 +8,8 @@ from typing import get_type_hints
 
 from unisono.errors import ConfigError
 
+NAMESPACE_BYTES = 512 * 1024 * 1024
+"""Bytes that the objects of one namespace may take: about 150,000 pods, a quarter of what etcd may hold in all."""
 _MEANINGS = "docs/kubernetes-api.md lists them"
 
 
@@ -16,6 +18,7 @@ class Limits:
     """Bounds that hold for every client; ``unisono up --api-limit NAME=VALUE`` changes them.
 
     Attributes:
+        namespace_bytes: what the stored objects of one namespace may take.
         body_bytes: largest body, after decompression.
         body_seconds: time in which a body must have arrived.
         write_seconds: time in which a client must take a piece of an answer before its connection is dropped.
@@ -40,6 +43,7 @@ class Limits:
 
     """
 
+    namespace_bytes: int = NAMESPACE_BYTES
     body_bytes: int = 3 * 1024 * 1024
     body_seconds: float = 30.0
     write_seconds: float = 30.0

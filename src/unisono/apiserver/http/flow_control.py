@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from unisono.api.keys import MASTERS
+from unisono.api.keys import MASTERS, NODES_GROUP
 from unisono.apiserver.access.user import ANONYMOUS, SERVICE_ACCOUNTS, User
 from unisono.apiserver.flow_control.limits import Limits
 
-_SYSTEM = frozenset({MASTERS, "system:nodes", f"{SERVICE_ACCOUNTS}:kube-system"})
+_SYSTEM = frozenset({MASTERS, NODES_GROUP, f"{SERVICE_ACCOUNTS}:kube-system"})
 
 
 class Quota:

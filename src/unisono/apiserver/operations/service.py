@@ -11,7 +11,7 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import COMMANDS, SERVICES
 from unisono.apiserver import failures
 from unisono.apiserver.access.user import User
-from unisono.apiserver.admission import Admission, tenants
+from unisono.apiserver.admission import Admission, storage_room, tenants
 from unisono.apiserver.authorization.authorizer import Authorizer, version_of
 from unisono.apiserver.authorization.committed import Committed
 from unisono.apiserver.authorization.deputies import Deputies
@@ -70,7 +70,11 @@ class ObjectService:
         admission.extend(
             checking={**rules_of(Escalation(self.authorizer)), COMMANDS.resource: (deputies.check_command,)},
             mutating={SERVICES.resource: (Addresses(store).assign,)},
-            everywhere=(deputies.check_owners, partial(tenants.check_use, deputies.may_use)),
+            everywhere=(
+                deputies.check_owners,
+                partial(tenants.check_use, deputies.may_use),
+                partial(storage_room.check, store.stored_bytes, admission.settings.namespace_bytes),
+            ),
         )
         self.context = Context(store, admission, clock, new_uid, new_suffix)
         self.hooks = self.context.hooks

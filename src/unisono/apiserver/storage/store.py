@@ -28,6 +28,7 @@ from unisono.apiserver.storage.database import MEMORY, Database, Loaded
 from unisono.apiserver.storage.entry import Entry, Event, Key
 from unisono.apiserver.storage.errors import DiskFullError
 from unisono.apiserver.storage.history import History, Retention
+from unisono.apiserver.storage.namespace_sizes import NamespaceSizes
 from unisono.apiserver.storage.writer import Commit, Disk, Writer
 from unisono.errors import Unavailable, UnisonoError
 
@@ -71,6 +72,7 @@ class Store:
         self._clock, self._retention = clock, retention
         self._collections: dict[str, Collection] = {}
         self._pending: dict[Key, Event] = {}
+        self._sizes = NamespaceSizes()
         self._listeners: list[Callable[[Event], None]] = []
         self._revision = self._assigned = self._compacted = 0
         self._any_change: asyncio.Future[None] | None = None
@@ -143,6 +145,10 @@ class Store:
             if key[0] == resource and namespace in (None, key[1]) and event.type != "DELETED":
                 yield event.entry
 
+    def stored_bytes(self, namespace: str) -> int:
+        """Bytes of all objects of a namespace, as the next write must see them."""
+        return self._sizes.of(namespace)
+
     def resources(self) -> list[str]:
         """Resources that have, or had, objects."""
         return list(self._collections)
@@ -191,7 +197,9 @@ class Store:
             if (current.revision if current else 0) != change.expected:
                 raise StaleWriteError(f"{'/'.join(change.key)} changed")
         events = [self._event(change) for change in changes]
-        self._pending.update({event.entry.key: event for event in events})
+        for event in events:
+            self._pending[event.entry.key] = event
+            self._sizes.follow(event)
         future: asyncio.Future[list[Entry]] = self._loop.create_future()
         entries = [event.entry for event in events]
 
@@ -270,8 +278,12 @@ class Store:
         self._compacted = loaded.compacted
         for entry in loaded.objects:
             self._collection(entry.resource).put(entry)
+        self._sizes.count(loaded.objects)
         for event in loaded.events:
             self._remember(event)
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for collection in self._collections.values() for entry in collection.sorted(None))
 
     def _post(self, callback: Callable[[], None]) -> None:
         # On a closed loop nothing waits for the answer.
@@ -342,6 +354,7 @@ class Store:
             # Whatever is pending was prepared on top of the lost changes, and the writer refuses it too.
             self._epoch = commits[-1].epoch + 1
             self._pending.clear()
+            self._sizes.count(self._entries())
             self._failures += 1
             self._tell(error)
         self._refused += len(commits)
