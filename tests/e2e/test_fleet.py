@@ -83,6 +83,10 @@ def listed(hub: RunningPlane) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads(told.stdout)}
 
 
+def models(hub: RunningPlane) -> dict[str, list[str]]:
+    return {name: [one["type"] for one in each["accelerators"]] for name, each in listed(hub).items()}
+
+
 def ready_members(hub: RunningPlane) -> set[str]:
     return {name for name, each in listed(hub).items() if each["ready"]}
 
@@ -91,8 +95,8 @@ def test_three_queues_over_two_clusters(fleet: dict[str, RunningPlane]) -> None:
     hub = fleet["hub"]
     ready = hub.kubectl("get", "fleet", "ai-fleet", "-n", "kurator-fleet-system", "-o", "jsonpath={.status.phase}")
     assert ready in ("Ready", "Running")
-    models = {name: [one["type"] for one in each["accelerators"]] for name, each in listed(hub).items()}
-    assert models == {"gpu1": ["nvidia-t4"], "gpu2": ["nvidia-a100"]}
+    # A member takes work before its simulated nodes have all come.
+    wait_until("the cards are counted", lambda: models(hub) == {"gpu1": ["nvidia-t4"], "gpu2": ["nvidia-a100"]})
 
     for queue in QUEUES:
         hub.apply(gang(f"train-{queue}", queue, 9, 600))

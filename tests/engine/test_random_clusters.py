@@ -135,7 +135,7 @@ WRONG: list[tuple[str, list[Any], dict[str, Any]]] = [
         {"binds": [("ns/a", "n2")]},
     ),
     ("is Closed", [a_queue(state="Closed"), a_pod("a")], {"binds": [("ns/a", "n1")]}),
-    ("for nobody", [OLD, RUNNING], {"evictions": [("ns/r", "preempt", "")]}),
+    ("for no job", [OLD, RUNNING], {"evictions": [("ns/r", "preempt", "")]}),
     ("which gets nothing", [HIGH, OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "preempt", "ns/j")]}),
     ("no higher priority", [OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "preempt", "ns/j")]}),
     ("of the same queue", [OLD, RUNNING, a_pod("a")], {"evictions": [("ns/r", "reclaim", "ns/j")]}),
