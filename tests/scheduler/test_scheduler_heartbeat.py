@@ -60,11 +60,13 @@ async def test_a_refused_configuration_stands_in_the_lease_until_it_is_corrected
     async with world(client, config=source) as it:
         await it.run(3)
         source.error = "tiers[0]: no plug-in is called gnag"
-        await it.run(25)
+        it.nudge()
+        await it.run(2)
         annotations = client.raw(LEASES, KEY)["metadata"]["annotations"]
         assert annotations[CONFIGURATION_ERROR] == source.error
         source.error = ""
-        await it.run(25)
+        it.nudge()
+        await it.run(2)
         assert CONFIGURATION_ERROR not in client.raw(LEASES, KEY)["metadata"]["annotations"]
 
 

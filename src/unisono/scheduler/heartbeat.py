@@ -1,7 +1,8 @@
 """The scheduler's heartbeat: a Lease that is renewed as long as cycles end, so that clients see a scheduler that hangs.
 
 The Lease of leader election cannot tell that: it is renewed by a task of its own, whatever the cycles do. A look at the
-state that finds nothing to do counts as a cycle. There is one write in ten seconds, however many cycles end.
+state that finds nothing to do counts as a cycle. There is one write in ten seconds, however many cycles end, and one
+soon after each change of what the Lease says of the configuration.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from unisono.kube.clock import Clock
 _log = structlog.get_logger(__name__)
 
 HEARTBEAT_LEASE = f"kube-system/{CYCLES_LEASE}"
-_INTERVAL_SECONDS = 10.0
+_INTERVAL_SECONDS, _LOOK_SECONDS = 10.0, 1.0
 # Three renewals may be missed before the scheduler counts as silent.
 _DURATION_SECONDS = 30
 _CLOSE_SECONDS = 2.0
@@ -90,10 +91,15 @@ class Heartbeat:
     async def run(self) -> None:
         """Write until cancelled."""
         self._began = self._clock.monotonic()
+        due = self._began
         while True:
-            if self._last is not None and (self._last[1], self._facts) != self._told:
+            now = self._clock.monotonic()
+            if self._last is not None and (
+                self._facts != self._told[1] or (now >= due and self._last[1] != self._told[0])
+            ):
                 await self._renew(self._last[1], self._facts)
-            await self._clock.sleep(_INTERVAL_SECONDS if self._held else 1.0)
+                due = now + (_INTERVAL_SECONDS if self._held else _LOOK_SECONDS)
+            await self._clock.sleep(_LOOK_SECONDS)
 
     async def close(self) -> None:
         """Say that the scheduler has ended."""
