@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.backends import opened
+from support.backends import opened, settle
 from unisono.api.base import ObjectMeta
 from unisono.api.core import ConfigMap
 from unisono.api.kinds import CONFIG_MAPS
 from unisono.apiserver.flow_control.fair_turns import Rhythm, Shares, Turns
+from unisono.apiserver.http.accept import Form
+from unisono.apiserver.http.path import ResourcePath
+from unisono.apiserver.http.watch import WatchHandler
 
 
 async def test_a_reader_comes_in_between_many_writers() -> None:
@@ -52,6 +57,29 @@ async def test_everybody_gets_a_turn_in_order_and_few_at_once(each: int, gives_u
     assert set(indices) >= {index for index, leaves in enumerate(gives_up) if not leaves}
     for turn in {turn for _, turn in came}:
         assert sum(1 for _, when in came if when == turn) <= each
+
+
+@given(each=st.integers(1, 5), weights=st.lists(st.integers(1, 12), min_size=1, max_size=30))
+async def test_heavy_callers_take_the_turns_of_later_beats_and_all_come_in_order(each: int, weights: list[int]) -> None:
+    rhythm = Rhythm()
+    turns, beats, came = Turns(each, rhythm), 0, list[tuple[int, int]]()
+
+    def beat() -> bool:
+        nonlocal beats
+        beats += 1
+        return len(came) < len(weights)
+
+    rhythm.join(beat)
+
+    async def worker(index: int) -> None:
+        await turns.take(weights[index])
+        came.append((index, beats))
+
+    await asyncio.gather(*(worker(index) for index in range(len(weights))))
+    assert [index for index, _ in came] == list(range(len(weights)))
+    for position, (_, when) in enumerate(came):
+        before = sum(weights[:position])
+        assert when >= (before - each) // each, "what came before has had its turns"
 
 
 @pytest.mark.parametrize("writers", [1, 4])
@@ -94,3 +122,39 @@ async def test_a_rhythm_rests_when_nobody_needs_it() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert beats == ["once", "beat"]
+
+
+class Watcher:
+    """A client that takes what it is sent at once; counts the bytes of all of its kind."""
+
+    own, form, query = False, Form(), MappingProxyType({"resourceVersion": "0"})
+    sent = 0
+
+    async def stream(self, _: str) -> None:
+        """Begin."""
+
+    async def write(self, _: object, piece: bytes) -> None:
+        Watcher.sent += len(piece)
+
+
+async def test_requests_come_in_between_many_watchers_of_large_objects() -> None:
+    async with opened() as backend:
+        handler = WatchHandler(backend.service, lambda: 0.0)
+        path = ResourcePath("", "v1", "default", "configmaps")
+        watchers: list[Any] = [Watcher() for _ in range(200)]
+        tasks = [asyncio.create_task(handler.watch(each, CONFIG_MAPS, path)) for each in watchers]
+        await settle(backend)
+        await backend.client().create(CONFIG_MAPS, config_map("large", 300_000))
+        Watcher.sent, most = 0, 0
+        while Watcher.sent < 200 * 300_000:
+            before = Watcher.sent
+            await asyncio.sleep(0)
+            most = max(most, Watcher.sent - before)
+        assert most < 2 * 2**20, "so much is sent before the next request is read"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def config_map(name: str, size: int) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data={"x": "y" * size})

@@ -56,34 +56,37 @@ class Turns:
     are tens of milliseconds in which no request is read. Where few write, none waits.
 
     Args:
-        each: callers per beat.
+        each: callers per beat, where each counts as one.
         rhythm: gives the beat; one of its own when None.
 
     """
 
     def __init__(self, each: int, rhythm: Rhythm | None = None) -> None:
         self._each = self._left = each
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._rhythm = rhythm or Rhythm()
         self._rhythm.join(self._renew)
 
-    async def take(self) -> None:
-        """Return when it is the caller's turn: at once, or on one of the next beats."""
+    async def take(self, weight: int = 1) -> None:
+        """Return when it is the caller's turn: at once, or on one of the next beats.
+
+        A caller may count as several; one that counts for more than there are turns takes those of later beats, too.
+        """
         self._rhythm.start()
-        if self._left and not self._waiting:
-            self._left -= 1
+        if self._left > 0 and not self._waiting:
+            self._left -= weight
             return
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting.append((future, weight))
         await future
 
     def _renew(self) -> bool:
-        self._left = self._each
-        while self._left and self._waiting:
-            future = self._waiting.popleft()
+        self._left = min(self._each, self._left + self._each)
+        while self._left > 0 and self._waiting:
+            future, weight = self._waiting.popleft()
             if not future.done():  # a caller that gave up takes no turn
                 future.set_result(None)
-                self._left -= 1
+                self._left -= weight
         return self._left < self._each
 
 
@@ -96,13 +99,15 @@ class Shares:
         components: writes of clients in this process, a quarter to half a millisecond each.
         requests: writes that came by HTTP, about a millisecond each.
         events: of watches in this process, decoded and handled by who watches, about a quarter of a millisecond each.
+        sent: events that are sent to watches by HTTP, or pieces of 32 KiB of them, up to a tenth of a millisecond each.
     """
 
     rhythm: Rhythm = field(default_factory=Rhythm)
     components: Turns = field(init=False)
     requests: Turns = field(init=False)
     events: Turns = field(init=False)
+    sent: Turns = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, each in (("components", 3), ("requests", 3), ("events", 8)):
+        for name, each in (("components", 3), ("requests", 3), ("events", 8), ("sent", 32)):
             object.__setattr__(self, name, Turns(each, self.rhythm))

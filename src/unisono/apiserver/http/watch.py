@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Encode = Callable[[StoreEvent], tuple[bytes, ...]]
 # Larger objects are sent as they are stored, without a copy for each watcher that does not read.
 _WITHOUT_COPY = 32 * 1024
+# Bytes that count as one event more when turns are given.
+_PART = 32 * 1024
 
 
 class WatchHandler:
@@ -58,6 +60,9 @@ class WatchHandler:
         try:
             async with aclosing(cast("Any", events)):
                 async for event in events:
+                    # A thousand watchers of one user must not keep the requests of others waiting.
+                    if not exchange.own:
+                        await self._service.shares.sent.take(1 + len(event.object) // _PART)
                     for piece in encode(event):
                         await exchange.write(response, piece)
         except ApiError as error:
