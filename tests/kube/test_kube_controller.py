@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +12,7 @@ from test_kube_informer import THINGS, Thing, thing
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
+from unisono.controllers.parallel import for_each
 from unisono.errors import Conflict, Invalid, Unavailable, UnisonoError
 from unisono.kube.backoff import Backoff
 from unisono.kube.controller import Context, Controller, Manager
@@ -180,3 +183,34 @@ async def test_only_errors_that_nobody_foresaw_are_logged_with_their_origin(erro
     (told,) = [entry for entry in logs if entry["event"] == "controller.failed"]
     assert told["error"] == str(error)
     assert bool(told["exc_info"]) is traceback
+
+
+class Large:
+    """Stands for an object of megabytes."""
+
+
+class Failing(Recorder):
+    """Fails as after many requests at once: a frame holds the errors, of which it raises the first."""
+
+    async def reconcile(self, key: str) -> float | None:
+        large = Large()
+        self.held = weakref.ref(large)
+        errors = await for_each(self._ask, [large, large])
+        raise errors[0]
+
+    async def _ask(self, large: Large) -> None:
+        raise self.answers[0] if self.answers else KeyError(id(large))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("error", [None, Conflict("stale"), Unavailable("busy")], ids=["bug", "conflict", "busy"])
+async def test_what_a_failure_held_is_freed_without_the_garbage_collector(error: Exception | None) -> None:
+    client, controller = MemoryClient(), Failing()
+    controller.answers = [error] if error else []
+    await client.create(THINGS, thing("a"))
+    gc.disable()
+    try:
+        with capture_logs():  # what prints local variables keeps them
+            async with managed(client, controller):
+                assert controller.held() is None
+    finally:
+        gc.enable()

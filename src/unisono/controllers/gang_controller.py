@@ -18,6 +18,7 @@ from unisono.kube.client import Client
 from unisono.kube.clock import Clock
 from unisono.kube.controller import Controller
 from unisono.kube.informer import Informer
+from unisono.kube.tracebacks import free_frames
 
 T = TypeVar("T", bound=Object)
 P = TypeVar("P", bound=BasePlan)
@@ -45,8 +46,9 @@ class GangController(Controller, Generic[T, P]):
         """Carry a plan out; answers after how many seconds to decide again."""
         try:
             written, again = await self._executor.run(job, plan)
-        except NotFound:
+        except NotFound as error:
             if self._jobs.get(key) is None:
+                free_frames(error)
                 return None
             raise
         if written is not job:

@@ -19,6 +19,7 @@ from unisono.kube.backoff import Backoff
 from unisono.kube.client import Client, EventType
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.kube.informer import Informer
+from unisono.kube.tracebacks import free_frames
 from unisono.kube.workqueue import QueueStatistics, WorkQueue
 from unisono.lazy_logs import LazyLogger
 
@@ -310,10 +311,12 @@ class _Run:
             self.conflicts += 1
             self.last_error = str(error)
             self.queue.add_rate_limited(key)
+            free_frames(error)
         except Exception as error:
             self.queue.add_rate_limited(key, at_least=_least_wait(error))
             self._failed(key, self.queue.failures(key), error)
             await self._tell(obj, error)
+            free_frames(error)
         else:
             self.reconciles += 1
             self.queue.forget(key)
