@@ -53,12 +53,7 @@ def test_the_answer_is_right(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)
 
 
-OPEN = frozenset({"depends-on-task-never-ready", "ray-group-too-large-of-two"})
-"""Faults that are known: a fix that needs a gang to start without the tasks that wait for others; and a gang of unequal
-pods that would fit, but whose small pods are placed first and take the room of the large one."""
-
-
 @pytest.mark.more
-@pytest.mark.parametrize("name", sorted(CASES.keys() - set(QUICK) - OPEN))
+@pytest.mark.parametrize("name", sorted(CASES.keys() - set(QUICK)))
 def test_every_answer_is_right(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)

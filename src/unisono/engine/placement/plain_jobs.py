@@ -10,6 +10,7 @@ from unisono.cluster.status import ALLOCATED_STATES, TaskStatus, count
 from unisono.engine.candidates.table import CandidateTable
 from unisono.engine.cycle.context import Cycle
 from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.stuck_first import retry
 from unisono.engine.placement.task_loop import TaskGroup, note_failure, place_tasks
 from unisono.engine.session import queue_limits
 from unisono.engine.session.job_state import JobState
@@ -28,7 +29,7 @@ def place_job(cycle: Cycle, job: JobState, remaining: RemainingTasks) -> bool:
 
     """
     cycle.session.subject = job
-    mark = cycle.transaction.checkpoint()
+    mark, given = cycle.transaction.checkpoint(), remaining.copy()
     place_tasks(PlainJob(cycle, job), remaining)
     if cycle.hooks.ready(job):
         cycle.commit(mark, job)
@@ -38,9 +39,31 @@ def place_job(cycle: Cycle, job: JobState, remaining: RemainingTasks) -> bool:
         report = cycle.report(job)
         report.pipelined = refusal
         report.discarded = cycle.transaction.rollback(mark)
-    else:
-        cycle.transaction.keep(mark)
+        return _place_in_another_order(cycle, job, remaining, given)
+    cycle.transaction.keep(mark)
     return False
+
+
+def _place_in_another_order(cycle: Cycle, job: JobState, remaining: RemainingTasks, given: RemainingTasks) -> bool:
+    """Try a job that is not ready again, the tasks that found no node first; whether it was committed."""
+    told = cycle.reports[job.key]
+    mark = cycle.transaction.checkpoint()
+
+    def trial(tasks: RemainingTasks) -> tuple[bool, Task | None]:
+        cycle.reports.pop(job.key, None)
+        place_tasks(PlainJob(cycle, job), tasks)
+        if cycle.hooks.ready(job):
+            return True, None
+        placed = bool(cycle.transaction.rollback(mark))
+        return False, cycle.report(job).task if placed else None
+
+    left = retry(given, told.task if told.discarded else None, trial)
+    if left is None:
+        cycle.reports[job.key] = told
+        return False
+    remaining.follow(left)
+    cycle.commit(mark, job)
+    return True
 
 
 class PlainJob(TaskGroup):

@@ -25,6 +25,10 @@ class RemainingTasks:
         other._runs, other._run, other._at = self._runs, self._run, self._at
         return other
 
+    def follow(self, other: RemainingTasks) -> None:
+        """Have left what another order of the same tasks has left."""
+        self._runs, self._run, self._at = other._runs, other._run, other._at
+
     def rest(self) -> list[Task]:
         """What is left of the present run; at least one task."""
         run = self._runs[self._run]

@@ -13,6 +13,7 @@ from unisono.engine.placement.domain_search import Search, search_of
 from unisono.engine.placement.group_in_domain import GroupInDomain
 from unisono.engine.placement.group_rules import GroupRules
 from unisono.engine.placement.remaining_tasks import RemainingTasks
+from unisono.engine.placement.stuck_first import retry
 from unisono.engine.placement.task_loop import place_tasks
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.sub_groups import SubGroup, groups_of
@@ -217,15 +218,25 @@ class Solver:
     def _try_group(self, group: SubGroup, domain: int, remaining: RemainingTasks) -> tuple[RemainingTasks, Mark] | None:
         """Place a sub-group's tasks in one domain; None, and nothing changed, when that is not enough."""
         own, mark = remaining.copy(), self.mark()
+        works, stuck = self._trial(group, domain, own, mark)
+        if works:
+            return own, mark
+        told = self.stuck
+        left = retry(remaining, stuck, lambda tasks: self._trial(group, domain, tasks, mark))
+        self.stuck = told
+        return None if left is None else (left, mark)
+
+    def _trial(self, group: SubGroup, domain: int, tasks: RemainingTasks, mark: Mark) -> tuple[bool, Task | None]:
+        """Place tasks in the given order: whether it is enough, or else, undone, which task was stuck behind others."""
         trial = GroupInDomain(self.rules, self.search, group, domain, promise=self.promise)
-        place_tasks(trial, own)
+        place_tasks(trial, tasks)
         if trial.stuck is not None:
             self.stuck = trial.stuck, domain
         placed = self.cycle.transaction.checkpoint() > mark[0]
         if placed and (self.rules.ready(group) or self.rules.pipelined(group)):
-            return own, mark
+            return True, None
         self.undo(mark)
-        return None
+        return False, trial.stuck if placed else None
 
     def _nominated(self, group: SubGroup, top: int, remaining: RemainingTasks) -> int | None:
         """The domain that an earlier cycle made room in, when every waiting task has its node below ``top``."""
