@@ -8,6 +8,7 @@ from unisono.api import batch, bus, core, nodeinfo, rbac, scheduling, topology
 from unisono.api.admission_registration import WEBHOOK_KINDS
 from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import FLOW_KINDS
+from unisono.api.group_kinds import GROUP_KINDS
 from unisono.api.kind import Kind
 from unisono.api.serving_kinds import SERVING_KINDS
 from unisono.api.training_kinds import TRAINING_KINDS
@@ -209,6 +210,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
     DEVICE_CLASSES,
+    *GROUP_KINDS,
     LEASES,
     *WORKLOAD_KINDS,
     *SERVING_KINDS,

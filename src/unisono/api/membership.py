@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.api.core import Pod
+from unisono.api.core import Pod, PodSpec
 from unisono.api.keys import GROUP_NAME, GROUP_NAME_OF_VOLCANO
 from unisono.api.scheduling import PodGroup
 
@@ -15,18 +15,22 @@ DEFAULT_QUEUE = "default"
 """Queue of a PodGroup that names none, unless a component is configured with another."""
 
 
-def pod_group_name(annotations: Mapping[str, str] | None) -> str:
-    """Name of the PodGroup that a pod with these annotations belongs to; empty without one.
+def pod_group_name(annotations: Mapping[str, str] | None, spec: PodSpec | None = None) -> str:
+    """Name of the PodGroup that a pod with these annotations and this spec belongs to; empty without one.
 
-    Volcano's two keys are equal; where both are set, Kubernetes' older one wins.
+    Volcano's two keys are equal; where both are set, Kubernetes' older one wins. A pod with neither belongs to the
+    PodGroup that its ``schedulingGroup`` names, which has a PodGroup of ours of the same name.
     """
     annotations = annotations or {}
-    return annotations.get(GROUP_NAME) or annotations.get(GROUP_NAME_OF_VOLCANO) or ""
+    named = annotations.get(GROUP_NAME) or annotations.get(GROUP_NAME_OF_VOLCANO)
+    if named or spec is None or spec.scheduling_group is None:
+        return named or ""
+    return spec.scheduling_group.pod_group_name or ""
 
 
 def pod_group_of(pod: Pod) -> str:
     """``namespace/name`` of the pod's PodGroup; empty without one."""
-    name = pod_group_name(pod.metadata.annotations)
+    name = pod_group_name(pod.metadata.annotations, pod.spec)
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from unisono.api import fleet_kinds, flow_kinds, kinds, serving_kinds, workload_kinds
+from unisono.api import fleet_kinds, flow_kinds, group_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
@@ -45,6 +45,7 @@ from unisono.api.validation import (
     topology,
     training,
     webhooks,
+    workload,
     workloads,
 )
 from unisono.api.validation.bounds import validate_bounds
@@ -81,6 +82,8 @@ _RULES: dict[type[Object], Rules] = {
     kinds.CLUSTER_ROLES.struct: rbac.validate_cluster_role,
     kinds.CLUSTER_ROLE_BINDINGS.struct: rbac.validate_cluster_role_binding,
     kinds.PRIORITY_CLASSES.struct: cluster.validate_priority_class,
+    group_kinds.WORKLOADS.struct: workload.validate_workload,
+    group_kinds.WORKLOAD_POD_GROUPS.struct: workload.validate_pod_group,
     kinds.LEASES.struct: cluster.validate_lease,
     kinds.CUSTOM_RESOURCE_DEFINITIONS.struct: crd.validate_crd,
     workload_kinds.DEPLOYMENTS.struct: workloads.validate_deployment,

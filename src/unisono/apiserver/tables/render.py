@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from unisono.api.autoscaling import HorizontalPodAutoscalerV1
 from unisono.api.kind import Kind
+from unisono.apiserver.tables import pod_groups
 from unisono.apiserver.tables.columns import Layout, Row
 from unisono.apiserver.tables.core import (
     BINDINGS,
@@ -81,6 +82,8 @@ _BUILT_IN: dict[tuple[str, str], Layout] = {
     ("policy", "poddisruptionbudgets"): BUDGETS,
     ("networking.k8s.io", "networkpolicies"): NETWORK_POLICIES,
     ("scheduling.k8s.io", "priorityclasses"): PRIORITY_CLASSES,
+    ("scheduling.k8s.io", "podgroups"): pod_groups.POD_GROUPS,
+    ("scheduling.k8s.io", "workloads"): pod_groups.WORKLOADS,
     ("coordination.k8s.io", "leases"): LEASES,
     ("resource.k8s.io", "resourceclaims"): RESOURCE_CLAIMS,
     ("resource.k8s.io", "resourceclaimtemplates"): DEVICE_KINDS,
