@@ -44,7 +44,7 @@ def task_of(pod: Pod, classes: PodClasses, scheduler_names: frozenset[str]) -> T
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations, labels = meta.annotations or _NOTHING, meta.labels or _NOTHING
     task = Task(meta.namespace or "", meta.name, meta.uid or "", class_of(pod, classes))
-    group = pod_group_name(annotations)
+    group = pod_group_name(annotations, spec)
     task.job = f"{task.namespace}/{group}" if group else ""
     task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC) or ""
     notes = _NOTHING if _RARE.isdisjoint(annotations) else annotations

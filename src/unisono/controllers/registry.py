@@ -18,6 +18,7 @@ from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
 from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
+from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
 from unisono.controllers.podgroup.workloads import WorkloadGroupController
 from unisono.controllers.probing import NoProber, Prober
 from unisono.controllers.provisioning.controller import ProvisioningController
@@ -65,6 +66,7 @@ def all_controllers(
     jobs: list[Controller] = [
         JobController(recorder, offload, count_seconds=count_seconds, registry=registry),
         PodGroupController(recorder, scheduler_names),
+        KubernetesGroupController(scheduler_names),
         WorkloadGroupController(REPLICA_SETS, scheduler_names),
         WorkloadGroupController(STATEFUL_SETS, scheduler_names),
     ]

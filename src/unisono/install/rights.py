@@ -11,6 +11,7 @@ from typing import Any
 
 from unisono.api import kinds as k
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLATES
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
 from unisono.api.machine import MACHINE_DEPLOYMENTS
@@ -115,6 +116,10 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch create", PROVISIONING_REQUESTS),
     *_on("get create", POD_TEMPLATES),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),
+    # Kubernetes' own PodGroups (1.36), and how far they are.
+    *_on("list watch", WORKLOAD_POD_GROUPS),
+    *_on("patch", WORKLOAD_POD_GROUPS, sub="status"),
+    *_on("update", WORKLOAD_POD_GROUPS, sub="finalizers"),
     # Plain pods whose PodGroup is refused are told why they wait.
     *_on("patch", k.PODS, sub="status"),
     # Clusters that check it let only those block an owner's deletion who may change the owner's finalizers.

@@ -159,7 +159,7 @@ def collect(
     mine = {pod.metadata.name: pod for _, owner in owners for pod in pods.of(owner)}
     found = {group.metadata.name: group for _, owner in owners for group in groups.of(owner)}
     for pod in mine.values():
-        group = named(pod_group_name(pod.metadata.annotations))
+        group = named(pod_group_name(pod.metadata.annotations, pod.spec))
         if group is not None:
             found[group.metadata.name] = group
     return Dependents([part for _, part in owners[1:]], _sorted(found), _sorted(mine))

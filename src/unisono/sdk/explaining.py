@@ -129,7 +129,7 @@ async def explain_owner(
     if not known and not found.groups and not found.pods:
         raise NothingToExplain(f"{title} has neither pods nor PodGroups that could wait.")
     waiting = {each.metadata.name for each in found.groups if verdict_in(each.metadata.annotations) is not None}
-    alone = [pod for pod in found.pods if pod_group_name(pod.metadata.annotations) not in waiting]
+    alone = [pod for pod in found.pods if pod_group_name(pod.metadata.annotations, pod.spec) not in waiting]
     refused = [] if suspended_by(item) or is_over(item) else await refusals(client, [owner, *found.parts], found.pods)
     refused = [await with_names(client, each, owner.metadata.namespace) for each in refused]
     told = Explanation(

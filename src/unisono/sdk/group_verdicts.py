@@ -45,6 +45,9 @@ async def verdicts_of(client: Client, kind: str, meta: ObjectMeta) -> list[Verdi
     if kind == PODS.kind:
         name = pod_group_name(meta.annotations)
         try:
+            if not name:
+                pod = await client.get(PODS, meta.name, meta.namespace)
+                name = pod_group_name(pod.metadata.annotations, pod.spec)
             groups = [await client.get(POD_GROUPS, name, meta.namespace)] if name else []
         except NotFound:
             groups = []

@@ -23,7 +23,7 @@ async def pods_with_groups(client: HttpClient, pods: list[Pod]) -> list[UnboundP
     named = {pod.metadata.name: pod for pod in pods}
     for at, each in enumerate(unbound):
         pod = named[each.name]
-        name, namespace = pod_group_name(pod.metadata.annotations), pod.metadata.namespace or ""
+        name, namespace = pod_group_name(pod.metadata.annotations, pod.spec), pod.metadata.namespace or ""
         if not name and each.message:
             unbound[at] = UnboundPod(each.name, each.reason, await with_meant(client, each.message, namespace))
         if not name:

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unisono.api.annotations import SCHEDULER_CYCLES, SCHEDULER_NAMES
-from unisono.api.keys import GROUP_NAME
-from unisono.api.membership import queue_of
+from unisono.api.membership import pod_group_of, queue_of
 from unisono.api.resources import add, pod_requests, readable, resource_list
 from unisono.api.times import parse_time
 from unisono.api.verdict import waiting_text
@@ -147,8 +146,8 @@ def overview(found: Found, now: float) -> Overview:
     pods = [pod for pod in found.pods if pod.status.phase not in _ENDED]
     by_group: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        if name := (pod.metadata.annotations or {}).get(GROUP_NAME):
-            by_group[f"{pod.metadata.namespace}/{name}"].append(pod)
+        if key := pod_group_of(pod):
+            by_group[key].append(pod)
     lines = [(group, _job_line(group, by_group[group.key], now)) for group in found.groups if not _has_ended(group)]
     return Overview(
         _components(found, now),

@@ -148,7 +148,7 @@ class Reader:
         assert self._owner is not None
         name = self._owner["metadata"]["name"]
         pods = (await self._client.list(PODS, self._namespace)).items
-        mine = [pod for pod in pods if pod_group_name(pod.metadata.annotations) == name]
+        mine = [pod for pod in pods if pod_group_name(pod.metadata.annotations, pod.spec) == name]
         names = [pod.metadata.name for pod in mine if not pod.spec.node_name and not pod.metadata.owner_references]
         found = [await read(self._client, PODS, each, self._namespace) for each in names[:_MOST_PODS]]
         return [pod for pod in found if pod is not None]
@@ -160,7 +160,7 @@ class Reader:
             return []
         pods = await self._client.list(PODS, self._namespace)
         name = owner["metadata"]["name"]
-        mine = [pod for pod in pods.items if pod_group_name(pod.metadata.annotations) == name]
+        mine = [pod for pod in pods.items if pod_group_name(pod.metadata.annotations, pod.spec) == name]
         like = await read(self._client, PODS, mine[0].metadata.name, self._namespace) if mine else None
         if like is None:
             return []

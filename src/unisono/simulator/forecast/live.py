@@ -126,7 +126,7 @@ def live_jobs(objects: LiveObjects, now: float, run_times: RunTimes | None = Non
     """
     members: dict[str, list[Pod]] = {}
     for pod in objects.of("Pod"):
-        name = pod_group_name(pod.metadata.annotations or {})
+        name = pod_group_name(pod.metadata.annotations, pod.spec)
         if name and pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
             members.setdefault(f"{pod.metadata.namespace}/{name}", []).append(pod)
     makers = {(view.job.metadata.namespace, view.pod_group_name): view for view in map(JobView, objects.of("Job"))}

@@ -113,7 +113,7 @@ def jobs_of(history: History) -> list[Job]:
     members: dict[str, list[_Life]] = {}
     for life in history.pods.values():
         meta = life.pod.metadata
-        group = pod_group_name(meta.annotations or {})
+        group = pod_group_name(meta.annotations, life.pod.spec)
         owner = f"{meta.namespace}/{group}" if group else f"pod {life.pod.key}/{meta.uid}"
         members.setdefault(owner, []).append(life)
     by_key: dict[str, PodGroup] = {group.key: group for group in history.groups.values()}
