@@ -12,6 +12,7 @@ from typing import Any
 from unisono.agent.lifecycle import Reason
 from unisono.api.core import Pod
 from unisono.api.core.pod import PodSpec
+from unisono.api.keys import BATCH_CPU, BATCH_MEMORY
 from unisono.api.resources import is_bytes, pod_requests
 
 # These are looked at first, in this order; the first that is short gives the reason.
@@ -116,7 +117,8 @@ def _containers(spec: PodSpec) -> int:
 
 
 def _counts(name: str) -> bool:
-    return name in _FIRST or "/" in name or name.startswith(_PREFIXES)
+    # What the node lends changes with its use: too much of it is taken back by eviction.
+    return name not in (BATCH_CPU, BATCH_MEMORY) and (name in _FIRST or "/" in name or name.startswith(_PREFIXES))
 
 
 def _is_extended(name: str) -> bool:

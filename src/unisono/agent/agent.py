@@ -13,11 +13,14 @@ from typing import Any
 
 import structlog
 
+from unisono.agent.colocation.decide import Offer
+from unisono.agent.colocation.keeper import Colocation
+from unisono.agent.colocation.measure import UseMeter
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.environment.sources import ObjectSource, references
 from unisono.agent.host import Devices, Host, NameRegistry
 from unisono.agent.layout import Layout
-from unisono.agent.limits.disk_pressure import DiskPressure, read_disk
+from unisono.agent.limits.disk_pressure import DiskPressure, Occupant, read_disk
 from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Disk, Threshold
 from unisono.agent.limits.memory_watch import MemoryWatch
 from unisono.agent.limits.storage_watch import StorageWatch
@@ -37,8 +40,8 @@ from unisono.agent.processes.users import PodUsers, UserBook
 from unisono.agent.spawner.client import Spawner
 from unisono.agent.volumes.provisioner import Folders, VolumeProvisioner
 from unisono.api.base import Object
-from unisono.api.core import Namespace, Node, Pod
-from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICES
+from unisono.api.core import ConfigMap, Namespace, Node, Pod
+from unisono.api.kinds import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
 from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 from unisono.kube.backoff import Backoff
@@ -184,13 +187,7 @@ class Agent:
             users=self._pod_users(isolation, namespaces),
             memory=MemoryWatch(self._clock),
             storage=StorageWatch(self._clock),
-            disk=DiskPressure(
-                self._clock,
-                self._read_disk,
-                lambda: [worker.occupant() for worker in self._workers.values()],
-                self._report_disk,
-                self._eviction,
-            ),
+            disk=DiskPressure(self._clock, self._read_disk, self._occupants, self._report_disk, self._eviction),
         )
         self._restore_devices(self._host)
         group.create_task(self._wait_for_stop())
@@ -198,7 +195,9 @@ class Agent:
         group.create_task(self._host.memory.run())
         group.create_task(self._host.storage.run())
         group.create_task(self._host.disk.run())
-        for informer in (services, config_maps, secrets, namespaces):
+        nodes = Informer(self._client, NODES, field_selector=f"metadata.name={self.node_name}", clock=self._clock)
+        group.create_task(self._colocation(self._host, nodes, config_maps).run())
+        for informer in (services, config_maps, secrets, namespaces, nodes):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)
         secrets.on_change(self._content_changed)
@@ -217,6 +216,24 @@ class Agent:
         await self._forget_strangers()
         self._cleared.set()
         self.ready.set()
+
+    def _occupants(self) -> list[Occupant]:
+        return [worker.occupant() for worker in self._workers.values()]
+
+    def _colocation(self, host: Host, nodes: Informer[Node], config_maps: Informer[ConfigMap]) -> Colocation:
+        limits = host.isolation.limits
+        return Colocation(
+            self._client,
+            self._clock,
+            self.node_name,
+            nodes,
+            config_maps,
+            host.recorder,
+            lambda: Offer(host.allocatable.get("cpu", 0), host.allocatable.get("memory", 0)),
+            limits,
+            UseMeter(host.isolation.cgroups, limits),
+            self._occupants,
+        )
 
     def _pod_users(self, isolation: Isolation, namespaces: Informer[Namespace]) -> PodUsers:
         """Users of their own need mounts: what belongs to a pod lies in folders that they cannot reach by a path."""

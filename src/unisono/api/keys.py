@@ -37,7 +37,19 @@ JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
 NUMA_TOPOLOGY_DECISION: Final = "volcano.sh/topology-decision"
 SLA_WAITING_TIME: Final = "volcano.sh/sla-waiting-time"
+
+# Online and offline pods on one node: annotations of pods, labels and annotations of nodes, a taint, and resources.
 QOS_LEVEL: Final = "volcano.sh/qos-level"
+QUOTA_BURST: Final = "volcano.sh/enable-quota-burst"
+COLOCATION: Final = "volcano.sh/colocation"  # label of a node
+OVERSUBSCRIPTION: Final = "volcano.sh/oversubscription"  # label of a node
+OFFLINE_EVICTING: Final = "volcano.sh/offline-job-evicting"  # taint
+EVICTING_CPU_HIGH: Final = "volcano.sh/evicting-cpu-high-watermark"  # annotations of nodes
+EVICTING_CPU_LOW: Final = "volcano.sh/evicting-cpu-low-watermark"
+EVICTING_MEMORY_HIGH: Final = "volcano.sh/evicting-memory-high-watermark"
+EVICTING_MEMORY_LOW: Final = "volcano.sh/evicting-memory-low-watermark"
+BATCH_CPU: Final = "kubernetes.io/batch-cpu"  # thousandths of a processor
+BATCH_MEMORY: Final = "kubernetes.io/batch-memory"  # bytes
 
 # How nodes are scored for a pod, in place of the plug-in's arguments (annotations).
 SCORING_TYPE: Final = "volcano.sh/resource-strategy-scoring-type"

@@ -26,11 +26,13 @@ class Limits:
         memory: bytes.
         cpu: thousandths of a processor.
         pids: processes and threads.
+        burst: CPU time that is not used may be used later, above ``cpu``.
     """
 
     memory: int | None = None
     cpu: int | None = None
     pids: int | None = None
+    burst: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class LimitGroups:
                 for folder in (pod, pod / leaf):
                     folder.mkdir(exist_ok=True)
                     if folder == pod:
-                        _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in self.handed_down))
+                        write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in self.handed_down))
                 places.append(pod / leaf)
                 held |= {name for name in self.handed_down if _set_v2(pod / leaf, name, limits)}
         for controller, branch in self.branches.items():
@@ -117,6 +119,33 @@ class LimitGroups:
                     lines = (root / uid / leaf / name).read_text().splitlines()
                     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
         return 0
+
+    def folder(self, controller: str, uid: str) -> tuple[Path, int] | None:
+        """The group of a pod for a controller, and the version of cgroups that it is of; None where there is none."""
+        if controller in self.handed_down and self.unified is not None:
+            return self.unified.root / uid, 2
+        branch = self.branches.get(controller)
+        return None if branch is None else (branch / uid, 1)
+
+    def running(self, uid: str) -> list[str]:
+        """Names of the runs of a pod's containers in whose group something runs, where CPU is limited."""
+        found = self.folder("cpu", uid)
+        names = []
+        for path in found[0].glob("*/cgroup.procs") if found is not None else ():
+            with contextlib.suppress(OSError):
+                if path.read_text().strip():
+                    names.append(path.parent.name)
+        return sorted(names)
+
+    def bound_cpu(self, uid: str, leaf: str, cpu: int | None) -> bool:
+        """Bound the CPU of a run that goes on, in thousandths of a processor; None is no bound. False if that fails."""
+        found = self.folder("cpu", uid)
+        if found is None:
+            return False
+        folder, version = found
+        if version == 2:
+            return write(folder / leaf / "cpu.max", f"{'max' if cpu is None else _quota(cpu)} {_PERIOD_US}")
+        return write(folder / leaf / "cpu.cfs_quota_us", "-1" if cpu is None else str(_quota(cpu)))
 
     def remove(self, uid: str) -> None:
         """Remove the groups of a pod in which nothing runs any more (v1; those of v2 go with the pod's own)."""
@@ -144,29 +173,36 @@ def _quota(cpu: int) -> int:
 
 def _set_v2(folder: Path, controller: str, limits: Limits) -> bool:
     if controller == "memory" and limits.memory is not None:
-        return _write(folder / "memory.max", str(limits.memory))
+        return write(folder / "memory.max", str(limits.memory))
     if controller == "pids" and limits.pids is not None:
-        return _write(folder / "pids.max", str(limits.pids))
+        return write(folder / "pids.max", str(limits.pids))
     if controller == "cpu" and limits.cpu is not None:
-        return _write(folder / "cpu.max", f"{_quota(limits.cpu)} {_PERIOD_US}")
+        held = write(folder / "cpu.max", f"{_quota(limits.cpu)} {_PERIOD_US}")
+        if limits.burst:
+            write(folder / "cpu.max.burst", str(_quota(limits.cpu)))
+        return held
     return True
 
 
 def _set_v1(folder: Path, controller: str, limits: Limits) -> bool:
     if controller == "memory" and limits.memory is not None:
-        done = _write(folder / "memory.limit_in_bytes", str(limits.memory))
+        done = write(folder / "memory.limit_in_bytes", str(limits.memory))
         # Where swap is counted: else what does not fit would go there without a limit.
-        _write(folder / "memory.memsw.limit_in_bytes", str(limits.memory))
+        write(folder / "memory.memsw.limit_in_bytes", str(limits.memory))
         return done
     if controller == "pids" and limits.pids is not None:
-        return _write(folder / "pids.max", str(limits.pids))
+        return write(folder / "pids.max", str(limits.pids))
     if controller == "cpu" and limits.cpu is not None:
-        period = _write(folder / "cpu.cfs_period_us", str(_PERIOD_US))
-        return period and _write(folder / "cpu.cfs_quota_us", str(_quota(limits.cpu)))
+        period = write(folder / "cpu.cfs_period_us", str(_PERIOD_US))
+        held = period and write(folder / "cpu.cfs_quota_us", str(_quota(limits.cpu)))
+        if limits.burst:
+            write(folder / "cpu.cfs_burst_us", str(_quota(limits.cpu)))
+        return held
     return True
 
 
-def _write(path: Path, text: str) -> bool:
+def write(path: Path, text: str) -> bool:
+    """Write a file of the kernel's; False where it has none, or refuses."""
     try:
         # Made by the kernel: a file of ours would mean nothing.
         with path.open("r+") as file:

@@ -12,8 +12,8 @@ from unisono.agent.layout import PodDir
 from unisono.agent.lifecycle import ContainerView, Reason, Role, backoff
 from unisono.agent.pods.preparation import prepare
 from unisono.agent.pods.resources import PodResources, processes_of_user
+from unisono.api.colocation import limits_of
 from unisono.api.core import Container, Pod
-from unisono.api.resources import resource_list
 from unisono.errors import ApiError
 
 _RETRY_SECONDS = 2.0
@@ -93,7 +93,7 @@ class PodContainers:
             groups, missing = self._resources.limit(container.spec, run)
             spec = await prepare(self._host, pod, container.spec, self._directory, run, self._address, groups)
             if "memory" in missing:
-                spec["watched_memory"] = resource_list(container.spec.resources.limits)["memory"]
+                spec["watched_memory"] = limits_of(container.spec)[1]
             if "pids" in missing and (os.geteuid() if spec["uid"] is None else spec["uid"]) != 0:
                 spec["processes"] = processes_of_user(self._host.machine.cpu)
                 missing.remove("pids")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import structlog
 
+from unisono.agent.colocation.groups import treat, treatment
 from unisono.agent.host import Host
 from unisono.agent.layout import PodDir, PodRecord, RunDir
 from unisono.agent.machine.limit_groups import Limits
 from unisono.agent.network import pod_network
+from unisono.api.colocation import limits_of, may_burst
 from unisono.api.core import Container, Pod
-from unisono.api.resources import resource_list
 
 # Memory of one shim and its init process.
 _SHIM_BYTES = 32 << 20
@@ -108,8 +109,9 @@ class PodResources:
             Directories of cgroups that its first process is to enter, and the limits that the kernel does not enforce.
         """
         groups = self._host.isolation.limits
-        limits = container_limits(container, self._host.machine.cpu)
+        limits = container_limits(container, self._host.machine.cpu, burst=may_burst(self._pod))
         places, held = groups.create(self._uid, run_name(container, run), limits)
+        treat(groups, self._uid, treatment(self._pod))
         pod = self.make_cgroup()
         if pod is not None and not any(place.is_relative_to(pod) for place in places):
             places.insert(0, pod)
@@ -126,19 +128,20 @@ def run_name(container: Container, run: RunDir) -> str:
     return f"{container.name}.{run.number}"
 
 
-def container_limits(container: Container, machine_cpu: int) -> Limits:
+def container_limits(container: Container, machine_cpu: int, *, burst: bool = False) -> Limits:
     """What a container may use, its shim included.
 
     Args:
         container: the container.
         machine_cpu: thousandths of processors that the machine has.
+        burst: CPU time that it does not use may be used later.
     """
-    named = resource_list(container.resources.limits)
-    memory, cpu = named.get("memory"), named.get("cpu")
+    cpu, memory = limits_of(container)
     return Limits(
         memory=None if memory is None else memory + _SHIM_BYTES,
         cpu=cpu or None,
         pids=_most_pids(machine_cpu),
+        burst=burst,
     )
 
 

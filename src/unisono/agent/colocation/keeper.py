@@ -1,0 +1,218 @@
+"""Keeps online pods of this machine well beside offline ones: looks, decides (``decide``), and tells kernel and API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from unisono.agent.colocation.decide import (
+    Candidate,
+    Lending,
+    Offer,
+    Pressure,
+    Share,
+    Use,
+    bound,
+    divide,
+    lend,
+    press,
+    victim,
+)
+from unisono.agent.colocation.measure import UseMeter
+from unisono.agent.colocation.node_report import lent, report_lent, report_taint, tainted
+from unisono.agent.colocation.settings import CONFIG_KEY, CONFIG_NAME, Settings, settings_of
+from unisono.agent.limits.disk_pressure import Occupant
+from unisono.agent.limits.watch_loop import WatchLoop
+from unisono.agent.machine.limit_groups import LimitGroups
+from unisono.api.colocation import CRITICAL, borrows, is_offline, limits_of, requests_of
+from unisono.api.core import ConfigMap, Node
+from unisono.api.keys import BATCH_CPU, CONFIG_MAP_NAMESPACE
+from unisono.api.resources import effective_requests
+from unisono.errors import ConfigError
+from unisono.kube.client import Client
+from unisono.kube.clock import Clock
+from unisono.kube.events import EventRecorder
+from unisono.kube.informer import Informer
+
+LOOK_SECONDS = 2.0
+_SAMPLE_EVERY = 5
+_OFF = "Evict offline pod due to node overSubscription is turned off"
+
+_log = structlog.get_logger(__name__)
+
+
+class Colocation:
+    """Looks after one node while its labels ask for it.
+
+    Args:
+        client: the API.
+        clock: paces the looks.
+        name: of the node.
+        nodes: knows the node.
+        config_maps: all ConfigMaps.
+        recorder: tells the node's events.
+        offer: what the node offers its pods, and of what part of it is lent.
+        limits: groups of pods.
+        meter: measures use.
+        occupants: the pods of the node.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        name: str,
+        nodes: Informer[Node],
+        config_maps: Informer[ConfigMap],
+        recorder: EventRecorder,
+        offer: Callable[[], Offer],
+        limits: LimitGroups,
+        meter: UseMeter,
+        occupants: Callable[[], Sequence[Occupant]],
+    ) -> None:
+        self._client, self._clock, self._name = client, clock, name
+        self._nodes, self._config_maps, self._recorder = nodes, config_maps, recorder
+        self._offer, self._limits, self._meter, self._occupants = offer, limits, meter, occupants
+        self._settings = Settings()
+        self._lending, self._pressure = Lending(), Pressure()
+        self._bound: int | None = None
+        # By uid and run of an offline container: the bound that the kernel was told.
+        self._bounds: dict[tuple[str, str], int | None] = {}
+        self._looks = 0
+        self._problem = ""
+        self._told_of_limits = False
+        self._loop: WatchLoop[str, None] = WatchLoop("colocation", clock, LOOK_SECONDS, self._look)
+        self._loop.add(name, None)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        await self._loop.run()
+
+    async def _look(self, _: object) -> None:
+        node = self._nodes.get(self._name)
+        if node is None:
+            return
+        self._read_settings(node)
+        settings = self._settings
+        if not settings.colocation:
+            await self._switch_off(node)
+            return
+        self._say_what_is_missing(node)
+        offline = [each for each in self._occupants() if is_offline(each.pod) and not each.ended]
+        uids = [each.directory.uid for each in offline]
+        use = await asyncio.to_thread(self._meter.read, uids, self._clock.monotonic())
+        if use is None:
+            return
+        offer = self._offer()
+        self._bound = bound(self._bound, use, offer, settings) if settings.throttles else None
+        await asyncio.to_thread(self._apply, offline)
+        self._looks += 1
+        if self._looks % _SAMPLE_EVERY == 0:
+            await self._sample(node, use, offer, offline)
+
+    def _read_settings(self, node: Node) -> None:
+        """A mistake is told, and what was read before it stays in force; the labels always count."""
+        found = self._config_maps.get(f"{CONFIG_MAP_NAMESPACE}/{CONFIG_NAME}")
+        try:
+            self._settings, problem = settings_of(node, ((found.data or {}) if found else {}).get(CONFIG_KEY, "")), ""
+        except ConfigError as error:
+            problem = str(error)
+            if not settings_of(_bare(node)).colocation:
+                self._settings = Settings()
+        if problem and problem != self._problem:
+            _log.warning("colocation.configuration", error=problem)
+            self._recorder.event(node, "Warning", "ColocationConfigurationError", problem)
+        self._problem = problem
+
+    async def _sample(self, node: Node, use: Use, offer: Offer, offline: Sequence[Occupant]) -> None:
+        if self._pressure.pressed is False and tainted(node):
+            # An earlier agent was evicting when it ended.
+            self._pressure = Pressure(pressed=True)
+        self._pressure, short = press(self._pressure, use, offer, self._settings)
+        if short is not None and not any(each.ending for each in offline):
+            candidates = {each.directory.uid: each for each in offline if (each.pod.spec.priority or 0) < CRITICAL}
+            listed = [Candidate(uid, *requests_of(each.pod.spec)) for uid, each in candidates.items()]
+            if (uid := victim(short, listed)) is not None:
+                _log.info("colocation.evict", pod=candidates[uid].pod.key, resource=short)
+                candidates[uid].evict(f"Evict offline pod due to {short} resource pressure")
+        pressed = self._pressure.pressed
+        await report_taint(self._client, node, wanted=pressed)
+        if not self._settings.lends:
+            await self._lend_nothing(node)
+            return
+        before = self._lending
+        self._lending, due = lend(before, use, offer, self._settings, pressed=pressed)
+        if (due and self._lending.told is not None) or lent(node) is None:
+            try:
+                await report_lent(self._client, self._name, self._lending.told or (0, 0))
+            except BaseException:
+                # Told at the next sample.
+                self._lending = Lending(self._lending.samples)
+                raise
+
+    async def _switch_off(self, node: Node) -> None:
+        if self._bound is not None or self._bounds:
+            self._bound = None
+            offline = [each for each in self._occupants() if is_offline(each.pod) and not each.ended]
+            await asyncio.to_thread(self._apply, offline)
+            self._bounds.clear()
+        self._pressure, self._looks = Pressure(), 0
+        await self._lend_nothing(node)
+        await report_taint(self._client, node, wanted=False)
+
+    async def _lend_nothing(self, node: Node) -> None:
+        """Take back what was lent; who holds some of it is evicted."""
+        self._lending = Lending()
+        if lent(node) is None:
+            return
+        for each in self._occupants():
+            if borrows(each.pod) and not each.ended:
+                each.evict(_OFF)
+        await report_lent(self._client, self._name, None)
+
+    def _apply(self, offline: Sequence[Occupant]) -> None:
+        """Divide the bound among the containers of offline pods that run."""
+        runs: list[tuple[str, str, Share]] = []
+        for each in offline:
+            uid = each.directory.uid
+            for leaf in self._limits.running(uid):
+                container = next((c for c in each.pod.spec.containers or () if c.name == leaf.rpartition(".")[0]), None)
+                if container is None:
+                    continue
+                wanted = effective_requests(container.resources)
+                weight = max(wanted.get("cpu", 0), wanted.get(BATCH_CPU, 0) // 1000)
+                runs.append((uid, leaf, Share(weight, limits_of(container)[0])))
+        given: Sequence[int | None] = [share.most for _, _, share in runs]
+        if self._bound is not None:
+            given = divide(self._bound, [share for _, _, share in runs])
+        now = {(uid, leaf): amount for (uid, leaf, _), amount in zip(runs, given, strict=True)}
+        for (uid, leaf), amount in now.items():
+            if self._bounds.get((uid, leaf), -1) != amount:
+                self._limits.bound_cpu(uid, leaf, amount)
+        self._bounds = now
+
+    def _say_what_is_missing(self, node: Node) -> None:
+        """Say once what of co-location this machine does not allow."""
+        if self._told_of_limits:
+            return
+        self._told_of_limits = True
+        missing = []
+        if "cpu" not in self._limits.enforced:
+            missing.append("offline pods are not held back from the CPU (no writable cgroup of controller cpu)")
+        if "memory" not in self._limits.enforced:
+            missing.append("memory of online pods is not spared (no writable cgroup of controller memory)")
+        elif "memory" not in self._limits.handed_down:
+            missing.append("memory of online pods is spared by soft limits only (cgroup v1)")
+        if not self._meter.tells_pods:
+            missing.append("the CPU time of offline pods counts as that of online ones (no writable cgroup v2)")
+        if missing:
+            self._recorder.event(node, "Warning", "ColocationLimited", f"On this node {'; '.join(missing)}.")
+
+
+def _bare(node: Node) -> Node:
+    """The node with its labels alone."""
+    bare = Node()
+    bare.metadata.labels = node.metadata.labels
+    return bare

@@ -1,0 +1,102 @@
+"""How much of the machine is in use, and how much of that by offline pods."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from unisono.agent.colocation.decide import Use
+from unisono.agent.machine.cgroups import Cgroups
+from unisono.agent.machine.limit_groups import LimitGroups
+from unisono.agent.machine.procfs import PROC
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+# Columns of the first line of /proc/stat in which no process runs: idle, iowait; guests are in user already.
+_IDLE = (3, 4)
+_COLUMNS = 8
+
+
+class UseMeter:
+    """Measures between one look and the next.
+
+    Args:
+        cgroups: the pods' cgroups (v2), which count CPU time also where they limit nothing; None where there are none.
+        limits: groups of which the memory of pods is read.
+        proc: where the kernel tells of the machine.
+    """
+
+    def __init__(self, cgroups: Cgroups | None, limits: LimitGroups, proc: Path = PROC) -> None:
+        self._cgroups, self._limits, self._proc = cgroups, limits, proc
+        self._before: tuple[float, float, dict[str, float]] | None = None
+
+    @property
+    def tells_pods(self) -> bool:
+        """Whether the use of pods can be told from that of others; else all use counts as that of online pods."""
+        return self._cgroups is not None
+
+    def read(self, offline: Iterable[str], now: float) -> Use | None:
+        """What was in use since the look before; None at the first one.
+
+        Args:
+            offline: uids of the offline pods.
+            now: monotonic seconds.
+
+        Raises:
+            OSError: the kernel does not tell.
+        """
+        uids = list(offline)
+        machine, pods = self._machine_seconds(), {uid: self._pod_seconds(uid) for uid in uids}
+        before, self._before = self._before, (now, machine, pods)
+        if before is None or now <= before[0]:
+            return None
+        seconds = now - before[0]
+        spent = sum(max(0.0, pods[uid] - before[2].get(uid, 0.0)) for uid in uids)
+        return Use(
+            cpu=round(max(0.0, machine - before[1]) / seconds * 1000),
+            memory=self._machine_memory(),
+            offline_cpu=round(spent / seconds * 1000),
+            offline_memory=sum(map(self._pod_memory, uids)),
+        )
+
+    def _machine_seconds(self) -> float:
+        line = (self._proc / "stat").read_text().split("\n", 1)[0].split()
+        columns = [int(each) for each in line[1 : 1 + _COLUMNS]]
+        return sum(each for index, each in enumerate(columns) if index not in _IDLE) / _TICKS
+
+    def _machine_memory(self) -> int:
+        amounts = {}
+        for line in (self._proc / "meminfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                amounts[name] = int(value.split()[0]) << 10
+        return amounts["MemTotal"] - amounts["MemAvailable"]
+
+    def _pod_seconds(self, uid: str) -> float:
+        if self._cgroups is None:
+            return 0.0
+        return _value(self._cgroups.root / uid / "cpu.stat", "usage_usec") / 1e6
+
+    def _pod_memory(self, uid: str) -> int:
+        """Bytes without files that the kernel can drop at once."""
+        found = self._limits.folder("memory", uid)
+        if found is None:
+            return 0
+        folder, version = found
+        used, dropped = (
+            ("memory.current", "inactive_file") if version == 2 else ("memory.usage_in_bytes", "total_inactive_file")
+        )
+        try:
+            total = int((folder / used).read_text())
+        except (OSError, ValueError):
+            return 0
+        return max(0, total - _value(folder / "memory.stat", dropped))
+
+
+def _value(path: Path, name: str) -> int:
+    """One number of a file of names and numbers; 0 where it is missing: the pod may have ended."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)
