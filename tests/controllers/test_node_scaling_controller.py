@@ -24,8 +24,9 @@ from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MachineDeployment
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import rfc3339
-from unisono.controllers.node_scaling.controller import NodeScalingController, pool_of
+from unisono.controllers.node_scaling.controller import NodeScalingController
 from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
+from unisono.controllers.node_scaling.pools import pool_of
 from unisono.kube.controller import Manager
 
 CPU, GPU = 1000, 1000
@@ -185,7 +186,8 @@ async def test_a_gang_that_waits_gets_machines_once_and_somebody_is_told() -> No
         assert await made.replicas() == 0
         await made.advance(20)
         assert await made.replicas() == 3
-        assert made.recorder.of("ScaledUp") == ["machines for waiting gangs: 0 -> 3"]
+        [text] = made.recorder.of("ScaledUp")
+        assert text.startswith("machines: 0 -> 3, for waiting gangs: 3 on-demand machines at ")
         await made.advance(200)
         assert await made.replicas() == 3
 

@@ -20,7 +20,7 @@ from support.memory import MemoryClient
 from unisono.agent.simulated.specs import parse_specs
 from unisono.api import kinds
 from unisono.api.kinds import ALL_KINDS, LEASES, find
-from unisono.api.machine import MACHINE_DEPLOYMENTS
+from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.provisioning import PROVISIONING_REQUESTS
 from unisono.api.yaml import load_all
 from unisono.controllers.registry import all_controllers
@@ -59,7 +59,7 @@ def test_controllers_may_read_everything_that_they_watch() -> None:
     for controller in all_controllers(recorder=None):
         controller.setup(Context(informers, queue=SimpleNamespace(add=None)))
     watched = informers.statistics()
-    by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS, PROVISIONING_REQUESTS)}
+    by_resource = {kind.resource: kind for kind in (*ALL_KINDS, MACHINE_DEPLOYMENTS, MACHINES, PROVISIONING_REQUESTS)}
     missing = [
         name
         for name in watched
@@ -121,7 +121,8 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(create|delete|get|patch) hypernodes\.topology.*": "discovery of network topology, where it is configured",
         r"patch hypernodes/status\.topology.*": "the same: the count of nodes",
         r"(create|get) podtemplates|(create|get) provisioningrequests.*": "machines by the cluster autoscaler",
-        r"patch machinedeployments.*": "machines by Cluster API",
+        r"patch (machines|machinedeployments).*": "machines by Cluster API",
+        r"create pods/eviction|patch nodes": "the same: machines that are given back",
         r"(create|get|patch) queues.*": "root and default where nobody made them, and states of queues",
         rf"delete ({KINDS})\..*": "jobs whose time after their end is over",
         rf"patch ({KINDS})\..*": "jobs that are suspended or resumed by their owner, and conditions of runtimes",

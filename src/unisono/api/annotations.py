@@ -70,6 +70,24 @@ CARDS: Final = "unisono.io/gpu-cards"
 SHARED_NETWORK: Final = "unisono.io/shared-network"
 """On a node (label): its pods share the machine's ports, instead of each having its own."""
 
+PRICE: Final = "unisono.io/price"
+"""On a MachineDeployment: price of one machine per hour."""
+
+SCALED_AT: Final = "unisono.io/scaled-at"
+"""On a MachineDeployment: when its number of machines was changed last."""
+
+PROVISION_RETRIES: Final = "unisono.io/provision-retries"
+"""On a MachineDeployment: how often machines may fail to come in time before others are asked for instead."""
+
+PROVISION_FAILURES: Final = "unisono.io/provision-failures"
+"""On a MachineDeployment: how often in a row its machines did not come in time."""
+
+BACKOFF_UNTIL: Final = "unisono.io/backoff-until"
+"""On a MachineDeployment: until when no machines are asked of it, because they did not come."""
+
+SCALE_DOWN: Final = "unisono.io/scale-down"
+"""On a node (taint): its machine is about to be given back."""
+
 SIMULATED: Final = "unisono.io/simulated"
 """On a node (label): it runs no containers; its pods end after ``unisono.io/run-seconds``."""
 

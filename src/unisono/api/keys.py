@@ -101,6 +101,20 @@ NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
 NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NODE_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 
+# What autoscalers and clouds put on nodes and pods.
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # annotation of a pod
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"  # annotation of a pod or a node
+SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"  # annotation of a node
+MIRROR_POD: Final = "kubernetes.io/config.mirror"  # annotation of a pod that a kubelet makes by itself
+# Labels that tell spot capacity, and their values.
+SPOT_LABELS: Final = {
+    "karpenter.sh/capacity-type": "spot",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "cloud.google.com/gke-spot": "true",
+    "cloud.google.com/gke-preemptible": "true",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+}
+
 # On namespaces (label): the name of the namespace.
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

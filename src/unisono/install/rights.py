@@ -14,7 +14,7 @@ from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS, JOB_TEMPLAT
 from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.keys import CONFIG_MAP_NAME
 from unisono.api.kind import Kind
-from unisono.api.machine import MACHINE_DEPLOYMENTS
+from unisono.api.machine import MACHINE_DEPLOYMENTS, MACHINES
 from unisono.api.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.training_kinds import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, RAY_CLUSTERS, TRAINING_KINDS
@@ -108,11 +108,13 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("get list watch", REPLICA_SETS, STATEFUL_SETS),
     # Of elastic PyTorchJobs with metrics.
     *_on("get list watch create patch delete", HORIZONTAL_POD_AUTOSCALERS),
-    *_on("list watch", k.NODES),
+    *_on("list watch patch", k.NODES),
     *_on("get list watch create patch delete", k.HYPER_NODES),
     *_on("patch", k.HYPER_NODES, sub="status"),
-    # Machines for gangs that wait, where a cluster is managed by Cluster API.
-    *_on("list watch patch", MACHINE_DEPLOYMENTS),
+    # Machines for gangs that wait, where a cluster is managed by Cluster API; those without use are drained.
+    *_on("list watch patch", MACHINE_DEPLOYMENTS, MACHINES),
+    *_on("list watch", k.POD_DISRUPTION_BUDGETS),
+    *_on("create", k.PODS, sub="eviction"),
     *_on("get list watch create", PROVISIONING_REQUESTS),
     *_on("get create", POD_TEMPLATES),
     *_on("patch", k.QUEUES, JOB_TEMPLATES, *_OWNERS, sub="status"),

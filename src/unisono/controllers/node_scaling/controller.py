@@ -1,40 +1,41 @@
-"""Adds machines for gangs that wait because nodes are full, within the bounds that each MachineDeployment names."""
+"""Scales MachineDeployments: machines for gangs that wait, and fewer where they are not needed, within their bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import structlog
 
-from unisono.api.core import Pod, Taint
-from unisono.api.keys import NVIDIA_GPU
-from unisono.api.kinds import POD_GROUPS, PODS
-from unisono.api.machine import (
-    CAPACITY,
-    GPU_COUNT,
-    GPU_TYPE,
-    LABELS,
-    MACHINE_DEPLOYMENTS,
-    MAXIMUM,
-    TAINTS,
-    MachineDeployment,
-)
+from unisono.api.annotations import SCALED_AT
+from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
+from unisono.api.machine import DEPLOYMENT_NAME, MACHINE_DEPLOYMENTS, MACHINES, Machine, MachineDeployment
 from unisono.api.provisioning import CLASS_OF_GROUP
-from unisono.api.quantity import QuantityError
-from unisono.api.resources import pod_requests, resource_list
+from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.indexing import index
-from unisono.controllers.node_scaling.decide import Demand, Pool, wanted
-from unisono.controllers.node_scaling.waiting import CAUSES, PATIENCE, POD_INDEX, groups_of, is_pending, verdict_of
+from unisono.controllers.node_scaling.decide import Demand, Room, growth, remainders
+from unisono.controllers.node_scaling.holding import held_by
+from unisono.controllers.node_scaling.pools import overdue, pool_of, scaled_at
+from unisono.controllers.node_scaling.removal import Removal, is_going
+from unisono.controllers.node_scaling.shrink import Held, Shrinking, shrinking
+from unisono.controllers.node_scaling.waiting import (
+    CAUSES,
+    PATIENCE,
+    POD_INDEX,
+    demand_of,
+    groups_of,
+    is_pending,
+    verdict_of,
+)
 from unisono.controllers.recorder import Recorder
-from unisono.errors import ApiError, NotFound
+from unisono.errors import ApiError, Conflict, NotFound
 from unisono.kube.controller import Context, Controller
 
 _log = structlog.get_logger(__name__)
 
-SCALED_AT = "unisono.io/scaled-at"
-"""On a MachineDeployment: when machines were added last."""
 SETTLE = 120.0
 """Seconds between two changes of one MachineDeployment: new nodes must be seen, and taken, before the next count."""
 _KEY = "machines"
@@ -42,7 +43,7 @@ _LOOK_AGAIN = 10.0
 
 
 class NodeScalingController(Controller):
-    """Looks at all gangs and all MachineDeployments together, every ten seconds while there are such."""
+    """Looks at all gangs, nodes and MachineDeployments together, every ten seconds while there are such."""
 
     name = "machines-controller"
     workers = 1
@@ -50,117 +51,156 @@ class NodeScalingController(Controller):
     def __init__(self, recorder: Recorder) -> None:
         """``recorder`` records events on the MachineDeployments."""
         self._recorder = recorder
+        # By node that is not needed: since when. A new process counts from the beginning.
+        self._unneeded: Mapping[str, float] = {}
+        self._machine_of: dict[str, Machine] = {}
 
     def setup(self, context: Context) -> None:
-        """Watch MachineDeployments, where a cluster has them; gangs and pods are looked up."""
+        """Watch MachineDeployments, where a cluster has them; gangs, pods and nodes are looked up."""
         self._client, self._clock, self._context = context.client, context.clock, context
         self._deployments = context.watch(MACHINE_DEPLOYMENTS, lambda _: (_KEY,), optional=True)
+        self._machines = context.watch(MACHINES, lambda _: (), optional=True)
         self._groups = context.informer(POD_GROUPS)
         self._pods = context.informer(PODS)
+        self._nodes = context.informer(NODES)
+        self._budgets = context.watch(POD_DISRUPTION_BUDGETS, lambda _: (), optional=True)
         index(self._pods, POD_INDEX, groups_of)
 
     async def reconcile(self, key: str) -> float | None:
-        """Add machines where gangs wait for them."""
+        """Add machines where gangs wait for them, give back those that are not needed."""
         now = self._clock.time()
         known = {each.key: each for each in self._deployments.items()}
-        scaled = {name: pool for name, each in known.items() if (pool := pool_of(each)) is not None}
+        scaled = {name: pool for name, each in known.items() if (pool := pool_of(each, now)) is not None}
         if not scaled:
             return None
-        ready = [pool for name, pool in scaled.items() if now - _scaled_at(known[name]) >= SETTLE]
+        if any([await self._give_up(known[name], now) for name in scaled]):
+            # The change comes back here, and the next look counts without these machines.
+            return _LOOK_AGAIN
+        settled = {name for name in scaled if now - scaled_at(known[name]) >= SETTLE}
         # Machines that boot in other pools serve gangs, too; those pools just do not grow.
-        fixed = [
-            Pool(pool.name, pool.replicas, pool.booting, pool.replicas, pool.offers, pool.labels, pool.taints)
-            for name, pool in scaled.items()
-            if pool not in ready
-        ]
-        for name, replicas in wanted(await self._gangs(now), [*ready, *fixed]).items():
-            try:
-                await self._scale(known[name], replicas, now)
-            except ApiError as error:
-                text = f"{known[name].spec.replicas or 0} -> {replicas}: {error}"
-                self._recorder.event(known[name], "Warning", "FailedScaleUp", text)
+        pools = [pool if name in settled else replace(pool, most=pool.replicas) for name, pool in scaled.items()]
+        lacking, pending, nodes = *await self._gangs(now), self._held()
+        rooms = [Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
+        whole = remainders((gang for counts, gang in lacking if not counts), rooms)
+        gangs = [gang if counts else whole.pop(0) for counts, gang in lacking]
+        grown = growth([gang for gang in gangs if gang], pools)
+        for name, replicas in grown.replicas.items():
+            await self._change(known[name], replicas, now, "ScaledUp", f"for waiting gangs: {grown.reasons[name]}")
+        answer = shrinking(nodes, pools, pending, self._unneeded, now, settled - set(grown.replicas))
+        await self._shrink(known, answer, now)
         return _LOOK_AGAIN
 
-    async def _gangs(self, now: float) -> list[list[Demand]]:
-        """What each gang lacks, those first that wait longest; a gang that cannot be read is told and left out."""
+    def _held(self) -> list[Held]:
+        """All nodes that take pods and stay, with what they hold."""
+        machines = {each.status.node_ref.name: each for each in self._machines.items() if each.status.node_ref}
+        self._machine_of = {name: each for name, each in machines.items() if not is_going(each)}
+        nodes = [
+            node
+            for node in self._nodes.items()
+            if node.metadata.name in self._machine_of or node.metadata.name not in machines
+        ]
+        groups = {each.key: each for each in self._groups.items()}
+        pool_of_node = {name: _pool_name(each) for name, each in self._machine_of.items()}
+        return held_by(nodes, self._pods.items(), pool_of_node, groups, self._budgets.items())
+
+    async def _shrink(self, known: Mapping[str, MachineDeployment], answer: Shrinking, now: float) -> None:
+        self._unneeded = answer.since
+        removal = Removal(self._client, self._recorder, now)
+        for name in answer.clear:
+            await removal.mark(self._nodes.get(name), on=False)
+        for name in answer.mark:
+            await removal.mark(self._nodes.get(name), on=True)
+        for name in answer.drain:
+            await removal.drain(self._nodes.get(name), self._pods.items())
+        gone: dict[str, list[str]] = {}
+        for name in answer.remove:
+            machine = self._machine_of[name]
+            if await removal.choose(machine):
+                gone.setdefault(_pool_name(machine), []).append(name)
+        for pool, names in gone.items():
+            replicas = max(0, (known[pool].spec.replicas or 0) - len(names))
+            text = f"without use: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+            await self._change(known[pool], replicas, now, "ScaledDown", text, {})
+
+    async def _give_up(self, deployment: MachineDeployment, now: float) -> bool:
+        """Count machines that do not come in time, and ask for them no longer; answers whether anything changed."""
+        found = overdue(deployment, now)
+        if found is None:
+            return False
+        notes = dict(found.annotations)
+        return await self._change(deployment, found.replicas, now, "FailedScaleUp", found.text, notes)
+
+    async def _gangs(self, now: float) -> tuple[list[tuple[bool, list[Demand]]], list[list[Demand]]]:
+        """What each gang lacks, and all of its pods without a place; those first that wait longest.
+
+        What a gang lacks comes with whether the scheduler has already taken off it what free nodes can hold.
+        A gang that cannot be read is told and left out.
+        """
         waiting = []
         for group in self._groups.items():
             try:
-                demands = self._demands(group, now)
+                pending = self._pending(group)
+                lacking = self._lacking(group, pending, now)
             except Exception as error:
                 await self._context.tell(POD_GROUPS, group, error)
                 continue
             await self._context.tell(POD_GROUPS, group, None)
-            if demands:
-                waiting.append((group.metadata.creation_timestamp or "", group.key, demands))
-        return [demands for _, _, demands in sorted(waiting, key=lambda each: each[:2])]
+            if pending:
+                waiting.append((group.metadata.creation_timestamp or "", group.key, lacking, pending))
+        waiting.sort(key=lambda each: each[:2])
+        return [lacking for *_, lacking, _ in waiting if lacking[1]], [pending for *_, pending in waiting]
 
-    def _demands(self, group: PodGroup, now: float) -> list[Demand]:
-        verdict = verdict_of(group)
-        created = group.metadata.creation_timestamp
-        if CLASS_OF_GROUP in (group.metadata.annotations or {}):
-            # Another component makes its nodes.
-            return []
-        if verdict.cause not in CAUSES or created is None or now - parse_time(created) < PATIENCE:
+    def _pending(self, group: PodGroup) -> list[Demand]:
+        """Pods without a place of a gang that waits for nodes, or what is promised to it before it has pods."""
+        if verdict_of(group).cause not in CAUSES:
             return []
         pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
-        pending = [pod for pod in pods if is_pending(pod)]
-        if not pending:
-            return [] if pods else _promised(group)
-        if any(_is_choosy(pod) for pod in pending):
-            return []
-        missing = len(pending)
-        if verdict.tasks_needed:
-            running = len(pods) - len(pending)
-            missing = min(missing, verdict.tasks_needed - running - verdict.tasks_placeable)
-        return [_demand(pod) for pod in pending[: max(missing, 0)]]
+        return [demand_of(pod) for pod in pods if is_pending(pod)] if pods else _promised(group)
 
-    async def _scale(self, deployment: MachineDeployment, replicas: int, now: float) -> None:
-        meta = deployment.metadata
-        patch = {
-            "metadata": {"resourceVersion": meta.resource_version, "annotations": {SCALED_AT: rfc3339(now)}},
-            "spec": {"replicas": replicas},
-        }
+    def _lacking(self, group: PodGroup, pending: list[Demand], now: float) -> tuple[bool, list[Demand]]:
+        verdict, created = verdict_of(group), group.metadata.creation_timestamp
+        if CLASS_OF_GROUP in (group.metadata.annotations or {}):
+            # Another component makes its nodes.
+            return True, []
+        if created is None or now - parse_time(created) < PATIENCE:
+            return True, []
+        pods = len(self._pods.by_index(POD_INDEX, group.key))
+        if not pods or not verdict.tasks_needed:
+            return False, pending
+        running = pods - len(pending)
+        return True, pending[: max(0, verdict.tasks_needed - running - verdict.tasks_placeable)]
+
+    async def _change(
+        self,
+        deployment: MachineDeployment,
+        replicas: int,
+        now: float,
+        reason: str,
+        why: str,
+        notes: dict[str, str | None] | None = None,
+    ) -> bool:
+        """Write the number of machines; answers whether that went well."""
+        meta, before = deployment.metadata, deployment.spec.replicas or 0
+        annotations: dict[str, Any] = {SCALED_AT: rfc3339(now)} if notes is None else notes
+        patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version, "annotations": annotations}}
+        if replicas != before:
+            patch["spec"] = {"replicas": replicas}
         try:
             await self._client.patch(MACHINE_DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
-        except NotFound:
-            return
-        before = deployment.spec.replicas or 0
-        _log.info("machines.scaled", deployment=deployment.key, before=before, after=replicas)
-        text = f"machines for waiting gangs: {before} -> {replicas}"
-        self._recorder.event(deployment, "Normal", "ScaledUp", text)
-
-
-def pool_of(deployment: MachineDeployment) -> Pool | None:
-    """The machines of a deployment; None when it does not say how far it may grow and what a machine offers."""
-    notes = deployment.metadata.annotations or {}
-    try:
-        most = int(notes[MAXIMUM])
-        offers = resource_list(dict(_offered(notes)))
-    except (KeyError, ValueError, QuantityError):
-        return None
-    if not offers or deployment.metadata.deletion_timestamp:
-        return None
-    replicas = deployment.spec.replicas or 0
-    booting = max(replicas - (deployment.status.ready_replicas or 0), 0)
-    labels = dict(part.split("=", 1) for part in notes.get(LABELS, "").split(",") if "=" in part)
-    return Pool(deployment.key, replicas, booting, most, offers, labels, tuple(_taints(notes.get(TAINTS, ""))))
-
-
-def _offered(notes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    for name in ("cpu", "memory", "ephemeral-disk"):
-        if f"{CAPACITY}{name}" in notes:
-            yield ("ephemeral-storage" if name == "ephemeral-disk" else name), notes[f"{CAPACITY}{name}"]
-    if GPU_COUNT in notes:
-        yield notes.get(GPU_TYPE, NVIDIA_GPU), notes[GPU_COUNT]
-
-
-def _taints(text: str) -> Iterator[Taint]:
-    """``key=value:Effect``, separated by commas."""
-    for part in filter(None, text.split(",")):
-        said, _, effect = part.rpartition(":")
-        key, _, value = said.partition("=")
-        yield Taint(key=key, value=value, effect=effect)
+        except (NotFound, Conflict):
+            # What changed is on its way here, and is looked at then.
+            return False
+        except ApiError as error:
+            failed = "FailedScaleDown" if reason == "ScaledDown" else "FailedScaleUp"
+            self._recorder.event(deployment, "Warning", failed, f"{before} -> {replicas}: {error}")
+            return False
+        if why:
+            _log.info("machines.scaled", deployment=deployment.key, before=before, after=replicas, why=why)
+            bad = reason == "FailedScaleUp"
+            self._recorder.event(
+                deployment, "Warning" if bad else "Normal", reason, f"machines: {before} -> {replicas}, {why}"
+            )
+        return True
 
 
 def _promised(group: PodGroup) -> list[Demand]:
@@ -172,19 +212,6 @@ def _promised(group: PodGroup) -> list[Demand]:
     return [Demand({name: -(-amount // count) for name, amount in total.items()}, count=count)]
 
 
-def _demand(pod: Pod) -> Demand:
-    return Demand(pod_requests(pod.spec), dict(pod.spec.node_selector or {}), tuple(pod.spec.tolerations or ()))
-
-
-def _is_choosy(pod: Pod) -> bool:
-    """What a pod requires beyond labels and taints is not known of machines that do not exist yet."""
-    affinity = pod.spec.affinity
-    node = affinity.node_affinity if affinity is not None else None
-    return node is not None and node.required_during_scheduling_ignored_during_execution is not None
-
-
-def _scaled_at(deployment: MachineDeployment) -> float:
-    try:
-        return parse_time((deployment.metadata.annotations or {}).get(SCALED_AT, ""))
-    except ValueError:
-        return float("-inf")
+def _pool_name(machine: Machine) -> str:
+    name = (machine.metadata.labels or {}).get(DEPLOYMENT_NAME, "")
+    return f"{machine.metadata.namespace}/{name}"

@@ -1,6 +1,7 @@
-"""How many machines the waiting gangs need (pure).
+"""How many machines the waiting gangs need, and of which pools (pure).
 
-A gang gets machines for all of its pods or none: half a gang's machines would cost money and run nothing.
+A gang gets machines for all of its pods or none: half a gang's machines would cost money and run nothing. Of all the
+ways to serve a gang that are tried, the cheapest is taken.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from unisono.api.core import Taint, Toleration
+from unisono.api.core import NodeSelector, Taint, Toleration
+from unisono.api.prices import cost_per_hour
+from unisono.controllers.workloads.node_fit import allows, tolerates
 
 Amounts = Mapping[str, int]
 
@@ -17,6 +20,13 @@ MOST_MACHINES = 5000
 """Machines of one pool that are looked at: nodes of the largest cluster that Kubernetes is made for."""
 MOST_TRIES = 100_000
 """Places that are looked at for one gang; a gang that needs more gets no machines, so that others get theirs."""
+MOST_WAYS = 8
+"""Pools that are tried as the first choice of one gang."""
+ESTIMATED_PRICES: Mapping[str, float] = {"cpu": 0.04, "memory": 0.005}
+"""Of a machine that states no price: per core and per gibibyte, an hour."""
+DEVICE_PRICE = 2.0
+"""The same, per device of any kind."""
+_PLAIN = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,7 @@ class Demand:
         selector: labels that their nodes must have.
         tolerations: taints that they endure.
         count: how many they are.
+        affinity: the node affinity that they require.
 
     """
 
@@ -35,6 +46,7 @@ class Demand:
     selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
     count: int = 1
+    affinity: NodeSelector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,11 @@ class Pool:
         offers: what one machine has for pods, engine units.
         labels: of its node.
         taints: of its node.
+        least: the smallest number of machines; None where machines are not to be taken away.
+        price: of one machine, an hour; None where it is to be estimated from what a machine offers.
+        spot: the cloud may take its machines back.
+        failing: machines that it was asked for have not come: it is passed by, and those that boot do not count.
+        unneeded_seconds: how long a machine must have been without use before it is given back.
 
     """
 
@@ -59,38 +76,79 @@ class Pool:
     offers: Amounts
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    least: int | None = None
+    price: float | None = None
+    spot: bool = False
+    failing: bool = False
+    unneeded_seconds: float = 600.0
 
     def takes(self, pod: Demand) -> bool:
         """An empty machine would do for the pod."""
         return (
             all(amount <= self.offers.get(name, 0) for name, amount in pod.requests.items())
             and all(self.labels.get(key) == value for key, value in pod.selector.items())
-            and all(_endures(pod.tolerations, taint) for taint in self.taints)
+            and all(each.effect == "PreferNoSchedule" or tolerates(pod.tolerations, each) for each in self.taints)
+            and (pod.affinity is None or allows(pod.affinity, self.name, self.labels))
         )
+
+    @property
+    def cost(self) -> float:
+        """Price of one machine, an hour."""
+        if self.price is not None:
+            return self.price
+        devices = sum(amount for name, amount in self.offers.items() if name not in _PLAIN)
+        return cost_per_hour(self.offers, ESTIMATED_PRICES) + DEVICE_PRICE * devices / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Replicas by pool for pools that should grow, and why these pools."""
+
+    replicas: Mapping[str, int]
+    reasons: Mapping[str, str]
 
 
 def wanted(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> dict[str, int]:
-    """Replicas by pool, for pools that should grow.
+    """Replicas by pool, for pools that should grow; see ``growth``."""
+    return dict(growth(gangs, pools).replicas)
+
+
+def growth(gangs: Iterable[Sequence[Demand]], pools: Sequence[Pool]) -> Growth:
+    """Which pools should grow.
 
     Args:
         gangs: for each gang the pods that have no place, who waits longest first.
         pools: machines to choose from.
 
     """
-    planned = {pool.name: 0 for pool in pools}
-    machines = [_Machine(pool, dict(pool.offers)) for pool in pools for _ in range(min(pool.booting, MOST_MACHINES))]
+    now, reasons = Trial(pools, booting(pools)), dict[str, str]()
     for gang in gangs:
-        trial = _Trial(pools, machines, planned)
-        # The largest pods first: small ones fit in between.
-        if all(trial.place(pods) for pods in _joined(sorted(gang, key=_size, reverse=True))):
-            machines, planned = trial.machines, trial.planned
-    return {pool.name: pool.replicas + planned[pool.name] for pool in pools if planned[pool.name]}
+        before = now.planned
+        if (found := serve(gang, now)) is None:
+            continue
+        now = found
+        for name, count in now.planned.items():
+            if count > before.get(name, 0):
+                reasons[name] = _reason(name, before, now, pools)
+    return Growth({pool.name: pool.replicas + count for pool in pools if (count := now.planned[pool.name])}, reasons)
+
+
+def remainders(gangs: Iterable[Sequence[Demand]], rooms: Sequence[Room]) -> list[list[Demand]]:
+    """For each gang the pods for which these rooms have no place; the rooms fill up."""
+    trial, found = Trial((), rooms), list[list[Demand]]()
+    for gang in gangs:
+        parts = list(_joined(sorted(gang, key=_size, reverse=True)))
+        found.append([replace(part, count=left) for part in parts if (left := trial.fill(part))])
+    return found
 
 
 @dataclass(slots=True)
-class _Machine:
+class Room:
+    """What is free on one machine, which is there, boots, or is planned."""
+
     pool: Pool
     free: dict[str, int]
+    used: bool = False
 
     def take(self, pods: Demand, wanted: int) -> int:
         """Take as many of the pods as there is room for, up to ``wanted``; answers how many."""
@@ -100,42 +158,105 @@ class _Machine:
         taken = min([wanted, *(self.free.get(name, 0) // amount for name, amount in asked.items())])
         for name, amount in asked.items():
             self.free[name] = self.free.get(name, 0) - taken * amount
+        self.used |= taken > 0
         return taken
 
 
-class _Trial:
-    """What would be if one more gang were served."""
+def booting(pools: Iterable[Pool]) -> list[Room]:
+    """Machines that will be there soon."""
+    coming = ((pool, min(pool.booting, MOST_MACHINES)) for pool in pools if not pool.failing)
+    return [Room(pool, dict(pool.offers)) for pool, count in coming for _ in range(count)]
 
-    def __init__(self, pools: Sequence[Pool], machines: Sequence[_Machine], planned: Mapping[str, int]) -> None:
-        self._pools = sorted(pools, key=lambda pool: (_waste(pool), pool.name))
-        self.machines = [_Machine(each.pool, dict(each.free)) for each in machines]
-        self.planned = dict(planned)
+
+class Trial:
+    """What would be if more gangs were served.
+
+    Attributes:
+        machines: that are there or planned; one is looked at after the other.
+        planned: new machines by pool.
+
+    """
+
+    def __init__(
+        self, pools: Sequence[Pool], machines: Sequence[Room], planned: Mapping[str, int] | None = None
+    ) -> None:
+        self.pools = pools
+        self.machines = [Room(each.pool, dict(each.free), each.used) for each in machines]
+        self.planned = dict(planned) if planned is not None else {pool.name: 0 for pool in pools}
         self._tries = 0
 
-    def place(self, pods: Demand) -> bool:
-        left = pods.count
-        for machine in self.machines:
-            if not left:
-                return True
-            if self._is_too_much():
-                return False
-            left -= machine.take(pods, left)
-        for pool in self._pools:
-            if not pool.takes(pods):
-                continue
+    def copy(self) -> Trial:
+        """The same state, to go on from."""
+        return Trial(self.pools, self.machines, self.planned)
+
+    @property
+    def cost(self) -> float:
+        """Of all planned machines, an hour."""
+        return sum(pool.cost * self.planned[pool.name] for pool in self.pools)
+
+    def place(self, pods: Demand, first: str = "") -> bool:
+        """Find places for all of the pods, on new machines of pool ``first`` rather than of others."""
+        left = self.fill(pods)
+        for pool in self._by_cost(pods, first):
             most = min(pool.most - pool.replicas, MOST_MACHINES)
             while left and self.planned[pool.name] < most:
                 if self._is_too_much():
                     return False
-                machine = _Machine(pool, dict(pool.offers))
+                machine = Room(pool, dict(pool.offers))
                 left -= machine.take(pods, left)
                 self.machines.append(machine)
                 self.planned[pool.name] += 1
         return not left
 
+    def fill(self, pods: Demand) -> int:
+        """Place as many of the pods as the machines have room for; answers how many are left."""
+        left = pods.count
+        for machine in self.machines:
+            if not left or self._is_too_much():
+                break
+            left -= machine.take(pods, left)
+        return left
+
+    def _by_cost(self, pods: Demand, first: str) -> list[Pool]:
+        """Pools whose machines would do, those first that are cheapest for one such pod."""
+        fitting = [pool for pool in self.pools if not pool.failing and pool.takes(pods)]
+        return sorted(fitting, key=lambda pool: (pool.name != first, pool.cost / _per_machine(pool, pods), pool.name))
+
     def _is_too_much(self) -> bool:
         self._tries += 1
         return self._tries > MOST_TRIES
+
+
+def serve(gang: Sequence[Demand], now: Trial) -> Trial | None:
+    """The cheapest way that serves the whole gang after what is already planned; None where there is none."""
+    # The largest pods first: small ones fit in between.
+    parts = list(_joined(sorted(gang, key=_size, reverse=True)))
+    choices = [pool.name for pool in now.pools if not pool.failing and any(pool.takes(part) for part in parts)]
+    best: Trial | None = None
+    for first in ("", *sorted(choices)[:MOST_WAYS]):
+        trial = now.copy()
+        if not all(trial.place(part, first) for part in parts):
+            continue
+        if best is None or (trial.cost, len(trial.machines)) < (best.cost, len(best.machines)):
+            best = trial
+        if trial.planned == now.planned:
+            break
+    return best
+
+
+def _reason(name: str, before: Mapping[str, int], now: Trial, pools: Sequence[Pool]) -> str:
+    pool = next(each for each in pools if each.name == name)
+    count = now.planned[name] - before.get(name, 0)
+    kind = "spot" if pool.spot else "on-demand"
+    machines = "machine" if count == 1 else "machines"
+    passed = [each.name for each in pools if each.failing and each.name != name]
+    also = f"; passed by, for their machines did not come: {', '.join(passed[:5])}" if passed else ""
+    return f"{count} {kind} {machines} at {pool.cost:.4g} an hour each, the cheapest way to serve the whole gang{also}"
+
+
+def _per_machine(pool: Pool, pods: Demand) -> int:
+    fits = (pool.offers.get(name, 0) // amount for name, amount in pods.requests.items() if amount > 0)
+    return max(1, min([pods.count, *fits]))
 
 
 def _joined(pods: Iterable[Demand]) -> Iterator[Demand]:
@@ -144,23 +265,6 @@ def _joined(pods: Iterable[Demand]) -> Iterator[Demand]:
         yield replace(first, count=sum(each.count for each in same))
 
 
-def _waste(pool: Pool) -> tuple[int, int]:
-    """Machines with devices come last for pods that ask for none, and small ones come first."""
-    devices = sum(1 for name in pool.offers if name not in ("cpu", "memory", "pods", "ephemeral-storage"))
-    return devices, pool.offers.get("cpu", 0)
-
-
 def _size(pod: Demand) -> tuple[tuple[str, int], ...]:
     rest = sorted((name, amount) for name, amount in pod.requests.items() if name not in ("cpu", "memory"))
     return (*rest, ("cpu", pod.requests.get("cpu", 0)), ("memory", pod.requests.get("memory", 0)))
-
-
-def _endures(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    if taint.effect == "PreferNoSchedule":
-        return True
-    return any(
-        (not each.effect or each.effect == taint.effect)
-        and (not each.key or each.key == taint.key)
-        and (each.operator == "Exists" or (each.key and (each.value or "") == (taint.value or "")))
-        for each in tolerations
-    )

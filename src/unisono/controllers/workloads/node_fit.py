@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from unisono.api.core import Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
+from unisono.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
 
 
 def fits(spec: PodSpec, node: Node) -> bool:
@@ -14,9 +14,12 @@ def fits(spec: PodSpec, node: Node) -> bool:
         return False
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    if required is None:
-        return True
-    return any(_term_fits(term, node) for term in required.node_selector_terms or ())
+    return required is None or allows(required, node.metadata.name, labels)
+
+
+def allows(required: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether required node affinity allows a node of that name with these labels."""
+    return any(_term_fits(term, name, labels) for term in required.node_selector_terms or ())
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -41,11 +44,10 @@ def blocking(spec: PodSpec, node: Node, effects: tuple[str, ...]) -> list[Taint]
     return [taint for taint in taints if not tolerates(spec.tolerations or (), taint)]
 
 
-def _term_fits(term: NodeSelectorTerm, node: Node) -> bool:
+def _term_fits(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
-    labels = node.metadata.labels or {}
-    fields = {"metadata.name": node.metadata.name}
+    fields = {"metadata.name": name}
     return all(_holds(each, labels.get(each.key)) for each in term.match_expressions or ()) and all(
         _holds(each, fields.get(each.key)) for each in term.match_fields or ()
     )
