@@ -88,6 +88,15 @@ BACKOFF_UNTIL: Final = "unisono.io/backoff-until"
 SCALE_DOWN: Final = "unisono.io/scale-down"
 """On a node (taint): its machine is about to be given back."""
 
+INTERRUPTED_AT: Final = "unisono.io/interrupted-at"
+"""On a node: when its cloud takes the machine back, for clouds whose notices are not known otherwise."""
+
+INTERRUPTED: Final = "unisono.io/interrupted"
+"""On a node (taint): its cloud is about to take the machine back."""
+
+CHECKPOINT_BEFORE: Final = "unisono.io/checkpoint-before"
+"""On a pod: a machine of its gang goes at that time; what is to be kept must be saved before."""
+
 SIMULATED: Final = "unisono.io/simulated"
 """On a node (label): it runs no containers; its pods end after ``unisono.io/run-seconds``."""
 

@@ -106,6 +106,15 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # annot
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"  # annotation of a pod or a node
 SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"  # annotation of a node
 MIRROR_POD: Final = "kubernetes.io/config.mirror"  # annotation of a pod that a kubelet makes by itself
+# Taints by which clouds, and who acts for them, announce that a machine goes.
+AWS_SPOT_INTERRUPTION: Final = "aws-node-termination-handler/spot-itn"
+AWS_MAINTENANCE: Final = "aws-node-termination-handler/scheduled-maintenance"
+AWS_SCALE_IN: Final = "aws-node-termination-handler/asg-lifecycle-termination"
+AWS_REBALANCE: Final = "aws-node-termination-handler/rebalance-recommendation"
+GKE_TERMINATION: Final = "cloud.google.com/impending-node-termination"
+AKS_PREEMPTION: Final = "remediator.aks.microsoft.com/unschedulable"
+KARPENTER_DISRUPTED: Final = "karpenter.sh/disrupted"
+AUTOSCALER_DELETES: Final = "ToBeDeletedByClusterAutoscaler"
 # Labels that tell spot capacity, and their values.
 SPOT_LABELS: Final = {
     "karpenter.sh/capacity-type": "spot",

@@ -17,6 +17,7 @@ from unisono.controllers.job.controller import COUNT_SECONDS, JobController
 from unisono.controllers.jobflow.controller import JobFlowController
 from unisono.controllers.jobflow.template_controller import JobTemplateController
 from unisono.controllers.node_scaling.controller import NodeScalingController
+from unisono.controllers.node_scaling.interruption import InterruptionController
 from unisono.controllers.podgroup.controller import SCHEDULER_NAMES, PodGroupController
 from unisono.controllers.podgroup.kubernetes import KubernetesGroupController
 from unisono.controllers.podgroup.workloads import WorkloadGroupController
@@ -78,6 +79,7 @@ def all_controllers(
         HyperNodeController(),
         HyperNodeDiscoveryController(),
         NodeScalingController(recorder),
+        InterruptionController(recorder),
         ProvisioningController(recorder),
         CronJobController(recorder),
         JobFlowController(recorder, prober or NoProber(), registry),

@@ -18,6 +18,7 @@ from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.indexing import index
 from unisono.controllers.node_scaling.decide import Demand, Room, growth, remainders
 from unisono.controllers.node_scaling.holding import held_by
+from unisono.controllers.node_scaling.notices import is_taken_back
 from unisono.controllers.node_scaling.pools import overdue, pool_of, scaled_at
 from unisono.controllers.node_scaling.removal import Removal, is_going
 from unisono.controllers.node_scaling.shrink import Held, Shrinking, shrinking
@@ -80,6 +81,9 @@ class NodeScalingController(Controller):
         # Machines that boot in other pools serve gangs, too; those pools just do not grow.
         pools = [pool if name in settled else replace(pool, most=pool.replicas) for name, pool in scaled.items()]
         lacking, pending, nodes = *await self._gangs(now), self._held()
+        # What its cloud takes back from a pool, it does not give there now.
+        short = self._interrupted(now)
+        pools = [replace(pool, failing=True) if pool.name in short else pool for pool in pools]
         rooms = [Room(each.room, dict(each.room.offers)) for each in nodes if not each.marked]
         whole = remainders((gang for counts, gang in lacking if not counts), rooms)
         gangs = [gang if counts else whole.pop(0) for counts, gang in lacking]
@@ -102,6 +106,11 @@ class NodeScalingController(Controller):
         groups = {each.key: each for each in self._groups.items()}
         pool_of_node = {name: _pool_name(each) for name, each in self._machine_of.items()}
         return held_by(nodes, self._pods.items(), pool_of_node, groups, self._budgets.items())
+
+    def _interrupted(self, now: float) -> set[str]:
+        """Pools of which a machine is just being taken back."""
+        names = [node.metadata.name for node in self._nodes.items() if is_taken_back(node, now)]
+        return {_pool_name(self._machine_of[name]) for name in names if name in self._machine_of}
 
     async def _shrink(self, known: Mapping[str, MachineDeployment], answer: Shrinking, now: float) -> None:
         self._unneeded = answer.since

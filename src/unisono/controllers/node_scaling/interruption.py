@@ -1,0 +1,130 @@
+"""Machines that their cloud takes back: pods are told to save their work, and ended in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from unisono.api.annotations import CHECKPOINT_BEFORE, INTERRUPTED
+from unisono.api.core import Node, Pod, Taint
+from unisono.api.kinds import NODES, PODS
+from unisono.api.membership import pod_group_of
+from unisono.api.times import format_duration, rfc3339
+from unisono.controllers.indexing import index
+from unisono.controllers.node_scaling.holding import is_of_node
+from unisono.controllers.node_scaling.notices import Notice, ending, notice_of
+from unisono.controllers.node_scaling.waiting import POD_INDEX, groups_of
+from unisono.controllers.pod_facts import has_ended, is_deleting, is_disrupted
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.workloads.amounts import sooner
+from unisono.errors import ApiError, NotFound
+from unisono.kube.client import EventType
+from unisono.kube.controller import Context, Controller
+
+REASON = "MachineTakenBack"
+"""Reason of the condition DisruptionTarget, and of events."""
+_INDEX = "pods-of-node"
+_GRACE = 30.0
+
+
+class InterruptionController(Controller):
+    """Looks at nodes with a notice, each by itself."""
+
+    name = "interruption-controller"
+    workers = 4
+
+    def __init__(self, recorder: Recorder) -> None:
+        """``recorder`` records events on nodes and pods."""
+        self._recorder = recorder
+        # By node: since when its notice is known here.
+        self._seen: dict[str, float] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch nodes; their pods are looked up."""
+        self._client, self._clock, self._context = context.client, context.clock, context
+        self._nodes = context.watch(NODES, when=_changes_notice)
+        self._pods = context.informer(PODS)
+        index(self._pods, _INDEX, lambda pod: [pod.spec.node_name] if pod.spec.node_name else [])
+        index(self._pods, POD_INDEX, groups_of)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Tell the pods of one node and of their gangs, and end those on the node when it is time."""
+        node, now = self._nodes.get(key), self._clock.time()
+        notice = notice_of(node, self._seen.setdefault(key, now)) if node is not None else None
+        if node is None or notice is None:
+            self._seen.pop(key, None)
+            return None
+        await self._keep_away(node, notice)
+        pods = [pod for pod in self._pods.by_index(_INDEX, key) if not has_ended(pod) and not is_of_node(pod)]
+        mates = {
+            mate.key: mate
+            for group in {pod_group_of(pod) for pod in pods} - {""}
+            for mate in self._pods.by_index(POD_INDEX, group)
+            if mate.spec.node_name and not has_ended(mate)
+        }
+        again: float | None = None
+        for pod in (mates | {pod.key: pod for pod in pods}).values():
+            try:
+                await self._tell(pod, node, notice, now)
+                if notice.ours and pod.spec.node_name == key and not is_deleting(pod):
+                    again = sooner(again, await self._end(pod, notice, now))
+            except NotFound:
+                continue
+            except ApiError as error:
+                again = sooner(again, 1.0)
+                await self._context.tell(PODS, pod, error)
+        return again
+
+    async def _keep_away(self, node: Node, notice: Notice) -> None:
+        """Let no new pods come to the node, where the notice does not do that by itself."""
+        taints = node.spec.taints or []
+        if notice.tainted or any(each.key == INTERRUPTED for each in taints):
+            return
+        wanted = [*taints, Taint(key=INTERRUPTED, effect="NoSchedule", time_added=rfc3339(self._clock.time()))]
+        patch = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": [msgspec.to_builtins(each) for each in wanted]},
+        }
+        await self._client.patch(NODES, node.metadata.name, patch)
+
+    async def _tell(self, pod: Pod, node: Node, notice: Notice, now: float) -> None:
+        """Say on the pod, once, until when its work must be saved."""
+        meta, until = pod.metadata, rfc3339(notice.ends)
+        said = (meta.annotations or {}).get(CHECKPOINT_BEFORE)
+        if said is not None and said <= until:
+            return
+        patch: dict[str, Any] = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT_BEFORE: until}}}
+        await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace)
+        left = format_duration(notice.ends - now)
+        text = f"node {node.metadata.name} goes in {left} ({notice.source}): work must be saved before {until}"
+        self._recorder.event(pod, "Warning", REASON, text)
+
+    async def _end(self, pod: Pod, notice: Notice, now: float) -> float | None:
+        """Delete the pod when it is time; answers in how many seconds it will be."""
+        meta, own = pod.metadata, pod.spec.termination_grace_period_seconds
+        wait, grace = ending(notice, _GRACE if own is None else float(own), now)
+        if wait > 0:
+            return wait
+        if not is_disrupted(pod):
+            patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": _disrupted(pod, notice, now)}}
+            await self._client.patch(PODS, meta.name, patch, namespace=meta.namespace, subresource="status")
+        await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=grace)
+        return None
+
+
+def _changes_notice(_: EventType, new: Node, old: Node | None) -> bool:
+    return any(node is not None and notice_of(node, 0.0) is not None for node in (new, old))
+
+
+def _disrupted(pod: Pod, notice: Notice, now: float) -> Sequence[dict[str, Any]]:
+    others = [msgspec.to_builtins(each) for each in pod.status.conditions or () if each.type != "DisruptionTarget"]
+    told = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": REASON,
+        "message": f"The cloud takes the machine back: {notice.source}",
+        "lastTransitionTime": rfc3339(now),
+    }
+    return [*others, told]
