@@ -94,7 +94,7 @@ def test_burst_and_bounds(tmp_path: Path) -> None:
     files(tmp_path / "u" / "main.1", "cgroup.procs")
     groups.create("u", "main.0", Limits(cpu=500, burst=True))
     assert (folder / "cpu.cfs_burst_us").read_text() == "50000"
-    assert groups.running("u") == ["main.0"]
+    assert groups.processes("u") == {"main.0": [12]}
     assert groups.bound_cpu("u", "main.0", 200)
     assert (folder / "cpu.cfs_quota_us").read_text() == "20000"
     assert groups.bound_cpu("u", "main.0", None)

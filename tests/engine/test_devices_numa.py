@@ -15,12 +15,12 @@ from support.examples import examples
 from unisono.api import kinds
 from unisono.api.core import Container, Pod, ResourceRequirements
 from unisono.api.nodeinfo import Numatopology
+from unisono.api.numa.cpus import CpuTopology, bits, parse_cpus, take
+from unisono.api.numa.manager import BEST_EFFORT, NONE, RESTRICTED, SINGLE, assign, numa_nodes
 from unisono.cluster.state import ClusterState
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.decisions import Decisions
 from unisono.engine.plugins.numa_aware.book import decision_of, read
-from unisono.engine.plugins.numa_aware.cpus import CpuTopology, bits, parse_cpus, take
-from unisono.engine.plugins.numa_aware.manager import BEST_EFFORT, NONE, RESTRICTED, SINGLE, assign, numa_nodes
 
 POLICY, DECISION = "volcano.sh/numa-topology-policy", "volcano.sh/topology-decision"
 REFUSED = "containers cannot be assigned by numa"

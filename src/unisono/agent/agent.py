@@ -16,6 +16,9 @@ import structlog
 from unisono.agent.colocation.decide import Offer
 from unisono.agent.colocation.keeper import Colocation
 from unisono.agent.colocation.measure import UseMeter
+from unisono.agent.cpus.book import NO_POLICIES, CpuBook, CpuPolicies
+from unisono.agent.cpus.publisher import NumaPublisher
+from unisono.agent.cpus.sysfs import SYSTEM, read_cpus
 from unisono.agent.devices.slices import NVIDIA, DevicePublisher, card_devices
 from unisono.agent.environment.sources import ObjectSource, references
 from unisono.agent.host import Devices, Host, NameRegistry
@@ -80,6 +83,8 @@ class Agent:
         own_users: pods of a namespace run as a user of its own, where this process is root.
         eviction: from when on the node's disk counts as full.
         disk: tells how full it is; None asks the kernel.
+        policies: which containers have CPUs for themselves.
+        system: where the kernel tells where CPUs sit.
     """
 
     def __init__(
@@ -99,12 +104,16 @@ class Agent:
         own_users: bool = False,
         eviction: Sequence[Threshold] = DEFAULT_EVICTION,
         disk: Callable[[], Disk] | None = None,
+        policies: CpuPolicies = NO_POLICIES,
+        system: Path = SYSTEM,
     ) -> None:
         self._client, self._clock = client, clock
         self._layout = Layout(data_dir.absolute())
         self._machine = machine or this_machine(data_dir)
         self.node_name = (node_name or self._machine.hostname).lower()
-        self._cpus, self._memory, self._labels = cpus, memory, dict(labels or {})
+        self._memory, self._labels = memory, dict(labels or {})
+        self._book = CpuBook(read_cpus(system), policies)
+        self._cpus = self._offered_cpus(cpus)
         self._working_dir, self._allowed = working_dir or Path.cwd(), isolation
         self._spawner, self._shares_spawner = spawner or Spawner(), spawner is not None
         self._own_users, self._eviction = own_users, eviction
@@ -187,6 +196,7 @@ class Agent:
             users=self._pod_users(isolation, namespaces),
             memory=MemoryWatch(self._clock),
             storage=StorageWatch(self._clock),
+            cpus=self._book,
             disk=DiskPressure(self._clock, self._read_disk, self._occupants, self._report_disk, self._eviction),
         )
         self._restore_devices(self._host)
@@ -197,6 +207,7 @@ class Agent:
         group.create_task(self._host.disk.run())
         nodes = Informer(self._client, NODES, field_selector=f"metadata.name={self.node_name}", clock=self._clock)
         group.create_task(self._colocation(self._host, nodes, config_maps).run())
+        group.create_task(NumaPublisher(self._client, self._clock, self.node_name, self._book, self._pod_of).run())
         for informer in (services, config_maps, secrets, namespaces, nodes):
             group.create_task(informer.run())
         config_maps.on_change(self._content_changed)
@@ -217,6 +228,17 @@ class Agent:
         self._cleared.set()
         self.ready.set()
 
+    def _offered_cpus(self, cpus: float | None) -> float | None:
+        """Reserved CPUs are for no pod to ask for, as with a kubelet."""
+        if not self._book.pins:
+            return cpus
+        most = self._machine.cpu / 1000 - self._book.policies.reserved
+        return most if cpus is None else min(cpus, most)
+
+    def _pod_of(self, uid: str) -> Pod | None:
+        worker = self._workers.get(uid)
+        return worker.pod if worker is not None else None
+
     def _occupants(self) -> list[Occupant]:
         return [worker.occupant() for worker in self._workers.values()]
 
@@ -229,7 +251,10 @@ class Agent:
             nodes,
             config_maps,
             host.recorder,
-            lambda: Offer(host.allocatable.get("cpu", 0), host.allocatable.get("memory", 0)),
+            lambda: Offer(
+                max(0, host.allocatable.get("cpu", 0) - host.cpus.exclusive.bit_count() * 1000),
+                host.allocatable.get("memory", 0),
+            ),
             limits,
             UseMeter(host.isolation.cgroups, limits),
             self._occupants,
@@ -378,6 +403,7 @@ class Agent:
         host.names.remove(uid)
         host.ledger.release(uid)
         host.devices.release(uid)
+        host.free_cpus(uid)
         host.ports.remove(uid)
         if host.isolation.cgroups is not None:
             await remove_cgroup(host.isolation.cgroups, uid, self._clock)
@@ -412,6 +438,7 @@ class Agent:
         for directory in host.layout.pods():
             if (record := directory.record()) is not None:
                 host.devices.restore(record.uid, record.devices, record.claimed)
+                host.cpus.restore(record.uid, record.cpus)
 
     async def _close(self) -> None:
         tasks = list(self._tasks.values())

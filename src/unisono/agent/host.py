@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from unisono.agent.admission import CONTAINERS, Ledger
+from unisono.agent.cpus.affinity import move
+from unisono.agent.cpus.book import CpuBook
 from unisono.agent.devices.gpus import choose
 from unisono.agent.environment.sources import ObjectSource
 from unisono.agent.environment.variables import MissingSource
@@ -52,6 +55,7 @@ class Host:
         memory: ends containers above their memory limit where the kernel does not.
         storage: evicts pods above their limits of local storage.
         disk: evicts pods when the node's disk runs full.
+        cpus: which containers have which CPUs for themselves.
         ledger: what the pods that the node accepted hold.
     """
 
@@ -74,11 +78,30 @@ class Host:
     memory: MemoryWatch
     storage: StorageWatch
     disk: DiskPressure
+    cpus: CpuBook
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing is accepted yet."""
         self.ledger = Ledger({**self.allocatable, CONTAINERS: most_containers()})
+
+    def give_cpus(self, pod: Pod) -> None:
+        """Give containers of the pod CPUs for themselves, where they are to have some; all others make room.
+
+        Raises:
+            AgentError: not enough are free, or not side by side.
+        """
+        if self.cpus.allocate(pod):
+            self._move_others()
+
+    def free_cpus(self, uid: str) -> None:
+        """The pod has ended: its CPUs are for all."""
+        if self.cpus.release(uid):
+            self._move_others()
+
+    def _move_others(self) -> None:
+        for directory in self.layout.pods():
+            move(self.isolation.limits, directory.uid, partial(self.cpus.cpus_of, directory.uid))
 
 
 def most_containers() -> int:

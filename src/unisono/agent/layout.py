@@ -35,6 +35,7 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
         devices: allocated card ids by container name.
         claimed: card ids that the pod has through resource claims.
         own_ports: it has the ports of its own address, and does not share the machine's.
+        cpus: CPUs that it has for itself, such as ``0-3,8``, by container name.
     """
 
     namespace: str
@@ -44,6 +45,7 @@ class PodRecord(msgspec.Struct, omit_defaults=True):
     devices: dict[str, list[str]] = msgspec.field(default_factory=dict)
     claimed: list[str] = msgspec.field(default_factory=list)
     own_ports: bool = False
+    cpus: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from unisono.agent.cpus.book import NO_POLICIES, CpuPolicies
 from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, Threshold
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.spawner.client import Spawner
@@ -63,6 +64,7 @@ class PlaneOptions:
         local_node: offer this machine as a node.
         own_users: where this process is root, pods of a namespace run as a user of its own.
         eviction: from when on this machine's disk counts as full.
+        cpu_policies: which containers have CPUs of this machine for themselves.
         simulated_nodes: entries ``{name, count, capacity, labels, taints, devices}``.
         scheduler_config: file with the scheduler's configuration, or None for the default.
         apart: scheduler, controllers and simulated nodes run in a process of their own, so that the API answers while
@@ -80,6 +82,7 @@ class PlaneOptions:
     local_node: bool = True
     own_users: bool = False
     eviction: Sequence[Threshold] = DEFAULT_EVICTION
+    cpu_policies: CpuPolicies = NO_POLICIES
     simulated_nodes: Sequence[dict[str, Any]] = ()
     scheduler_config: Path | None = None
     apart: bool = False
@@ -202,6 +205,7 @@ class Plane:
                 spawner=self._spawner,
                 own_users=own_users,
                 eviction=self._options.eviction,
+                policies=self._options.cpu_policies,
             )
             self._keep("agent", self._agent.run)
 

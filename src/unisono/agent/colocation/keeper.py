@@ -177,7 +177,7 @@ class Colocation:
         runs: list[tuple[str, str, Share]] = []
         for each in offline:
             uid = each.directory.uid
-            for leaf in self._limits.running(uid):
+            for leaf in sorted(self._limits.processes(uid)):
                 container = next((c for c in each.pod.spec.containers or () if c.name == leaf.rpartition(".")[0]), None)
                 if container is None:
                     continue

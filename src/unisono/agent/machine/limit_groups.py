@@ -127,15 +127,15 @@ class LimitGroups:
         branch = self.branches.get(controller)
         return None if branch is None else (branch / uid, 1)
 
-    def running(self, uid: str) -> list[str]:
-        """Names of the runs of a pod's containers in whose group something runs, where CPU is limited."""
-        found = self.folder("cpu", uid)
-        names = []
-        for path in found[0].glob("*/cgroup.procs") if found is not None else ():
+    def processes(self, uid: str) -> dict[str, list[int]]:
+        """Process ids of a pod by run of a container, of runs in whose group something runs."""
+        found: dict[str, list[int]] = {}
+        folder = next((each[0] for name in CONTROLLERS if (each := self.folder(name, uid)) is not None), None)
+        for path in folder.glob("*/cgroup.procs") if folder is not None else ():
             with contextlib.suppress(OSError):
-                if path.read_text().strip():
-                    names.append(path.parent.name)
-        return sorted(names)
+                if pids := [int(line) for line in path.read_text().split()]:
+                    found[path.parent.name] = pids
+        return found
 
     def bound_cpu(self, uid: str, leaf: str, cpu: int | None) -> bool:
         """Bound the CPU of a run that goes on, in thousandths of a processor; None is no bound. False if that fails."""

@@ -120,6 +120,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
         covers=host.users.covers(pod),
         read_only_root=bool(security and security.read_only_root_filesystem),
         container=container,
+        affinity=host.cpus.cpus_of(uid, container.name),
     )
 
 

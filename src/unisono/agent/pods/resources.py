@@ -42,6 +42,7 @@ class PodResources:
     def restore(self, record: PodRecord) -> None:
         """Take over what an earlier agent gave the pod."""
         self._host.devices.restore(self._uid, record.devices, record.claimed)
+        self._host.cpus.restore(self._uid, record.cpus)
         cgroups = self._host.isolation.cgroups
         self._networked = cgroups is not None and cgroups.path(self._uid) is not None
 
@@ -52,10 +53,11 @@ class PodResources:
             start_time: when the node took the pod over, seconds since 1970.
 
         Raises:
-            AgentError: not enough cards are free; the record is written nevertheless.
+            AgentError: not enough cards or CPUs are free; the record is written nevertheless.
         """
         try:
             self._host.devices.allocate(self._pod)
+            self._host.give_cpus(self._pod)
         finally:
             meta = self._pod.metadata
             self._directory.path.mkdir(parents=True, exist_ok=True)
@@ -67,6 +69,7 @@ class PodResources:
                     start_time=start_time,
                     devices=self._host.devices.held.get(self._uid, {}),
                     own_ports=self._host.isolation.own_ports and not self._pod.spec.host_network,
+                    cpus=self._host.cpus.recorded(self._uid),
                 )
             )
 
@@ -78,6 +81,7 @@ class PodResources:
         host = self._host
         host.ledger.release(self._uid)
         host.devices.release(self._uid)
+        host.free_cpus(self._uid)
         host.names.remove(self._uid)
         host.ports.remove(self._uid)
         if host.isolation.cgroups is not None:

@@ -8,6 +8,7 @@ from functools import partial
 
 import structlog
 
+from unisono.agent.cpus.book import NotAligned
 from unisono.agent.host import Host
 from unisono.agent.lifecycle import Phase, PodView, Reason, decide
 from unisono.agent.limits.disk_pressure import Occupant
@@ -263,7 +264,8 @@ class PodWorker:
         try:
             self._resources.take(self.start_time)
         except AgentError as error:
-            self._reject("UnexpectedAdmissionError", str(error))
+            aligned = not isinstance(error, NotAligned)
+            self._reject("UnexpectedAdmissionError" if aligned else "TopologyAffinityError", str(error))
         if self._host.isolation.level == "none":
             # Names are replaced by addresses once, at the start: the other pods of the gang must be known by then.
             self._containers.not_before(self.start_time + _GANG_SECONDS)

@@ -158,6 +158,7 @@ def shim_spec(
     covers: Sequence[tuple[str, list[str]]],
     read_only_root: bool,
     container: Container,
+    affinity: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """The shim's spec: only values that ``marshal`` knows."""
     security = container.security_context
@@ -183,6 +184,7 @@ def shim_spec(
         "stdin": bool(container.stdin),
         "stdin_once": bool(container.stdin_once),
         "tty": bool(container.tty),
+        "affinity": None if affinity is None else list(affinity),
     }
 
 

@@ -109,6 +109,8 @@ def run_command(spec: Spec, stdio: tuple[int, int, int], failed_fd: int) -> NoRe
     if spec["oom_score"]:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(spec["oom_score"])
+    if spec.get("affinity"):
+        os.sched_setaffinity(0, spec["affinity"])
     try:
         take_identity(spec)
     except OSError as error:

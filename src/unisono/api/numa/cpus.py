@@ -24,6 +24,18 @@ def parse_cpus(text: str) -> int:
     return mask
 
 
+def write_cpus(mask: int) -> str:
+    """``0-3,8`` of a mask."""
+    parts: list[str] = []
+    numbers = list(bits(mask))
+    while numbers:
+        first = last = numbers.pop(0)
+        while numbers and numbers[0] == last + 1:
+            last = numbers.pop(0)
+        parts.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(parts)
+
+
 def bits(mask: int) -> Iterator[int]:
     """Numbers of the bits that are set, lowest first."""
     while mask:

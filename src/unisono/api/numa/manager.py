@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from unisono.engine.plugins.numa_aware.cpus import CpuTopology, take
+from unisono.api.numa.cpus import CpuTopology, take
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = "none", "best-effort", "restricted", "single-numa-node"
+POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE)
+STATIC = "static"
+"""The policy of the CPU manager with which containers have CPUs for themselves."""
 _MOST_NUMA_NODES = 8
 """The kubelet's own limit, because hints are all subsets; on larger machines only the first nodes are hinted."""
 

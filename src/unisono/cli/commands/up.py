@@ -60,6 +60,28 @@ class StartFailed(UnisonoError):
     help="When the node's disk counts as full: nodefs.available<10%,nodefs.inodesFree<5% or quantities.",
 )
 @click.option(
+    "--cpu-manager-policy",
+    type=click.Choice(("none", "static")),
+    default="none",
+    show_default=True,
+    help="static: containers of Guaranteed pods that ask for whole CPUs have them for themselves.",
+)
+@click.option(
+    "--topology-manager-policy",
+    type=click.Choice(("none", "best-effort", "restricted", "single-numa-node")),
+    default="none",
+    show_default=True,
+    help="How strictly such CPUs must be of one NUMA node.",
+)
+@click.option(
+    "--reserved-cpus",
+    type=click.IntRange(1, 4096),
+    default=1,
+    show_default=True,
+    metavar="NUMBER",
+    help="With static: CPUs that no container has for itself.",
+)
+@click.option(
     "--scheduler-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The scheduler's configuration, in Volcano's format; changes take effect at once.",
@@ -94,6 +116,9 @@ def command(
     nodes_file: Path | None,
     no_agent: bool,
     eviction_hard: str | None,
+    cpu_manager_policy: str,
+    topology_manager_policy: str,
+    reserved_cpus: int,
     scheduler_config: Path | None,
     record: Path | None,
     api_limits: tuple[str, ...],
@@ -105,6 +130,7 @@ def command(
     accept_loss: bool,
 ) -> None:
     """Start API server, scheduler, controllers and node agent of this machine; kubectl works with its kubeconfig."""
+    from unisono.agent.cpus.book import CpuPolicies
     from unisono.agent.limits.eviction_thresholds import DEFAULT_EVICTION, parse_eviction
     from unisono.apiserver.access.hosts import is_loopback
     from unisono.apiserver.flow_control.limits import Limits
@@ -146,6 +172,7 @@ def command(
         local_node=not (no_agent or fleet),
         own_users=True,
         eviction=eviction,
+        cpu_policies=CpuPolicies(cpu_manager_policy, topology_manager_policy, reserved_cpus),
         scheduler_config=scheduler_config,
         record=record,
         apart=True,

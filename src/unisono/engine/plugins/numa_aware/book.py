@@ -10,15 +10,13 @@ from typing import Any
 from unisono.api import keys
 from unisono.api.fields import Quantity
 from unisono.api.nodeinfo import Numatopology
+from unisono.api.numa.cpus import CpuTopology, parse_cpus, take
+from unisono.api.numa.manager import NONE, reserve
 from unisono.api.quantity import QuantityError, parse_quantity
 from unisono.cluster.records import Task
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.plugins.common.json_text import decoded
-from unisono.engine.plugins.numa_aware.cpus import CpuTopology, parse_cpus, take
-from unisono.engine.plugins.numa_aware.manager import NONE, reserve
 from unisono.engine.session.session import Session
-
-STATIC = "static"
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from unisono.api import keys
 from unisono.api.core import ResourceRequirements
+from unisono.api.numa.manager import NONE, STATIC, assign, numa_nodes
 from unisono.api.resources import resource_list
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
@@ -21,8 +22,7 @@ from unisono.engine.answers import FloatArray, Reason, Veto
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
-from unisono.engine.plugins.numa_aware.book import STATIC, NumaBook, NumaNode
-from unisono.engine.plugins.numa_aware.manager import NONE, assign, numa_nodes
+from unisono.engine.plugins.numa_aware.book import NumaBook, NumaNode
 from unisono.engine.session.job_state import JobState
 from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
