@@ -12,6 +12,7 @@ from typing import Any
 
 from unisono.api.base import Object
 from unisono.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass, ResourceQuota
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
 from unisono.cluster.affinity_index import AffinityIndex, rematched
 from unisono.cluster.bind_failures import Setback
@@ -124,7 +125,7 @@ class ClusterState:
 
     def apply(self, event_type: str, kind: Kind[Any], obj: Object) -> None:
         """Take in one watch event (ADDED, MODIFIED or DELETED); kinds that scheduling does not read are ignored."""
-        handler = self._handlers.get(kind.kind)
+        handler = self._handler_of(kind)
         if handler is None or event_type == "BOOKMARK":
             return
         put, remove, _ = handler
@@ -136,7 +137,7 @@ class ClusterState:
 
     def replace(self, kind: Kind[Any], objects: Iterable[Object]) -> None:
         """Take in a complete list: what it lacks is gone."""
-        handler = self._handlers.get(kind.kind)
+        handler = self._handler_of(kind)
         if handler is None:
             return
         put, remove, keys = handler
@@ -151,9 +152,17 @@ class ClusterState:
 
     def reject(self, kind: Kind[Any], obj: Object, why: str) -> None:
         """Set an object aside that could not be decoded; ``obj`` has what could be."""
-        handler = self._handlers.get(kind.kind)
+        handler = self._handler_of(kind)
         if handler is not None:
             self._set_aside(kind, obj, why, handler[1])
+
+    def _handler_of(self, kind: Kind[Any]) -> _Handler | None:
+        """Kubernetes' own PodGroups are not read: the controllers make one of ours for each."""
+        return (
+            None
+            if kind.group == WORKLOAD_POD_GROUPS.group and kind.kind == WORKLOAD_POD_GROUPS.kind
+            else (self._handlers.get(kind.kind))
+        )
 
     def _take(self, kind: Kind[Any], obj: Object, put: Callable[[Any], bool], remove: Callable[[str], bool]) -> None:
         """One object that cannot be taken in counts as absent, and does not stop others."""
