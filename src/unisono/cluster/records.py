@@ -39,6 +39,7 @@ class Task:
         since: when it was given its node (condition PodScheduled), else when it started; 0.0 when that is not known.
         told: reason and message of its condition PodScheduled=False, empty without one.
         owned: it names this scheduler; other pods only occupy their node.
+        remade: a controller makes a new pod when this one is gone.
 
     """
 
@@ -60,6 +61,7 @@ class Task:
         "preemptable",
         "priority",
         "priority_class_name",
+        "remade",
         "role",
         "run_seconds",
         "since",
@@ -77,6 +79,7 @@ class Task:
         self.job = ""
         self.role = ""
         self.run_seconds = 0.0
+        self.remade = False
         self.priority = 1
         self.priority_class_name = ""
         self.created = 0.0

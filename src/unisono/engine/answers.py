@@ -56,6 +56,7 @@ class Purpose(Enum):
     GANG_PREEMPT = "gangpreempt"
     GANG_RECLAIM = "gangreclaim"
     SHUFFLE = "shuffle"
+    DEFRAGMENT = "defragment"
 
 
 class Normalise(Enum):

@@ -138,6 +138,47 @@ class QueueUpdate(msgspec.Struct, frozen=True):
     allocated: Mapping[str, str]
 
 
+class PodMove(msgspec.Struct, frozen=True):
+    """One running pod that is evicted, and the node on which a new one for it found a place when the plan was tried.
+
+    Attributes:
+        pod, job: keys (``namespace/name``) of the pod and its PodGroup.
+        node, to: where it runs, and where its successor would.
+        ran_seconds: how long it has run.
+        lost_seconds: how much of that is not in a checkpoint.
+
+    """
+
+    pod: str
+    job: str
+    node: str
+    to: str
+    ran_seconds: float
+    lost_seconds: float
+
+
+class DefragmentationPlan(msgspec.Struct, frozen=True):
+    """Moves that let one gang start.
+
+    Attributes:
+        job, queue: the gang.
+        moves: in the order of the pods' keys.
+        places: node of each of the gang's pods.
+        lost_seconds: seconds of pods that are lost, summed.
+        gained: what the gang's pods request, engine units by resource name.
+        free_nodes: nodes without any pod of ours: before, and once the moves are done and the gang runs.
+
+    """
+
+    job: str
+    queue: str
+    moves: tuple[PodMove, ...]
+    places: Mapping[str, str]
+    lost_seconds: float
+    gained: Mapping[str, int]
+    free_nodes: tuple[int, int]
+
+
 class Violation(msgspec.Struct, frozen=True):
     """A part of the decisions that broke an invariant and was left out, or a failure of ``plugin``."""
 
@@ -157,6 +198,7 @@ class Decisions:
         failed_jobs: jobs that wait because a plug-in failed when it was asked about them, and why.
         seconds: with a clock, durations by stage: ``open``, ``actions/NAME``, ``explain``, ``close``,
             ``plugins/NAME/open``, ``plugins/NAME/hooks`` and ``plugins/NAME/close``.
+        plans: moves of running pods that let a gang start, of which the evictions are among the others.
         figures: amounts of all queues for metrics; ``resources`` names their rows, ``sharable`` is what queues share,
             empty where no plug-in compares jobs by their share.
 
@@ -175,6 +217,7 @@ class Decisions:
     plugin_failures: list[Failure] = field(default_factory=list)
     failed_jobs: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    plans: list[DefragmentationPlan] = field(default_factory=list)
     figures: list[QueueMetrics] = field(default_factory=list)
     resources: tuple[str, ...] = ()
     sharable: list[int] = field(default_factory=list)

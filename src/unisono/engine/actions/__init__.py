@@ -21,6 +21,8 @@ _MODULES = {
     "gangpreempt": "unisono.engine.actions.gangpreempt",
     "gangreclaim": "unisono.engine.actions.gangreclaim",
     "shuffle": "unisono.engine.actions.shuffle",
+    # It tries its plans as verdicts do, so it stands above them.
+    "defragment": "unisono.engine.defragmentation.action",
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from unisono.engine.config.arguments import Argument
 
 KNOWN_ACTIONS = frozenset(
-    ["enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle"]
+    ["enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"]
 )
 
 _CACHE = Argument("predicateErrorCacheEnable", "bool", True, "keep filter failures per role", effective=False)
@@ -35,6 +35,14 @@ ACTION_ARGUMENTS: dict[str, tuple[Argument, ...]] = {
     ),
     "gangpreempt": _GANG_EVICTION,
     "gangreclaim": _GANG_EVICTION,
+    "defragment": (
+        Argument("maxMoves", "int", 10, "pods moved for one gang at most"),
+        Argument("maxGangs", "int", 1, "gangs helped in one cycle at most"),
+        Argument("minRunTime", "duration", "10m", "how long a pod must have run before it is moved"),
+        Argument("maxLostTime", "duration", "1h", "a pod that would lose more than this since its checkpoint stays"),
+        Argument("interval", "duration", "1m", "least time between two plans"),
+        Argument("maxDomains", "int", 4, "HyperNodes tried at most"),
+    ),
     PLUGINS_SECTION: (Argument("timeLimit", "duration", "1s", "time that a plug-in that is not built in may take"),),
 }
 

@@ -61,4 +61,5 @@ VICTIM_FLAGS: dict[Purpose, str] = {
     Purpose.GANG_PREEMPT: "",
     Purpose.GANG_RECLAIM: "",
     Purpose.SHUFFLE: "victim",
+    Purpose.DEFRAGMENT: "",
 }

@@ -49,17 +49,17 @@ class GangRule:
 
 def serve(cycle: Cycle, job: JobState, rule: GangRule) -> bool:
     """Make room for one job; whether victims were chosen and all its tasks got a place on their resources."""
-    tasks = _wanted(cycle, job)
+    tasks = wanted_tasks(cycle, job)
     if not tasks or any(task.never_preempts for task in tasks):
         return False
     classes = [task.pod_class for task in tasks]
     if rule.purpose is Purpose.GANG_RECLAIM and cycle.hooks.first("preemptive", job.queue, classes) is not None:
         return False
     cycle.session.subject = job
-    return any(_Plan(cycle, job, rule, tasks, domain).carry_out() for domain in _domains(cycle, job, rule, tasks))
+    return any(_Plan(cycle, job, rule, tasks, domain).carry_out() for domain in domains_to_try(cycle, job, rule, tasks))
 
 
-def _wanted(cycle: Cycle, job: JobState) -> list[Task]:
+def wanted_tasks(cycle: Cycle, job: JobState) -> list[Task]:
     """All pending tasks of a gang that is not ready, else those of its first sub-group that has any."""
     tasks = cycle.pending(job, best_effort=False)
     if not cycle.hooks.ready(job):
@@ -72,17 +72,18 @@ def _wanted(cycle: Cycle, job: JobState) -> list[Task]:
     return []
 
 
-def _domains(cycle: Cycle, job: JobState, rule: GangRule, tasks: Sequence[Task]) -> list[int]:
+def domains_to_try(cycle: Cycle, job: JobState, rule: GangRule, tasks: Sequence[Task]) -> list[int]:
     """Domains to try: gradient by gradient, and of each those first where least is missing."""
     search = search_of(cycle)
     gradients = search.gradients(job, None, search.tree.root, evict=True)
-    need = _sum_of(cycle, tasks)
+    need = sum_of(cycle, tasks)
     flat = [domain for gradient in gradients for domain in _least_missing_first(cycle, need, gradient)]
     flat = flat[: rule.most_domains]
     return flat if flat or is_bounded(cycle.session, job) else [search.tree.root]
 
 
-def _sum_of(cycle: Cycle, tasks: Sequence[Task]) -> Vector:
+def sum_of(cycle: Cycle, tasks: Sequence[Task]) -> Vector:
+    """``[R]`` what tasks request together."""
     need = np.zeros(cycle.session.rows, dtype=np.int64)
     for task in tasks:
         need += fitted(task.pod_class.vector, len(need))
@@ -129,7 +130,7 @@ class _Plan:
         self.session = cycle.session
         self.evictions: Evictions = evictions_of(cycle)
         self.rank = ActorRank.of(cycle, job)
-        self.need = _sum_of(cycle, tasks)
+        self.need = sum_of(cycle, tasks)
 
     def carry_out(self) -> bool:
         """Find a plan and commit it; False, and nothing changed, when there is none."""

@@ -127,7 +127,7 @@ class GangPlugin(Plugin):
 
         Volcano does not look at roles here and can evict the only master of a running gang.
         """
-        if purpose is Purpose.SHUFFLE:
+        if purpose in (Purpose.SHUFFLE, Purpose.DEFRAGMENT):
             return None
         if purpose in (Purpose.GANG_PREEMPT, Purpose.GANG_RECLAIM):  # whole gangs are chosen there
             return np.ones(len(candidates), dtype=np.bool_)

@@ -63,13 +63,19 @@ class LostWork:
             return 0.0
         lost = self._pods.get(task.key)
         if lost is None:
-            began = task.since or task.created
-            saved = _checkpoint(task, job)
-            seconds = max(self.session.now - max(began, saved), 0.0)
-            lost = self._pods[task.key] = seconds * self._share(task.pod_class)
+            lost = self._pods[task.key] = self._seconds(task, job) * self.share(task.pod_class)
         return lost
 
-    def _share(self, pod_class: PodClass) -> float:
+    def seconds(self, task: Task) -> float:
+        """Seconds of one running pod alone since it started or was last saved."""
+        return self._seconds(task, self.session.job(task.job))
+
+    def _seconds(self, task: Task, job: JobState | None) -> float:
+        began = task.since or task.created
+        return max(self.session.now - max(began, _checkpoint(task, job)), 0.0)
+
+    def share(self, pod_class: PodClass) -> float:
+        """The largest part of any resource of the cluster that a pod of the class requests."""
         share = self._shares.get(pod_class.id)
         if share is None:
             total = self.session.usable_total
