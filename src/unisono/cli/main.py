@@ -46,6 +46,7 @@ COMMANDS: dict[str, str] = {
     "schedule": "Run one scheduling cycle on objects from files: what would happen.",
     "simulate": "Run the scheduler on a workload on a virtual clock, and judge it.",
     "whatif": "Say when waiting jobs start, and what a change of the cluster would do.",
+    "defrag": "Say which pods to move so that gangs that wait find room.",
     "record": "Write down what a scheduler sees of a cluster, as input of the simulator.",
     "fleet": "Join clusters to a hub, list them, and move work between them.",
     "scheduler": "Run the scheduler beside an API server.",

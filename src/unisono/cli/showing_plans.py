@@ -1,0 +1,90 @@
+"""Plans of moves, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unisono.engine.decisions import DefragmentationPlan
+    from unisono.scheduler.defragmentation import Plans
+
+_MILLI = 1000
+
+
+def plans_as_json(answer: Plans) -> dict[str, Any]:
+    """The answer of ``unisono defrag -o json``."""
+    from unisono.api.resources import to_wire
+
+    return {
+        "fragmentation": {
+            "resource": answer.resource,
+            "idle": answer.idle / _MILLI,
+            "onPartlyUsedNodes": answer.scattered / _MILLI,
+            "share": _share(answer),
+        },
+        "plans": [
+            {
+                "podGroup": plan.job,
+                "queue": plan.queue,
+                "moves": [
+                    {
+                        "pod": move.pod,
+                        "podGroup": move.job,
+                        "from": move.node,
+                        "to": move.to,
+                        "ranSeconds": round(move.ran_seconds, 3),
+                        "lostSeconds": round(move.lost_seconds, 3),
+                    }
+                    for move in plan.moves
+                ],
+                "cost": {"moves": len(plan.moves), "lostSeconds": round(plan.lost_seconds, 3)},
+                "gain": {
+                    "pods": len(plan.places),
+                    "resources": to_wire(dict(plan.gained)),
+                    "freeNodesBefore": plan.free_nodes[0],
+                    "freeNodesAfter": plan.free_nodes[1],
+                },
+                "places": dict(sorted(plan.places.items())),
+            }
+            for plan in answer.plans
+        ],
+        "notHelped": list(answer.waiting),
+    }
+
+
+def plan_lines(answer: Plans) -> list[str]:
+    """The same for people."""
+    from unisono.cli.printing import columns
+
+    told = [
+        f"{answer.scattered / _MILLI:g} of {answer.idle / _MILLI:g} idle {answer.resource} are on nodes in use in part."
+    ]
+    for plan in answer.plans:
+        told += ["", _headline(plan)]
+        rows = [
+            (move.pod, move.node, move.to, _time(move.ran_seconds), _time(move.lost_seconds)) for move in plan.moves
+        ]
+        told += [f"  {line}" for line in columns(("Pod", "From", "To", "Ran", "Loses"), rows)]
+    if answer.waiting:
+        told += ["", "No moves within the limits help: " + ", ".join(answer.waiting)]
+    if not answer.plans and not answer.waiting:
+        told.append("No gang waits.")
+    return told
+
+
+def _headline(plan: DefragmentationPlan) -> str:
+    moves, pods = len(plan.moves), len(plan.places)
+    return (
+        f"{plan.job} (queue {plan.queue}) starts with {pods} {'pod' if pods == 1 else 'pods'} when {moves} "
+        f"{'pod moves' if moves == 1 else 'pods move'}, which lose {_time(plan.lost_seconds)} of work:"
+    )
+
+
+def _share(answer: Plans) -> float:
+    return round(answer.scattered / answer.idle, 4) if answer.idle else 0.0
+
+
+def _time(seconds: float) -> str:
+    from unisono.cli.durations import duration_text
+
+    return duration_text(seconds)

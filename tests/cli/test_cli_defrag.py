@@ -1,0 +1,101 @@
+"""What defrag shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from unisono.cli.commands.defrag import command
+
+NOW = "2026-11-20T12:00:00Z"
+
+
+def _node(name: str) -> dict[str, Any]:
+    amounts = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
+    status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def _group(name: str, members: int, phase: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minMember": members},
+        "status": {"phase": phase},
+    }
+
+
+def _pod(name: str, group: str, gpus: int, on: str = "") -> dict[str, Any]:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": group, "uid": group, "controller": True}
+    requests = {"cpu": "1", "nvidia.com/gpu": str(gpus)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "annotations": {
+                "scheduling.k8s.io/group-name": group,
+                "unisono.io/checkpoint-time": "2026-11-20T11:55:00Z",
+            },
+            "creationTimestamp": "2026-11-20T10:00:00Z",
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "schedulerName": "volcano",
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            **({"nodeName": on} if on else {}),
+        },
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    items = [_node(f"n{at}") for at in range(4)]
+    for at in range(4):
+        items += [_group(f"small{at}", 1, "Running"), _pod(f"small{at}", f"small{at}", 2, f"n{at}")]
+    items += [_group("large", 2, "Inqueue"), _pod("large-0", "large", 8), _pod("large-1", "large", 8)]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return file
+
+
+def _run(*arguments: str) -> Any:
+    return CliRunner().invoke(command, list(arguments), catch_exceptions=False)
+
+
+def test_the_plan_as_text(dump: Path) -> None:
+    result = _run("--dry-run", "-f", str(dump), "--now", NOW)
+    assert result.exit_code == 0, result.output
+    assert "24 of 24 idle nvidia.com/gpu are on nodes in use in part." in result.output
+    assert "ns/large (queue default) starts with 2 pods when 2 pods move, which lose 10 min of work:" in result.output
+
+
+def test_the_plan_as_json(dump: Path) -> None:
+    answer = json.loads(_run("--dry-run", "-f", str(dump), "--now", NOW, "-o", "json").output)
+    assert answer["fragmentation"] == {
+        "resource": "nvidia.com/gpu",
+        "idle": 24.0,
+        "onPartlyUsedNodes": 24.0,
+        "share": 1.0,
+    }
+    (plan,) = answer["plans"]
+    assert plan["podGroup"] == "ns/large" and plan["cost"] == {"moves": 2, "lostSeconds": 600.0}
+    assert plan["gain"]["pods"] == 2 and plan["gain"]["resources"]["nvidia.com/gpu"] == "16"
+    assert len(plan["moves"]) == 2 and answer["notHelped"] == []
+
+
+def test_within_fewer_moves_nothing_helps(dump: Path) -> None:
+    result = _run("--dry-run", "-f", str(dump), "--now", NOW, "--max-moves", "1")
+    assert "No moves within the limits help: ns/large" in result.output
+
+
+def test_it_never_moves_anything_itself(dump: Path) -> None:
+    result = _run("-f", str(dump))
+    assert result.exit_code == 2 and "give --dry-run" in result.output
