@@ -58,6 +58,8 @@ def files() -> dict[Path, str]:
         }
     )
     made[DEPLOY / "monitoring" / "prometheus.yaml"] = _yaml(*monitors(InstallOptions()))
+    # For a Prometheus without its operator.
+    made[DEPLOY / "monitoring" / "rules.yaml"] = _yaml({"groups": alert_groups()})
     for name in DASHBOARDS:
         text = json.dumps(dashboard(name), indent=2) + "\n"
         made[DEPLOY / "monitoring" / "dashboards" / f"{name}.json"] = text

@@ -72,6 +72,57 @@ QUEUES: tuple[Panel, ...] = (
     ),
 )
 
+_BACKLOG = "max by (queue_name) (volcano_queue_pod_group_{phase}_count)"
+
+BACKLOG: tuple[Panel, ...] = (
+    Panel("Jobs that wait for admission", ((_BACKLOG.format(phase="pending"), "{{queue_name}}"),)),
+    Panel("Jobs that wait for places", ((_BACKLOG.format(phase="inqueue"), "{{queue_name}}"),)),
+    Panel(
+        "Share that is held",
+        (("max by (queue_name) (volcano_queue_share)", "{{queue_name}}"),),
+        "percentunit",
+    ),
+    Panel(
+        "Devices asked for and not held",
+        (
+            (
+                "(max by (queue_name, resource) (volcano_queue_request_scalar_resources)"
+                " - max by (queue_name, resource) (volcano_queue_allocated_scalar_resources)) / 1000",
+                "{{queue_name}} {{resource}}",
+            ),
+        ),
+    ),
+)
+
+GPUS: tuple[Panel, ...] = (
+    Panel("Utilization", (("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}"),), "percent"),
+    Panel("Utilization of all cards", (("avg(DCGM_FI_DEV_GPU_UTIL)", "average"),), "percent"),
+    Panel(
+        "Memory in use",
+        (("DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)", "{{Hostname}} {{gpu}}"),),
+        "percentunit",
+    ),
+    Panel("Temperature", (("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}"),), "celsius"),
+    Panel("Power", (("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}"),), "watt"),
+    Panel("SM clock, MHz", (("DCGM_FI_DEV_SM_CLOCK", "{{Hostname}} {{gpu}}"),)),
+    Panel(
+        "New ECC errors",
+        (
+            ("increase(DCGM_FI_DEV_ECC_SBE_VOL_TOTAL[$__rate_interval])", "{{Hostname}} {{gpu}} corrected"),
+            ("increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[$__rate_interval])", "{{Hostname}} {{gpu}} uncorrected"),
+        ),
+    ),
+    Panel(
+        "Cards that queues hold",
+        (
+            (
+                'max by (queue_name, resource) (volcano_queue_allocated_scalar_resources{resource=~".*gpu.*"}) / 1000',
+                "{{queue_name}} {{resource}}",
+            ),
+        ),
+    ),
+)
+
 PROCESSES: tuple[Panel, ...] = (
     Panel("Leaders", (("sum by (name) (leader_election_master_status)", "{{name}}"),)),
     Panel("CPU", (("rate(process_cpu_seconds_total[$__rate_interval])", "{{job}} {{instance}}"),), "cores"),
@@ -94,7 +145,8 @@ PROCESSES: tuple[Panel, ...] = (
 
 DASHBOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {
     "unisono-scheduler": ("Unisono: scheduler", SCHEDULER),
-    "unisono-queues": ("Unisono: queues", QUEUES),
+    "unisono-queues": ("Unisono: queues", (*BACKLOG, *QUEUES)),
+    "unisono-gpus": ("Unisono: GPUs", GPUS),
     "unisono-processes": ("Unisono: processes", PROCESSES),
 }
 

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from unisono.install.alert import Alert
+from unisono.install.gpu_alerts import GPU_ALERTS
 from unisono.install.options import InstallOptions, labels, selector
 from unisono.install.workloads import components
 
 _API = "monitoring.coreos.com/v1"
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert rule.
-
-    Attributes:
-        name: of the alert.
-        expression: PromQL; the alert fires for each series that it answers.
-        holds_for: how long the expression must hold.
-        severity: ``critical`` (no pod is scheduled, or soon), ``warning`` or ``info``.
-        summary: what is wrong, with the series' labels.
-        action: what to do.
-
-    """
-
-    name: str
-    expression: str
-    holds_for: str
-    severity: str
-    summary: str
-    action: str
 
 
 ALERTS: tuple[Alert, ...] = (
@@ -136,17 +115,20 @@ ALERTS: tuple[Alert, ...] = (
 
 def alert_groups() -> list[dict[str, Any]]:
     """The alerts as Prometheus' rule files have them (``groups``)."""
-    rules = [
-        {
-            "alert": alert.name,
-            "expr": alert.expression,
-            "for": alert.holds_for,
-            "labels": {"severity": alert.severity},
-            "annotations": {"summary": alert.summary, "description": alert.action},
-        }
-        for alert in ALERTS
+    return [
+        {"name": name, "rules": [_rule(alert) for alert in alerts]}
+        for name, alerts in (("unisono", ALERTS), ("unisono-gpu", GPU_ALERTS))
     ]
-    return [{"name": "unisono", "rules": rules}]
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": alert.holds_for,
+        "labels": {"severity": alert.severity},
+        "annotations": {"summary": alert.summary, "description": alert.action},
+    }
 
 
 def monitors(options: InstallOptions) -> list[dict[str, Any]]:

@@ -195,7 +195,9 @@ class Plane:
                 self._keep(name, part)
         if self._options.local_node:
             from unisono.agent.agent import Agent
+            from unisono.agent.devices.gpu_metrics import GpuMetrics
 
+            self.metrics.register(GpuMetrics())
             client = backend.client(field_manager="unisono-agent")
             own_users = self._options.own_users
             self._agent = Agent(
