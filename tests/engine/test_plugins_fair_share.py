@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from support.build import START, bound_per_job, cluster, config, gang, group, nodes, pod, queue, schedule
 from support.examples import examples
-from unisono.api.annotations import SHARE_WEIGHTS, USER, USER_LIMITS
+from unisono.api.annotations import SHARE_WEIGHTS, USE, USER, USER_LIMITS
+from unisono.api.times import rfc3339
 from unisono.api.user_limits import limits_of
 from unisono.engine.config.model import SchedulerConfig
 from unisono.engine.config_file.reader import load_config
-from unisono.engine.plugins.fair_share.usage_book import UsageBook
+from unisono.engine.plugins.fair_share.usage_book import UsageBook, read, written
 from unisono.errors import ConfigError
 
 HOUR = 3600.0
@@ -163,10 +164,45 @@ def test_what_was_kept_goes_on_after_a_restart() -> None:
     before, after = UsageBook(), UsageBook()
     before.look({("q", "a"): 1.0}, 0.0, HOUR)
     before.look({}, HOUR, HOUR)
-    after.restore(before.entries())
+    after.restore(read("q", written(before.kept(HOUR)["q"])))
     for book in (before, after):
         book.look({}, 3 * HOUR, HOUR)
-    assert after.averages(HOUR) == before.averages(HOUR)
+    assert after.averages(HOUR)["q", "a"] == pytest.approx(before.averages(HOUR)["q", "a"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"at":"never","use":{"a":1}}',
+        '{"at":"2026-01-01T00:00:00Z","use":{"a":"x"}}',
+        '{"at":"2026-01-01T00:00:00Z","use":{"a":-1}}',
+        '{"at":"2026-01-01T00:00:00Z","use":{"a":1e999}}',
+    ],
+)
+def test_what_cannot_be_read_counts_as_nothing(text: str) -> None:
+    assert read("q", text) == []
+
+
+def test_what_is_kept_is_bounded() -> None:
+    book = UsageBook()
+    book.look({("q", f"user{at}"): (at + 1) / 1e4 for at in range(2000)}, 0.0, HOUR)
+    book.look({}, HOUR, HOUR)
+    kept = book.kept(HOUR)["q"]
+    assert len(kept) == 500 and min(kept, key=lambda name: kept[name].seconds) == "user1500"
+    assert len(written(kept)) < 32_768
+
+
+def test_a_new_scheduler_goes_on_from_what_the_last_one_kept() -> None:
+    """Alice had the cluster alone for a day; a scheduler that starts then serves Bob first."""
+    use = '{"at":"' + rfc3339(START) + '","use":{"alice":' + str(24 * HOUR / log(2.0) / 2.0) + "}}"
+    q = queue("q")
+    q.metadata.annotations = {USE: use}
+    things = [nodes(1, cpu=6), jobs_of("alice", 9), jobs_of("bob", 9, created=50)]
+    assert served(things, fair(halfLife="24h"), q=q, now=START) == {"alice": 2, "bob": 4}
+    assert served(things, fair(halfLife="24h"), q=q, now=START + 240 * HOUR) == {"alice": 3, "bob": 3}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -185,7 +221,7 @@ def test_averages_stay_between_nothing_and_the_most_that_was_held(
         book.look({("q", account): share}, now, half_life)
         assert all(0.0 <= average <= most + 1e-9 for average in book.averages(half_life).values())
     rate = half_life / log(2.0)
-    assert all(seconds <= most * rate + 1e-6 for _, _, seconds, _ in book.entries())
+    assert all(use.seconds <= most * rate + 1e-6 for use in book.kept(now).get("q", {}).values())
 
 
 # ---- limits

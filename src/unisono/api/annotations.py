@@ -118,6 +118,10 @@ ORIGIN_UID: Final = "unisono.io/origin-uid"
 ORIGIN_GROUP: Final = "unisono.io/origin-group"
 """On pods of copies (annotation): the PodGroup of the hub that stands for the job."""
 
+USE: Final = "unisono.io/decayed-use"
+"""On a Queue (annotation): JSON of what its users or namespaces have used, which the scheduler keeps there for its
+successor: ``{"at": TIME, "use": {NAME: CLUSTER_SECONDS}}``."""
+
 PRICES: Final = "unisono.io/prices"
 """On an AttachedCluster: price of one unit of a resource per hour, such as ``nvidia.com/gpu=2.5,cpu=0.04``."""
 

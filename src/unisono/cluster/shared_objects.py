@@ -27,6 +27,11 @@ class SharedObjects:
             found = self._by_class[kind] = make()
         return found
 
+    def find(self, kind: type[T]) -> T | None:
+        """The object of class ``kind``; None when nothing has asked for it yet."""
+        found: T | None = self._by_class.get(kind)
+        return found
+
     def put(self, part: object) -> None:
         """Have ``part`` in place of the object of its class."""
         self._by_class[type(part)] = part

@@ -74,6 +74,8 @@ SCHEDULER: tuple[Right, ...] = (
     *_on("create", k.PODS, sub="binding"),
     *_on("create", k.PODS, sub="eviction"),
     *_on("patch", k.PODS, k.QUEUES, k.RESOURCE_CLAIMS, k.NODES, sub="status"),
+    # What users have used is kept in an annotation.
+    *_on("patch", k.QUEUES),
     # Since Kubernetes 1.36 who allocates a claim needs this besides.
     *_on("patch update", k.RESOURCE_CLAIMS, sub="binding"),
     *_EVENTS,

@@ -45,6 +45,7 @@ from unisono.scheduler.explain import VerdictBook
 from unisono.scheduler.feed import KINDS, OPTIONAL, Feed
 from unisono.scheduler.gangs import PartialGangs, Release
 from unisono.scheduler.heartbeat import HEARTBEAT_LEASE, Heartbeat
+from unisono.scheduler.kept_use import KeptUse
 from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.plugin_failures import PluginFailures
 from unisono.scheduler.recording import Recorder
@@ -192,6 +193,7 @@ class Scheduler:
         self._reports = Reports(client, feed, self.verdicts, events, metrics, clock)
         self._rejections = Rejections(feed, events, metrics, self._reports.set_aside)
         self._gangs = PartialGangs(gang_patience)
+        self._kept_use = KeptUse(client, feed, clock)
         self._usage = UsageCollector(client, feed, lambda: self._source.poll().metrics, metrics, clock)
         self._reflectors: list[Reflector[Any]] = [
             Reflector(client, kind, feed.sink(kind), clock=clock, absent_seconds=OPTIONAL.get(kind))
@@ -234,8 +236,10 @@ class Scheduler:
                 self.ready.set()
                 group.create_task(self._usage.run())
                 group.create_task(self._heartbeat.run())
+                group.create_task(self._kept_use.run())
                 await self._loop()
         finally:
+            await self._kept_use.close()
             await self._heartbeat.close()
             await self._binder.close()
             await self._evictor.close()

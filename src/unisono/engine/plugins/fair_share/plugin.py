@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unisono.api.annotations import SHARE_WEIGHTS
+from unisono.api.annotations import SHARE_WEIGHTS, USE
 from unisono.api.times import duration_or_none
 from unisono.engine.answers import Key
 from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.common.accounts import KINDS, USERS, account_of, numbers_of
-from unisono.engine.plugins.fair_share.usage_book import Line, UsageBook
+from unisono.engine.plugins.fair_share.usage_book import Line, UsageBook, read
 from unisono.engine.session.amounts import aligned, dominant_share, listed
 from unisono.errors import ConfigError
 
@@ -59,9 +59,16 @@ class FairSharePlugin(Plugin):
         self._by_queue: dict[str, dict[str, float]] = {}
         self._averages: dict[Line, float] = {}
         if self.half_life > 0:
-            book = session.snapshot.memo.of(UsageBook, UsageBook)
+            book = session.snapshot.memo.of(UsageBook, self._remembered)
             book.look(self._held, session.now, self.half_life)
             self._averages = book.averages(self.half_life)
+
+    def _remembered(self) -> UsageBook:
+        """A new scheduler goes on from what the last one wrote on the queues."""
+        book = UsageBook()
+        for name, queue in self.session.snapshot.queues.items():
+            book.restore(read(name, queue.annotations.get(USE, "")))
+        return book
 
     def job_key(self, job: JobState) -> Key:
         """The turn as of the beginning of the cycle."""

@@ -12,9 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log
 
+import msgspec
+
+from unisono.api.times import parse_time, rfc3339
+
 Line = tuple[str, str]
 """A queue and an account."""
 
+MOST_KEPT = 500
+"""Accounts of one queue that are kept: an annotation has a limited size."""
+_LEAST_WRITTEN = 0.001
 _FORGOTTEN = 1e-9
 """An average below this is none."""
 
@@ -38,10 +45,11 @@ class UsageBook:
 
     def __init__(self) -> None:
         self._uses: dict[Line, Use] = {}
+        self._scale = 1.0
 
     def look(self, held: Mapping[Line, float], now: float, half_life: float) -> None:
         """Note who holds what from ``now`` on."""
-        scale = half_life / log(2.0)
+        scale = self._scale = half_life / log(2.0)
         uses: dict[Line, Use] = {}
         for line in {**self._uses, **held}:
             use = self._uses.get(line)
@@ -56,12 +64,44 @@ class UsageBook:
         scale = half_life / log(2.0)
         return {line: use.seconds / scale for line, use in self._uses.items()}
 
-    def entries(self) -> list[tuple[str, str, float, float]]:
-        """Queue, account, cluster-seconds and when that was, to be kept somewhere."""
-        return [(queue, account, use.seconds, use.at) for (queue, account), use in sorted(self._uses.items())]
+    def kept(self, now: float) -> dict[str, dict[str, Use]]:
+        """Use as of ``now`` by queue and account, to be kept somewhere: the most first, `MOST_KEPT` of a queue at most.
+
+        What is held counts up to now: while nothing changes there may have been no look for long.
+        """
+        found: dict[str, dict[str, Use]] = {}
+        uses = {line: Use(use.upto(now, self._scale), use.held, max(now, use.at)) for line, use in self._uses.items()}
+        for (queue, account), use in sorted(uses.items(), key=lambda item: (-item[1].seconds, item[0])):
+            of_queue = found.setdefault(queue, {})
+            if len(of_queue) < MOST_KEPT:
+                of_queue[account] = use
+        return found
 
     def restore(self, entries: Iterable[tuple[str, str, float, float]]) -> None:
-        """Go on from what an earlier scheduler has kept."""
+        """Go on from what an earlier scheduler has kept: queue, account, cluster-seconds and when that was."""
         for queue, account, seconds, at in entries:
             if (queue, account) not in self._uses and seconds >= 0.0:
                 self._uses[queue, account] = Use(seconds, 0.0, at)
+
+
+def written(uses: Mapping[str, Use]) -> str:
+    """What a queue's accounts have used, as JSON for an annotation: one moment for all of them."""
+    at = max((use.at for use in uses.values()), default=0.0)
+    amounts = {name: round(use.seconds, 3) for name, use in uses.items() if use.seconds >= _LEAST_WRITTEN}
+    return msgspec.json.encode({"at": rfc3339(at), "use": amounts}, order="sorted").decode()
+
+
+def read(queue: str, text: str) -> list[tuple[str, str, float, float]]:
+    """Entries for `UsageBook.restore`; none where the text is not what `written` writes."""
+    try:
+        found = msgspec.json.decode(text, type=_Written)
+        at = parse_time(found.at)
+    except (msgspec.DecodeError, UnicodeError, ValueError):
+        return []
+    amounts = [(name, seconds) for name, seconds in found.use.items() if 0.0 <= seconds < float("inf")]
+    return [(queue, name, seconds, at) for name, seconds in amounts[:MOST_KEPT]]
+
+
+class _Written(msgspec.Struct):
+    at: str
+    use: dict[str, float]
