@@ -13,7 +13,8 @@ from agent_node import Node, eventually, manifest
 
 from support.memory import MemoryClient
 from support.ports import free_port
-from unisono.agent.devices.gpus import Gpu, choose, gpu_labels, visible_devices
+from unisono.agent.devices.gpus import Gpu, gpu_labels, inventory
+from unisono.agent.devices.inventory import choose, variables_of
 from unisono.agent.layout import Layout
 from unisono.agent.machine.cgroups import Cgroups
 from unisono.agent.machine.facts import Machine
@@ -22,6 +23,7 @@ from unisono.agent.network.bpf import Ins, assemble
 from unisono.agent.node import build_node
 from unisono.agent.processes.launch import base_environment, identity, python_folder
 from unisono.api.annotations import SHARED_NETWORK
+from unisono.api.keys import NVIDIA_GPU
 from unisono.api.kinds import NODES, PODS
 from unisono.errors import AgentError
 
@@ -143,9 +145,11 @@ async def test_cards_are_shared_out(tmp_path: Path) -> None:
 
 
 def test_choosing_cards() -> None:
-    assert choose(CARDS, {"a": 2, "b": 1, "c": 0}, ["GPU-1"]) == {"a": ["GPU-0", "GPU-2"], "b": ["GPU-3"]}
-    assert visible_devices([], machine_has_cards=False) == {}
-    assert visible_devices([], machine_has_cards=True)["NVIDIA_VISIBLE_DEVICES"] == "void"
+    found, wanted = inventory(CARDS), {"a": {NVIDIA_GPU: 2}, "b": {NVIDIA_GPU: 1}, "c": {NVIDIA_GPU: 0}}
+    assert choose(found.devices, wanted, ["GPU-1"]) == {"a": ["GPU-0", "GPU-2"], "b": ["GPU-3"]}
+    assert variables_of([], []) == {}
+    assert variables_of([found], [])["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert variables_of([found], ["GPU-2", "GPU-3"])["CUDA_VISIBLE_DEVICES"] == "GPU-2,GPU-3"
 
 
 def test_labels_of_cards() -> None:

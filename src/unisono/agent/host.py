@@ -13,7 +13,7 @@ import structlog
 from unisono.agent.admission import CONTAINERS, Ledger
 from unisono.agent.cpus.affinity import move
 from unisono.agent.cpus.book import CpuBook
-from unisono.agent.devices.gpus import choose
+from unisono.agent.devices.inventory import choose, counts
 from unisono.agent.environment.sources import ObjectSource
 from unisono.agent.environment.variables import MissingSource
 from unisono.agent.files import rewrite_in_place
@@ -209,10 +209,15 @@ class Devices:
         uid = pod.metadata.uid or ""
         if uid not in self.held:
             containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
-            wanted = {c.name: -(-resource_list(c.resources.limits).get(NVIDIA_GPU, 0) // 1000) for c in containers}
+            known = counts(self.machine.inventories)
+            wanted = {}
+            for c in containers:
+                limits = resource_list(c.resources.limits)
+                wanted[c.name] = {name: -(-limits[name] // 1000) for name in limits if name in known}
             taken = [card for held in self.held.values() for cards in held.values() for card in cards]
             taken += [card for cards in self.claimed.values() for card in cards]
-            chosen = choose(self.machine.gpus, wanted, taken) if any(wanted.values()) else {}
+            every = [device for found in self.machine.inventories for device in found.devices]
+            chosen = choose(every, wanted, taken)
             self.held[uid] = chosen
         return self.held[uid]
 

@@ -8,12 +8,12 @@ import msgspec
 import structlog
 
 from unisono import __version__
-from unisono.agent.devices.gpus import gpu_labels
+from unisono.agent.devices.inventory import counts
 from unisono.agent.machine.facts import Machine
 from unisono.api.annotations import SHARED_NETWORK
 from unisono.api.base import ObjectMeta
 from unisono.api.core import Lease, LeaseSpec, Namespace, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
-from unisono.api.keys import ARCH, HOSTNAME, NVIDIA_GPU, OS
+from unisono.api.keys import ARCH, HOSTNAME, OS
 from unisono.api.kinds import LEASES, NAMESPACES, NODES
 from unisono.api.resources import to_wire
 from unisono.api.times import rfc3339, rfc3339_micro
@@ -56,7 +56,7 @@ def build_node(
         HOSTNAME: name,
         ARCH: machine.architecture,
         OS: "linux",
-        **gpu_labels(machine.gpus),
+        **{name: value for found in machine.inventories for name, value in found.labels.items()},
     }
     forced = {SHARED_NETWORK: "true"} if shared_network else {}
     return Node(
@@ -82,9 +82,8 @@ def _amounts(machine: Machine, cpus: float | None, memory: int | None) -> tuple[
         "ephemeral-storage": machine.disk,
         "pods": MAX_PODS,
     }
-    if machine.gpus:
-        capacity[NVIDIA_GPU] = len(machine.gpus) * 1000
-    allocatable = dict(capacity)
+    capacity |= counts(machine.inventories)
+    allocatable = {**capacity, **counts(machine.inventories, healthy=True)}
     if cpus is not None:
         allocatable["cpu"] = min(round(cpus * 1000), machine.cpu)
     if memory is not None:

@@ -91,6 +91,17 @@ GPU_COMPUTE_MINOR: Final = "nvidia.com/gpu.compute.minor"
 
 # Resources.
 NVIDIA_GPU: Final = "nvidia.com/gpu"
+NVIDIA_MIG: Final = "nvidia.com/mig-"  # and the profile, such as 1g.10gb
+AMD_GPU: Final = "amd.com/gpu"
+INTEL_I915: Final = "gpu.intel.com/i915"
+INTEL_XE: Final = "gpu.intel.com/xe"
+ASCEND_310: Final = "huawei.com/Ascend310"
+ASCEND_310P: Final = "huawei.com/Ascend310P"
+ASCEND_910: Final = "huawei.com/Ascend910"
+RDMA_HCA: Final = "rdma/hca"
+# Labels that say whether a node has RDMA, and a port of it that works.
+RDMA_CAPABLE: Final = "feature.node.kubernetes.io/rdma.capable"
+RDMA_AVAILABLE: Final = "feature.node.kubernetes.io/rdma.available"
 # Parts of GPUs: thousandths of each, and of how many (one where absent).
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"

@@ -1,27 +1,47 @@
-"""NVIDIA cards of this machine by NVML, and which pod holds which card."""
+"""NVIDIA cards of this machine by NVML: whole, or divided into MIG instances."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, NVIDIA_GPU
-from unisono.errors import AgentError
+from unisono.agent.devices.inventory import Accelerator, Inventory
+from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, NVIDIA_GPU, NVIDIA_MIG
 
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A part of a card that works as one; ``profile`` such as ``1g.10gb``."""
+
+    uuid: str
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
-    """One card; ``memory`` in bytes."""
+    """One card.
+
+    Attributes:
+        memory: bytes.
+        driver: its version.
+        compute: major and minor number of its compute capability.
+        divided: it is used by MIG instances, and not whole.
+        instances: those that were made.
+        healthy: the driver reports no failure of its memory.
+    """
 
     uuid: str
     product: str
     memory: int
     driver: str = ""
     compute: tuple[int, int] = (0, 0)
+    divided: bool = False
+    instances: tuple[MigInstance, ...] = ()
+    healthy: bool = True
 
 
 def find_gpus() -> tuple[Gpu, ...]:
@@ -46,13 +66,51 @@ def find_gpus() -> tuple[Gpu, ...]:
 def _read(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    divided = _divided(nvml, handle)
     return Gpu(
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
         product=_text(nvml.nvmlDeviceGetName(handle)),
         memory=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
         driver=_text(nvml.nvmlSystemGetDriverVersion()),
         compute=(int(major), int(minor)),
+        divided=divided,
+        instances=tuple(_instances(nvml, handle)) if divided else (),
+        healthy=_healthy(nvml, handle),
     )
+
+
+def _divided(nvml: Any, handle: Any) -> bool:
+    """Whether MIG is in force; cards that do not know it say that it is not supported."""
+    try:
+        return int(nvml.nvmlDeviceGetMigMode(handle)[0]) == 1
+    except nvml.NVMLError:
+        return False
+
+
+def _instances(nvml: Any, handle: Any) -> Iterator[MigInstance]:
+    for number in range(int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
+        try:
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            uuid, found = _text(nvml.nvmlDeviceGetUUID(part)), nvml.nvmlDeviceGetAttributes(part)
+        except nvml.NVMLError:
+            # Numbers without an instance.
+            continue
+        slices, parts = int(found.gpuInstanceSliceCount), int(found.computeInstanceSliceCount)
+        compute = "" if parts == slices else f"{parts}c."
+        yield MigInstance(uuid, f"{compute}{slices}g.{_gigabytes(int(found.memorySizeMB))}gb")
+
+
+def _gigabytes(mebibytes: int) -> int:
+    """As profiles count: 9,728 MiB are 10gb."""
+    return -(-mebibytes // 1024)
+
+
+def _healthy(nvml: Any, handle: Any) -> bool:
+    """Whether rows of its memory failed for which there is no replacement; older cards do not tell."""
+    try:
+        return not int(nvml.nvmlDeviceGetRemappedRows(handle)[3])
+    except nvml.NVMLError:
+        return True
 
 
 def _text(value: str | bytes) -> str:
@@ -65,10 +123,18 @@ def gpu_labels(gpus: Iterable[Gpu]) -> dict[str, str]:
     if not cards:
         return {}
     first = cards[0]
+    whole = [card for card in cards if not card.divided]
+    parts: dict[str, int] = {}
+    for card in cards:
+        for each in card.instances:
+            parts[each.profile] = parts.get(each.profile, 0) + 1
+    divided = {f"{NVIDIA_MIG}{profile}.count": str(count) for profile, count in sorted(parts.items())}
+    if len(whole) < len(cards):
+        divided["nvidia.com/mig.strategy"] = "mixed"
     driver = [*first.driver.split("."), "", "", ""][:3]
     return {
         "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.count": str(len(cards)),
+        "nvidia.com/gpu.count": str(len(whole)),
         GPU_PRODUCT: "-".join(first.product.split()),
         GPU_MEMORY: str(first.memory // _MIB),
         GPU_COMPUTE_MAJOR: str(first.compute[0]),
@@ -76,35 +142,21 @@ def gpu_labels(gpus: Iterable[Gpu]) -> dict[str, str]:
         "nvidia.com/cuda.driver.major": driver[0],
         "nvidia.com/cuda.driver.minor": driver[1],
         "nvidia.com/cuda.driver.rev": driver[2],
+        **divided,
     }
 
 
-def choose(gpus: Iterable[Gpu], wanted: Mapping[str, int], taken: Iterable[str]) -> dict[str, list[str]]:
-    """Cards for the containers of a pod, in the machine's order.
-
-    Args:
-        gpus: the machine's cards.
-        wanted: how many each container needs.
-        taken: ids of cards that other pods hold.
-
-    Raises:
-        AgentError: not enough are free.
-    """
-    held = set(taken)
-    free = [gpu.uuid for gpu in gpus if gpu.uuid not in held]
-    need = sum(wanted.values())
-    if need > len(free):
-        raise AgentError(f"The pod needs {need} {NVIDIA_GPU}, and {len(free)} are free on this node.")
-    chosen: dict[str, list[str]] = {}
-    for name, count in wanted.items():
-        if count:
-            chosen[name], free = free[:count], free[count:]
-    return chosen
-
-
-def visible_devices(devices: list[str], machine_has_cards: bool) -> dict[str, str]:
-    """Variables that show a container its cards only; on a machine without cards nothing is set."""
-    if not machine_has_cards:
-        return {}
-    shown = ",".join(devices)
-    return {"CUDA_VISIBLE_DEVICES": shown, "NVIDIA_VISIBLE_DEVICES": shown or "void"}
+def inventory(gpus: Iterable[Gpu]) -> Inventory:
+    """What the node offers: MIG instances of cards that are divided, and all other cards whole."""
+    cards = tuple(gpus)
+    devices: list[Accelerator] = []
+    for gpu in cards:
+        if gpu.divided:
+            devices += [
+                Accelerator(each.uuid, f"{NVIDIA_MIG}{each.profile}", each.uuid, gpu.healthy) for each in gpu.instances
+            ]
+        else:
+            devices.append(Accelerator(gpu.uuid, NVIDIA_GPU, gpu.uuid, gpu.healthy))
+    hidden: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    # A machine of which all cards are divided, and none has an instance yet, has cards to hide nevertheless.
+    return Inventory(tuple(devices), gpu_labels(cards), hidden)

@@ -42,7 +42,7 @@ def card_name(index: int) -> str:
 
 
 def card_devices(gpus: Iterable[Gpu]) -> list[Device]:
-    """The machine's cards, with the attributes of NVIDIA's driver."""
+    """The machine's whole and healthy cards, with the attributes of NVIDIA's driver."""
     return [
         Device(
             name=card_name(index),
@@ -57,6 +57,7 @@ def card_devices(gpus: Iterable[Gpu]) -> list[Device]:
             capacity={"memory": DeviceCapacity(value=str(gpu.memory))},
         )
         for index, gpu in enumerate(gpus)
+        if gpu.healthy and not gpu.divided
     ]
 
 

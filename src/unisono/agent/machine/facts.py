@@ -9,7 +9,9 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unisono.agent.devices.gpus import Gpu, find_gpus
+from unisono.agent.devices.gpus import Gpu, find_gpus, inventory
+from unisono.agent.devices.inventory import Inventory
+from unisono.agent.devices.vendors import find_devices
 from unisono.agent.machine.procfs import PROC, boot_id
 from unisono.errors import AgentError
 
@@ -18,7 +20,12 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts about a machine; sizes in bytes, CPU in milli-cores."""
+    """Facts about a machine; sizes in bytes, CPU in milli-cores.
+
+    Attributes:
+        gpus: NVIDIA's cards.
+        others: devices of other vendors.
+    """
 
     hostname: str
     cpu: int
@@ -31,6 +38,12 @@ class Machine:
     machine_id: str = ""
     boot_id: str = ""
     gpus: tuple[Gpu, ...] = field(default=())
+    others: tuple[Inventory, ...] = field(default=())
+
+    @property
+    def inventories(self) -> tuple[Inventory, ...]:
+        """Devices of all vendors."""
+        return (*((inventory(self.gpus),) if self.gpus else ()), *self.others)
 
     @property
     def address(self) -> str:
@@ -65,6 +78,7 @@ def this_machine(data_dir: Path) -> Machine:
         machine_id=_first_line(Path("/etc/machine-id")),
         boot_id=boot_id(),
         gpus=find_gpus(),
+        others=find_devices(),
     )
 
 

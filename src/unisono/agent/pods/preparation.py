@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unisono.agent.devices.claims import claimed_cards
-from unisono.agent.devices.gpus import visible_devices
+from unisono.agent.devices.inventory import variables_of
 from unisono.agent.environment import variables as env
 from unisono.agent.host import Host
 from unisono.agent.layout import PodDir, RunDir
@@ -78,7 +78,7 @@ async def prepare(host: Host, pod: Pod, container: Container, directory: PodDir,
     variables = {
         **base_environment(os.environ, hostname, python, (NAME, HOME) if who.own else None),
         **network_variables(host.isolation.own_ports),
-        **visible_devices(devices, bool(host.machine.gpus)),
+        **variables_of(host.machine.inventories, devices),
         **own,
     }
     argv = env.command_line(container, own)

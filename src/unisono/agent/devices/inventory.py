@@ -1,0 +1,100 @@
+"""Devices of a machine as its node offers them, whoever made them, and which containers get which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from unisono.errors import AgentError
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One device that one container has at a time.
+
+    Attributes:
+        id: unlike that of any other device of the machine, and the same after a restart.
+        resource: extended resource that it counts for.
+        shown: what its variables call it.
+        healthy: an unhealthy one counts to the node's capacity, and no pod gets it.
+        numa: its NUMA node; None where the machine does not tell.
+    """
+
+    id: str
+    resource: str
+    shown: str
+    healthy: bool = True
+    numa: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What one vendor's module found.
+
+    Attributes:
+        devices: in the machine's order.
+        labels: of the node.
+        variables: name of the variable that lists a container's devices for the vendor's programs, and what it says
+            to one that has none; None does not set it then.
+    """
+
+    devices: tuple[Accelerator, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def counts(inventories: Iterable[Inventory], *, healthy: bool = False) -> dict[str, int]:
+    """Devices by resource, in engine units; with ``healthy`` only those that pods may get."""
+    found: dict[str, int] = {}
+    for inventory in inventories:
+        for device in inventory.devices:
+            found[device.resource] = found.get(device.resource, 0) + (1000 if device.healthy or not healthy else 0)
+    return found
+
+
+def choose(
+    devices: Iterable[Accelerator], wanted: Mapping[str, Mapping[str, int]], taken: Iterable[str]
+) -> dict[str, list[str]]:
+    """Devices for the containers of a pod, in the machine's order.
+
+    Args:
+        devices: the machine's.
+        wanted: how many of each resource, by container.
+        taken: ids that other pods hold.
+
+    Raises:
+        AgentError: not enough are free.
+    """
+    held, free = set(taken), dict[str, list[str]]()
+    for device in devices:
+        if device.healthy and device.id not in held:
+            free.setdefault(device.resource, []).append(device.id)
+    need: dict[str, int] = {}
+    for amounts in wanted.values():
+        for resource, count in amounts.items():
+            need[resource] = need.get(resource, 0) + count
+    for resource, count in need.items():
+        if count > len(free.get(resource, ())):
+            there = len(free.get(resource, ()))
+            raise AgentError(f"The pod needs {count} {resource}, and {there} are free on this node.")
+    chosen: dict[str, list[str]] = {}
+    for name, amounts in wanted.items():
+        for resource, count in amounts.items():
+            if count:
+                chosen.setdefault(name, []).extend(free[resource][:count])
+                free[resource] = free[resource][count:]
+    return chosen
+
+
+def variables_of(inventories: Iterable[Inventory], given: Sequence[str]) -> dict[str, str]:
+    """Variables that show a container its devices only, for the vendors of which the machine has some."""
+    found: dict[str, str] = {}
+    for inventory in inventories:
+        own = {device.id: device.shown for device in inventory.devices}
+        shown = ",".join(own[each] for each in given if each in own)
+        for name, without in inventory.variables.items():
+            if shown:
+                found[name] = shown
+            elif without is not None:
+                found[name] = without
+    return found
