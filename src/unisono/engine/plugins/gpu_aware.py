@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT
+from unisono.api.keys import GPU_COMPUTE_MAJOR, GPU_COMPUTE_MINOR, GPU_MEMORY, GPU_PRODUCT, RDMA_AVAILABLE
 from unisono.cluster.podclass import PodClass
 from unisono.engine.answers import BoolArray, FloatArray, Normalise, RawScore
 from unisono.engine.config.arguments import Argument, argument_value
@@ -40,7 +40,7 @@ _COUNTED = re.compile(
 _LINKED = re.compile(r"SXM|HGX|DGX|NVL|GH200|GB200|GB300", re.IGNORECASE)
 _NVLINK = ("nvidia.com/nvlink.present", "nvidia.com/nvlink")
 _RDMA = (
-    "feature.node.kubernetes.io/rdma.available",
+    RDMA_AVAILABLE,
     "nvidia.com/rdma.capable",
     "feature.node.kubernetes.io/pci-15b3.present",
 )
