@@ -36,7 +36,7 @@ def _computing(sys: Path) -> dict[str, dict[str, int]]:
     """Properties by PCI address of the nodes of the compute driver that are cards, in its order."""
     nodes = sys / "class" / "kfd" / "kfd" / "topology" / "nodes"
     names = sorted((int(p.name), p) for p in nodes.glob("*") if p.name.isascii() and p.name.isdigit())
-    found = {}
+    found: dict[str, dict[str, int]] = {}
     for _, path in names:
         properties = _properties(path / "properties")
         # Processors are nodes, too.
