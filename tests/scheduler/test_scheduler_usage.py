@@ -14,6 +14,7 @@ from scheduler_world import world as scheduler_world
 
 from support.memory import MemoryClient
 from support.virtual_clock import VirtualClock
+from unisono.api.core.node import NodeAddress
 from unisono.api.kinds import NODES
 from unisono.cluster.state import ClusterState
 from unisono.cluster.usage import NodeUsage
@@ -29,7 +30,7 @@ from unisono.scheduler.metrics import Metrics
 from unisono.scheduler.usage.collector import UsageCollector, open_source
 from unisono.scheduler.usage.source import UsageError
 
-NAMES = frozenset(("n0", "n1"))
+NAMES = {"n0": "n0", "n1": "n1", "10.0.0.1": "n1", "fd00::1": "n1"}
 NOW = 1_700_000_000.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -97,7 +98,7 @@ async def test_prometheus() -> None:
         ({"status": "error", "error": "query timed out"}, "refuses a query: query timed out"),
         ({"status": "success", "data": {"result": "x"}}, "answers no vector"),
         (vector(), "no series of the nodes, at all; is node_exporter scraped"),
-        (vector(({"instance": "10.0.0.1:9100"}, NOW, "5")), r"such as instance '10.0.0.1:9100' \(relabel instance"),
+        (vector(({"instance": "10.0.0.9:9100"}, NOW, "5")), r"such as instance '10.0.0.9:9100' \(it must be a node's"),
         (vector(({"instance": "n0"}, NOW, "NaN")), "no series of the nodes"),
         ([], "refuses a query: no reason given"),
     ],
@@ -222,7 +223,7 @@ class Scripted:
         self.asked: list[float] = []
         self.closed = False
 
-    async def collect(self, names: frozenset[str], now: float) -> Mapping[str, NodeUsage]:
+    async def collect(self, names: Mapping[str, str], now: float) -> Mapping[str, NodeUsage]:
         self.asked.append(self.clock.monotonic())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -363,3 +364,44 @@ class _Source:
 
     def poll(self) -> SchedulerConfig:
         return self.config
+
+
+async def test_a_series_is_told_by_the_address_of_its_node() -> None:
+    busy = vector(({"instance": "10.0.0.1:9100"}, NOW, "40"))
+    half = vector(({"instance": "[fd00::1]:9100"}, NOW, "50"))
+    async with serving(prometheus(busy, half)) as address:
+        found = await ask(address, type="prometheus")
+    assert {name: (usage.cpu, usage.memory) for name, usage in found.items()} == {"n1": (40.0, 50.0)}
+
+
+def test_an_address_of_two_nodes_is_of_none() -> None:
+    feed = Feed(ClusterState(), lambda: None)
+    for name, addresses in (("n0", ("10.0.0.1", "n0")), ("n1", ("10.0.0.1", "10.0.0.2")), ("n2", ("n0",))):
+        made = node(name)
+        made.status.addresses = [NodeAddress(type="InternalIP", address=each) for each in addresses]
+        feed.take(NODES, "ADDED", made)
+    assert feed.nodes_known_as() == {"n0": "n0", "n1": "n1", "n2": "n2", "10.0.0.2": "n1"}
+
+
+@pytest.mark.parametrize(("answer", "after"), [({"n0": (10.0, 1.0)}, 0.0), (UsageError("no"), 0.0)])
+async def test_the_first_cycle_waits_for_the_first_answer(answer: Any, after: float) -> None:
+    setting = Setting(answer)
+    waiting = asyncio.create_task(setting.collector.first())
+    await setting.clock.advance(1.0)
+    assert not waiting.done()
+    async with setting.running():
+        await setting.clock.advance(after + 0.1)
+        assert waiting.done()
+
+
+async def test_the_first_cycle_does_not_wait_for_ever_nor_without_a_source() -> None:
+    setting = Setting({"n0": (10.0, 1.0)})
+    waiting = asyncio.create_task(setting.collector.first())
+    await setting.clock.advance(9.0)
+    assert not waiting.done()
+    await setting.clock.advance(2.0)
+    assert waiting.done()
+    without = Setting({})
+    without.section = {}
+    async with without.running():
+        await asyncio.wait_for(without.collector.first(), 1.0)

@@ -153,9 +153,11 @@ class _Nodes(set[str]):
     def __init__(self) -> None:
         super().__init__()
         self.marked: set[str] = set()
+        self.addresses: dict[str, tuple[str, ...]] = {}
 
     def put(self, obj: Node) -> None:
         self.add(obj.key)
+        self.addresses[obj.key] = tuple(one.address for one in obj.status.addresses or ())
         if any(one.type == SET_ASIDE and one.status == "True" for one in obj.status.conditions or ()):
             self.marked.add(obj.key)
         else:
@@ -164,6 +166,7 @@ class _Nodes(set[str]):
     def remove(self, key: str) -> None:
         self.discard(key)
         self.marked.discard(key)
+        self.addresses.pop(key, None)
 
     def known_keys(self) -> list[str]:
         return list(self)
@@ -194,6 +197,7 @@ class Feed:
         self.pods: dict[str, PendingPod] = pods
         self.nodes: set[str] = nodes
         self.marked_nodes = nodes.marked
+        self._addresses = nodes.addresses
         self.explained: set[str] = set()
         self.events = self.arrivals = 0
         self.arrived: Callable[[Pod], None] | None = None
@@ -205,6 +209,14 @@ class Feed:
             NODES.kind: nodes,
         }
         self._held: deque[Callable[[], None]] | None = None
+
+    def nodes_known_as(self) -> dict[str, str]:
+        """Node by its name, and by each of its addresses that no other node has."""
+        owners: dict[str, str] = {}
+        for name, addresses in self._addresses.items():
+            for address in addresses:
+                owners[address] = "" if owners.get(address, name) != name else name
+        return {**{address: name for address, name in owners.items() if name}, **{name: name for name in self.nodes}}
 
     def sink(self, kind: Kind[Any]) -> Sink[Any]:
         """Where a reflector of ``kind`` puts what it reads."""

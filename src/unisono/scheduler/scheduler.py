@@ -235,6 +235,7 @@ class Scheduler:
                 _log.info("scheduler.ready", events=self.feed.events)
                 self.ready.set()
                 group.create_task(self._usage.run())
+                await self._usage.first()
                 group.create_task(self._heartbeat.run())
                 group.create_task(self._kept_use.run())
                 await self._loop()

@@ -64,10 +64,10 @@ class CustomMetrics:
         found: dict[str, tuple[float, float]] = {}
         for item in listing.items:
             name = item.described_object.name if item.described_object is not None else None
-            if name not in names or name is None or item.value is None or item.timestamp is None:
+            if name is None or name not in names or item.value is None or item.timestamp is None:
                 continue
             try:
-                found[name] = float(parse_quantity(item.value)) * 100.0, parse_time(item.timestamp)
+                found[names[name]] = float(parse_quantity(item.value)) * 100.0, parse_time(item.timestamp)
             except (QuantityError, ValueError):
                 continue
         return found

@@ -26,6 +26,8 @@ _log = structlog.get_logger(__name__)
 
 _TIMEOUT_SECONDS = 60.0
 _LONGEST_WAIT = 300.0
+FIRST_SECONDS = 10.0
+"""How long the first cycle waits for the first answer at most."""
 _LOOK_SECONDS = 5.0
 """How soon another configuration is noticed."""
 
@@ -65,6 +67,7 @@ class UsageCollector:
         self._settings: MetricsSource | None = None
         self._source: UsageSource | None = None
         self._failures = 0
+        self._asked = asyncio.Event()
 
     async def run(self) -> None:
         """Ask, wait, and ask again."""
@@ -72,9 +75,21 @@ class UsageCollector:
             while True:
                 await self._follow_configuration()
                 wait = await self._once() if self._source is not None else _LOOK_SECONDS
+                self._asked.set()
                 await self._pause(wait)
         finally:
             await self._close()
+
+    async def first(self) -> None:
+        """Return when the source has answered or failed once, when there is none, or after `FIRST_SECONDS`.
+
+        What is placed before anything has been measured is placed as if all nodes were idle.
+        """
+        timer = self._clock.call_later(FIRST_SECONDS, self._asked.set)
+        try:
+            await self._asked.wait()
+        finally:
+            timer.cancel()
 
     async def _follow_configuration(self) -> None:
         settings = self._wanted()
@@ -101,7 +116,7 @@ class UsageCollector:
         assert source is not None
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                found = await source.collect(frozenset(self._feed.nodes), self._clock.time())
+                found = await source.collect(self._feed.nodes_known_as(), self._clock.time())
         except (UnisonoError, OSError, TimeoutError) as error:
             return self._failed(settings, str(error) or type(error).__name__)
         except Exception as error:

@@ -44,13 +44,13 @@ class Elasticsearch:
         found: dict[str, NodeUsage] = {}
         for bucket in buckets if isinstance(buckets, list) else ():
             name = bucket.get("key") if isinstance(bucket, dict) else None
-            if name not in names or name is None:
+            if not isinstance(name, str) or name not in names:
                 continue
             cpu, memory = percent(_value(bucket, "cpu")), percent(_value(bucket, "memory"))
             latest = percent(_value(bucket, "latest"))
             if cpu is not None and memory is not None:
                 time = now if latest is None else min(latest / 1000.0, now)
-                found[name] = NodeUsage(cpu * 100.0, memory * 100.0, time)
+                found[names[name]] = NodeUsage(cpu * 100.0, memory * 100.0, time)
         return found
 
     async def close(self) -> None:

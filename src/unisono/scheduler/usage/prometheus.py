@@ -20,7 +20,9 @@ MEMORY_QUERY = (
 
 
 class Prometheus:
-    """Asks a Prometheus server. A series belongs to the node that its label ``node`` or ``instance`` names."""
+    """Asks a Prometheus server. A series belongs to the node that its label ``node`` or ``instance`` names, or is an
+    address of.
+    """
 
     def __init__(self, web: Web) -> None:
         self._web = web
@@ -61,19 +63,18 @@ class Prometheus:
                 strange = labels.get("instance", "")
         if not found and names:
             seen = f"such as instance {strange!r}" if strange else "at all; is node_exporter scraped?"
-            hint = " (relabel instance to the node's name)" if strange else ""
+            hint = " (it must be a node's name or address)" if strange else ""
             raise UsageError(f"Prometheus at {self._web.address} has no series of the nodes, {seen}{hint}")
         return found
 
 
 def node_of(labels: Mapping[str, str], names: Names) -> str:
-    """The node that a series' labels name, with or without a port; empty when it is none of ``names``."""
+    """The node that a series' labels name by its name or address, with or without a port; empty when it is none."""
     for key in ("node", "instance"):
         value = labels.get(key, "")
-        if value in names:
-            return value
-        if value.rpartition(":")[0] in names:
-            return value.rpartition(":")[0]
+        for known in (value, value.rpartition(":")[0].strip("[]")):
+            if known in names:
+                return names[known]
     return ""
 
 

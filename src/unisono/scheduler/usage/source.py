@@ -17,8 +17,8 @@ _LONGEST = 64 << 20
 """Bytes of an answer at most: some 10,000 nodes take 2 MB."""
 _SHOWN = 200
 
-Names = frozenset[str]
-"""Names of the nodes that the cluster has."""
+Names = Mapping[str, str]
+"""The nodes that the cluster has, by everything that they are known as: name, host name and addresses."""
 
 
 class UsageError(UnisonoError):
