@@ -124,7 +124,8 @@ def test_measuring(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def lending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
-    """A node that looks all the time."""
+    """A node that looks all the time, on a machine with nothing else to do."""
+    monkeypatch.setattr(UseMeter, "read", lambda *_: Use(cpu=0, memory=0))
     monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(keeper, "_SAMPLE_EVERY", 2)
     node = Node(MemoryClient(), tmp_path / "agent", labels={OVERSUBSCRIPTION: "true"})
@@ -233,3 +234,35 @@ async def test_a_mistake_in_the_configuration_is_told_and_what_was_before_stays(
     events = await eventually(lambda: lending.events("ColocationConfigurationError"))
     assert "cannot be read" in (events[0].message or "")
     assert lent(lending)
+
+
+async def test_an_agent_that_starts_with_a_mistake_in_the_configuration_evicts_no_one(lending: Node) -> None:
+    await eventually(lambda: lent(lending))
+    lending.run(offline("borrower", ["sleep", "1000"], {"requests": {BATCH_CPU: "100"}}))
+    await lending.phase("borrower", "Running")
+    lending.abandon()
+    meta = ObjectMeta(name="volcano-agent-configuration", namespace=CONFIG_MAP_NAMESPACE)
+    lending.client.put(CONFIG_MAPS, ConfigMap(metadata=meta, data={"colocation-config": "{"}))
+    await lending.client.patch(NODES, "here", {"status": {"allocatable": {BATCH_CPU: "1"}}}, subresource="status")
+    await lending.start()
+    await eventually(lambda: lending.events("ColocationConfigurationError"))
+    await eventually(lambda: lent(lending).get(BATCH_CPU) not in (None, "1"))
+    pod = lending.pod("borrower")
+    assert pod is not None
+    assert pod.status.phase == "Running"
+
+
+async def test_an_agent_that_starts_after_the_label_went_unbounds_what_it_finds(lending: Node) -> None:
+    groups = find_isolation(lending.data_dir, ()).limits
+    if "cpu" not in groups.enforced:
+        pytest.skip("no writable cgroup of controller cpu")
+    uid = (await _running(lending, offline("busy", BUSY))).metadata.uid or ""
+    found = groups.folder("cpu", uid)
+    assert found is not None
+    file = found[0] / "main.0" / ("cpu.max" if found[1] == 2 else "cpu.cfs_quota_us")
+    await eventually(lambda: file.read_text().split()[0] not in ("-1", "max"))
+    lending.abandon()
+    await relabel(lending, None)
+    lending.options["labels"] = {}
+    await lending.start()
+    await eventually(lambda: file.read_text().split()[0] in ("-1", "max"))

@@ -80,7 +80,7 @@ class Colocation:
         self._bound: int | None = None
         # By uid and run of an offline container: the bound that the kernel was told.
         self._bounds: dict[tuple[str, str], int | None] = {}
-        self._looks = 0
+        self._looks, self._off = 0, False
         self._problem = ""
         self._told_of_limits = False
         self._loop: WatchLoop[str, None] = WatchLoop("colocation", clock, LOOK_SECONDS, self._look)
@@ -99,6 +99,7 @@ class Colocation:
         if not settings.colocation:
             await self._switch_off(node)
             return
+        self._off = False
         self._say_what_is_missing(node)
         offline = [each for each in self._occupants() if is_offline(each.pod) and not each.ended]
         uids = [each.directory.uid for each in offline]
@@ -119,8 +120,10 @@ class Colocation:
             self._settings, problem = settings_of(node, ((found.data or {}) if found else {}).get(CONFIG_KEY, "")), ""
         except ConfigError as error:
             problem = str(error)
-            if not settings_of(_bare(node)).colocation:
-                self._settings = Settings()
+            by_labels = settings_of(_bare(node))
+            if not by_labels.colocation or not self._settings.colocation:
+                # After a start with a mistake the defaults are in force: pods are not evicted for it.
+                self._settings = by_labels
         if problem and problem != self._problem:
             _log.warning("colocation.configuration", error=problem)
             self._recorder.event(node, "Warning", "ColocationConfigurationError", problem)
@@ -153,8 +156,9 @@ class Colocation:
                 raise
 
     async def _switch_off(self, node: Node) -> None:
-        if self._bound is not None or self._bounds:
-            self._bound = None
+        if not self._off:
+            # At the first look, too: an earlier agent may have left bounds.
+            self._bound, self._off = None, True
             offline = [each for each in self._occupants() if is_offline(each.pod) and not each.ended]
             await asyncio.to_thread(self._apply, offline)
             self._bounds.clear()
