@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unisono.api.keys import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
 from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import CPU, MEMORY, fitted
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.plugins.common.measured_load import measured
+from unisono.engine.plugins.rescheduling.common import Spares
 from unisono.engine.plugins.reservation.plan import open_nodes
-from unisono.engine.plugins.tdm import spare
 from unisono.engine.plugins.usage.estimate import limits_of
-from unisono.engine.session.bundles import Surplus
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
-    from unisono.engine.session.job_state import JobState
     from unisono.engine.session.session import Session
 
 _ROWS = [CPU, MEMORY]
@@ -117,8 +114,7 @@ class _Moves:
         self._room = np.where(low, np.nan_to_num(room), 0.0)
         self._idle = np.maximum(nodes.future_idle, 0).copy()
         self._open: dict[int, BoolArray] = {}
-        self._left: dict[str, Surplus] = {}
-        self._budget: dict[str, int] = {}
+        self._spares = Spares(session)
 
     def move(self, task: Task, column: int) -> None:
         """Take a pod off its node if another node can take it, its job can miss it, and the node is relieved by it."""
@@ -128,7 +124,7 @@ class _Moves:
         if job is None or not (request[over] > 0).any() or (request > self._room.sum(axis=1)).any():
             return
         where = self._place(task, request)
-        if where is None or not self._spares(job, task):
+        if where is None or not self._spares.take(task):
             return
         if where >= 0:
             self._room[:, where] -= request
@@ -155,24 +151,6 @@ class _Moves:
         if found is None:
             found = self._open[pod_class.id] = open_nodes(pod_class, self.session.nodes)
         return found
-
-    def _spares(self, job: JobState, task: Task) -> bool:
-        """The job goes on without the pod: a gang keeps its minimum, and a budget in annotations is kept.
-
-        A job of a single pod can be moved: no others wait for it.
-        """
-        notes = job.record.annotations
-        if notes.get(JDB_MIN_AVAILABLE) or notes.get(JDB_MAX_UNAVAILABLE):
-            left = self._budget.get(job.key)
-            left = spare(job.record, job.counts) if left is None else left
-            if left < 1:
-                return False
-            self._budget[job.key] = left - 1
-        if len(job.record.tasks) == 1:
-            return True
-        if job.key not in self._left:
-            self._left[job.key] = Surplus(self.session, job)
-        return self._left[job.key].take(task)
 
 
 def _load(session: Session) -> FloatArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from unisono.engine.config.arguments import Argument, argument_value
 from unisono.engine.config.model import PluginConfig
 from unisono.engine.contract.plugin import Plugin
 from unisono.engine.plugins.rescheduling.low_node_utilization import LowNodeUtilization
+from unisono.engine.plugins.rescheduling.single_pods import DUPLICATES, NODE_AFFINITY, POD_LIFE_TIME, SinglePods
 from unisono.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,8 +34,10 @@ _PERIOD = Argument(
 )
 _STRATEGIES = Argument("strategies", "list", None, "what to look for, a list of `{name, params}`; see below")
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], LowNodeUtilization]] = {
-    "lowNodeUtilization": LowNodeUtilization.read
+_Strategy = LowNodeUtilization | SinglePods
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], _Strategy]] = {
+    "lowNodeUtilization": LowNodeUtilization.read,
+    **{name: partial(SinglePods.read, name) for name in (POD_LIFE_TIME, DUPLICATES, NODE_AFFINITY)},
 }
 
 
@@ -77,7 +81,7 @@ class ReschedulingPlugin(Plugin):
         return np.array([task.key in named for task in candidates], dtype=np.bool_)
 
 
-def _strategy(entry: Any) -> LowNodeUtilization:
+def _strategy(entry: Any) -> _Strategy:
     """One entry of ``strategies``."""
     name = entry.get("name") if isinstance(entry, Mapping) else None
     read = _READERS.get(name) if isinstance(name, str) else None
