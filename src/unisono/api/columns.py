@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.api import fleet_kinds, flow_kinds, kinds, training_kinds
+from unisono.api import fleet_kinds, flow_kinds, inference_kinds, kinds, training_kinds
 from unisono.api.base import Object
 from unisono.api.kind import Kind
 
@@ -85,6 +85,24 @@ _COLUMNS: dict[type[Object], tuple[Column, ...]] = {
         Column("DESERVED", "string", ".spec.deserved", priority=1),
         Column("CAPABILITY", "string", ".spec.capability", priority=1),
         _AGE,
+    ),
+    inference_kinds.SCALED_OBJECTS.struct: (
+        Column("ScaleTargetKind", "string", ".status.scaleTargetKind"),
+        Column("ScaleTargetName", "string", ".spec.scaleTargetRef.name"),
+        Column("Min", "integer", ".spec.minReplicaCount"),
+        Column("Max", "integer", ".spec.maxReplicaCount"),
+        Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Active", "string", '.status.conditions[?(@.type=="Active")].status'),
+        Column("Fallback", "string", '.status.conditions[?(@.type=="Fallback")].status'),
+        Column("Triggers", "string", ".status.triggersTypes"),
+        _SINCE,
+    ),
+    inference_kinds.KNATIVE_SERVICES.struct: (
+        Column("URL", "string", ".status.url"),
+        Column("LatestCreated", "string", ".status.latestCreatedRevisionName"),
+        Column("LatestReady", "string", ".status.latestReadyRevisionName"),
+        Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        Column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason'),
     ),
     fleet_kinds.ATTACHED_CLUSTERS.struct: (
         Column("READY", "boolean", ".status.ready"),

@@ -210,3 +210,15 @@ MPI_OPERATOR: Final = "kubeflow.org/mpi-operator"
 RAY_OPERATOR: Final = "ray.io/kuberay-operator"
 TRAINING_OPERATOR: Final = "kubeflow.org/training-operator"
 TRAINJOB_CONTROLLER: Final = "trainer.kubeflow.org/trainjob-controller"
+
+# Autoscalers of KEDA and Knative.
+SCALED_OBJECT: Final = "scaledobject.keda.sh/name"
+KEDA_PAUSED: Final = "autoscaling.keda.sh/paused"
+KEDA_PAUSED_REPLICAS: Final = "autoscaling.keda.sh/paused-replicas"
+KNATIVE_SERVICE: Final = "serving.knative.dev/service"
+KNATIVE_REVISION: Final = "serving.knative.dev/revision"
+KNATIVE_CLASS: Final = "autoscaling.knative.dev/class"
+KNATIVE_METRIC: Final = "autoscaling.knative.dev/metric"
+KNATIVE_TARGET: Final = "autoscaling.knative.dev/target"
+KNATIVE_LEAST: Final = ("autoscaling.knative.dev/min-scale", "autoscaling.knative.dev/minScale")
+KNATIVE_MOST: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")

@@ -9,6 +9,7 @@ from unisono.api.admission_registration import WEBHOOK_KINDS
 from unisono.api.fleet_kinds import FLEET_KINDS
 from unisono.api.flow_kinds import FLOW_KINDS
 from unisono.api.group_kinds import GROUP_KINDS
+from unisono.api.inference_kinds import INFERENCE_KINDS
 from unisono.api.kind import Kind
 from unisono.api.serving_kinds import SERVING_KINDS
 from unisono.api.training_kinds import TRAINING_KINDS
@@ -225,6 +226,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     *FLOW_KINDS,
     *TRAINING_KINDS,
     *FLEET_KINDS,
+    *INFERENCE_KINDS,
 )
 CUSTOM_KINDS: tuple[Kind[Any], ...] = (
     JOBS,

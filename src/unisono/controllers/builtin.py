@@ -5,10 +5,15 @@ They must never run on a cluster: kube-controller-manager does the same work the
 
 from __future__ import annotations
 
+from unisono.controllers.autoscaling.autoscaler import AutoscalerController
+from unisono.controllers.autoscaling.reading import Triggers
+from unisono.controllers.autoscaling.scaled_object import ScaledObjectController
+from unisono.controllers.autoscaling.serving import ServingController
 from unisono.controllers.claims.made import PodClaimController
 from unisono.controllers.claims.users import ClaimUserController
 from unisono.controllers.cronjob.controller import CronJobController
 from unisono.controllers.cronjob.family import KUBERNETES
+from unisono.controllers.metrics import MetricReader, NoMetrics
 from unisono.controllers.nodes.controller import NodeLifecycleController
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.volumes.binder import ClaimController
@@ -23,13 +28,15 @@ from unisono.controllers.workloads.stateful_set import StatefulSetController
 from unisono.kube.controller import Controller
 
 
-def builtin_controllers(recorder: Recorder) -> list[Controller]:
+def builtin_controllers(recorder: Recorder, metrics: MetricReader | None = None) -> list[Controller]:
     """One instance of each, to be run by ``kube.controller.Manager`` beside ``registry.all_controllers``.
 
     Args:
         recorder: records events.
+        metrics: asks for the metrics of autoscalers; without it they have none.
 
     """
+    triggers = Triggers(metrics or NoMetrics())
     return [
         DeploymentController(recorder),
         ReplicaSetController(recorder),
@@ -45,4 +52,7 @@ def builtin_controllers(recorder: Recorder) -> list[Controller]:
         EphemeralVolumeController(recorder),
         PodClaimController(recorder),
         ClaimUserController(),
+        AutoscalerController(recorder, triggers),
+        ScaledObjectController(recorder, triggers),
+        ServingController(recorder),
     ]

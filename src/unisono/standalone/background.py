@@ -11,11 +11,13 @@ from unisono.agent.simulated.specs import NodeSpec
 from unisono.api.pod_limit import MOST_PODS
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
+from unisono.controllers.metrics import MetricError
 from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.kube.client import Client
 from unisono.kube.clock import SYSTEM_CLOCK
 from unisono.kube.controller import Manager
 from unisono.kube.events import EventRecorder
+from unisono.kube.metric_queries import NetworkMetrics
 from unisono.kube.probes import NetworkProber
 from unisono.scheduler.recording import recorder_to
 from unisono.scheduler.scheduler import Scheduler
@@ -99,7 +101,7 @@ class Work:
 
         async def reconcile() -> None:
             try:
-                await manager.run([*everywhere, *builtin_controllers(recorder)])
+                await manager.run([*everywhere, *builtin_controllers(recorder, NetworkMetrics(MetricError))])
             finally:
                 await recorder.close()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from unisono.api import flow_kinds, kinds, serving_kinds, workload_kinds
+from unisono.api import flow_kinds, inference_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
-from unisono.api.defaulting import builtin, flow, job, pod, rbac, scheduling, serving, webhooks, workloads
+from unisono.api.defaulting import builtin, flow, inference, job, pod, rbac, scheduling, serving, webhooks, workloads
 from unisono.api.kind import Kind
 
 T = TypeVar("T", bound=Object)
@@ -47,6 +47,7 @@ _DEFAULTS: dict[type[Object], Callable[[Any], None]] = {
     flow_kinds.CRON_JOBS.struct: flow.default_cron_job,
     flow_kinds.JOB_FLOWS.struct: flow.default_job_flow,
     flow_kinds.HYPER_JOBS.struct: flow.default_hyper_job,
+    inference_kinds.KNATIVE_SERVICES.struct: inference.default_knative_service,
     kinds.POD_GROUPS.struct: scheduling.default_pod_group,
     kinds.QUEUES.struct: scheduling.default_queue,
 }

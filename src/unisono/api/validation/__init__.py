@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from unisono.api import fleet_kinds, flow_kinds, group_kinds, kinds, serving_kinds, workload_kinds
+from unisono.api import fleet_kinds, flow_kinds, group_kinds, inference_kinds, kinds, serving_kinds, workload_kinds
 from unisono.api.admission_registration import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from unisono.api.base import Object
 from unisono.api.field_error import FieldError
@@ -30,6 +30,7 @@ from unisono.api.validation import (
     devices,
     fleet,
     flow,
+    inference,
     ingress,
     job,
     kubeflow,
@@ -107,6 +108,8 @@ _RULES: dict[type[Object], Rules] = {
     fleet_kinds.ATTACHED_CLUSTERS.struct: fleet.validate_attached_cluster,
     fleet_kinds.FLEETS.struct: fleet.validate_fleet,
     fleet_kinds.APPLICATIONS.struct: fleet.validate_application,
+    inference_kinds.SCALED_OBJECTS.struct: inference.validate_scaled_object,
+    inference_kinds.KNATIVE_SERVICES.struct: inference.validate_knative_service,
     kinds.POD_GROUPS.struct: scheduling.validate_pod_group,
     kinds.QUEUES.struct: scheduling.validate_queue,
     kinds.HYPER_NODES.struct: topology.validate_hyper_node,

@@ -69,6 +69,8 @@ _BATCH_WORK: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("scheduling.volcano.sh", (), ("podgroups",)),
     ("training.volcano.sh", ("hyperjobs",), ()),
     ("kubeflow.org", ("*",), ()),
+    ("keda.sh", ("scaledobjects",), ()),
+    ("serving.knative.dev", ("services",), ()),
     ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), ()),
     ("jobset.x-k8s.io", ("jobsets",), ()),
     ("ray.io", ("rayclusters", "rayjobs", "rayservices"), ()),

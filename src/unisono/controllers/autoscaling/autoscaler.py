@@ -1,0 +1,222 @@
+"""HorizontalPodAutoscalers: every fifteen seconds each gets the replicas that its metrics want."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from unisono.api.autoscaling import (
+    ExternalMetricSource,
+    ExternalMetricStatus,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerCondition,
+    HorizontalPodAutoscalerStatus,
+    MetricIdentifier,
+    MetricSpec,
+    MetricStatus,
+    MetricValueStatus,
+)
+from unisono.api.inference_kinds import SCALED_OBJECTS
+from unisono.api.keys import SCALED_OBJECT
+from unisono.api.quantity import parse_quantity
+from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
+from unisono.api.times import rfc3339
+from unisono.controllers.autoscaling import targets
+from unisono.controllers.autoscaling.reading import Triggers, metric_name
+from unisono.controllers.autoscaling.recommend import Measured, Memory, advise, propose
+from unisono.controllers.autoscaling.targets import Target
+from unisono.controllers.metrics import MetricError
+from unisono.controllers.recorder import Recorder
+from unisono.controllers.statuses import LastWritten, write_status
+from unisono.errors import NotFound
+from unisono.kube.controller import Context, Controller
+
+SYNC_SECONDS: Final = 15.0
+# The longest window and the longest period that an autoscaler may state.
+_REMEMBERED = 3600.0
+
+Conditions = dict[str, tuple[bool, str, str]]
+
+
+class AutoscalerController(Controller):
+    """Evaluates autoscalers as kube-controller-manager does on a cluster."""
+
+    name = "horizontal-pod-autoscaler"
+    workers = 4
+
+    def __init__(self, recorder: Recorder, triggers: Triggers) -> None:
+        self._recorder, self._triggers = recorder, triggers
+        self._written: LastWritten[HorizontalPodAutoscaler] = LastWritten()
+        self._memory: dict[str, Memory] = {}
+
+    def setup(self, context: Context) -> None:
+        """Watch autoscalers; ScaledObjects say what their metrics are."""
+        self._client, self._clock = context.client, context.clock
+        self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, when=_worth_a_look)
+        self._scaled = context.informer(SCALED_OBJECTS)
+
+    async def reconcile(self, key: str) -> float | None:
+        """One look at one autoscaler."""
+        autoscaler = self._written.newest(key, self._autoscalers.get(key))
+        if autoscaler is None or autoscaler.metadata.deletion_timestamp:
+            self._memory.pop(key, None)
+            return None
+        status = await self._look(autoscaler)
+        try:
+            self._written.keep(await write_status(self._client, HORIZONTAL_POD_AUTOSCALERS, autoscaler, status))
+        except NotFound:
+            return None
+        return SYNC_SECONDS
+
+    async def _look(self, autoscaler: HorizontalPodAutoscaler) -> HorizontalPodAutoscalerStatus:
+        spec, reference = autoscaler.spec, autoscaler.spec.scale_target_ref
+        found: Conditions = {}
+        status = HorizontalPodAutoscalerStatus(
+            observed_generation=autoscaler.metadata.generation,
+            last_scale_time=autoscaler.status.last_scale_time,
+            current_metrics=autoscaler.status.current_metrics,
+        )
+        namespace = autoscaler.metadata.namespace or ""
+        try:
+            target = await targets.find(self._client, namespace, reference.api_version, reference.kind, reference.name)
+        except NotFound as error:
+            found["AbleToScale"] = False, "FailedGetScale", f"cannot read the target's scale: {error}"
+            self._recorder.event(autoscaler, "Warning", "FailedGetScale", str(error))
+            return self._with(status, autoscaler, found)
+        found["AbleToScale"] = True, "SucceededGetScale", "the target's scale can be read"
+        status.current_replicas = target.present
+        current, least = target.replicas, spec.min_replicas or 1
+        wanted, why = current, ""
+        if current == 0:
+            text = "scaling is disabled since the replica count of the target is zero"
+            found["ScalingActive"] = False, "ScalingDisabled", text
+        elif current > spec.max_replicas:
+            wanted, why = spec.max_replicas, "current number of replicas above Spec.MaxReplicas"
+        elif current < least:
+            wanted, why = least, "current number of replicas below Spec.MinReplicas"
+        else:
+            wanted, why = await self._by_metrics(autoscaler, current, status, found)
+        if wanted != current:
+            await self._scale(autoscaler, target, wanted, why, status, found)
+        status.desired_replicas = wanted
+        return self._with(status, autoscaler, found)
+
+    async def _by_metrics(
+        self,
+        autoscaler: HorizontalPodAutoscaler,
+        current: int,
+        status: HorizontalPodAutoscalerStatus,
+        found: Conditions,
+    ) -> tuple[int, str]:
+        """Replicas that the metrics want, and why."""
+        measured: list[Measured | None] = []
+        shown: list[MetricStatus] = []
+        trouble: tuple[str, str] | None = None
+        for metric in autoscaler.spec.metrics or ():
+            try:
+                one, told = await self._measure(autoscaler, metric, current)
+            except MetricError as error:
+                measured.append(None)
+                trouble = trouble or (f"FailedGet{metric.type}Metric", str(error))
+                continue
+            measured.append(one)
+            shown.append(told)
+        status.current_metrics = shown or None
+        proposed = propose(current, measured, autoscaler.spec)
+        if proposed is None:
+            reason, message = trouble or ("InvalidMetricSourceType", "it names no metric")
+            found["ScalingActive"] = False, reason, f"the desired replicas cannot be computed: {message}"
+            self._recorder.event(autoscaler, "Warning", reason, message)
+            return current, ""
+        text = "the desired replicas follow from the metrics"
+        found["ScalingActive"] = True, "ValidMetricFound", f"{text}; {trouble[1]}" if trouble else text
+        memory = self._memory.setdefault(autoscaler.key, Memory())
+        now = self._clock.time()
+        memory.forget(now - _REMEMBERED)
+        advice = advise(current, proposed, autoscaler.spec, memory, now)
+        found["ScalingLimited"] = advice.bound, *advice.limited
+        return advice.replicas, f"{_names(shown)} {'above' if advice.replicas > current else 'below'} target"
+
+    async def _measure(
+        self, autoscaler: HorizontalPodAutoscaler, metric: MetricSpec, current: int
+    ) -> tuple[Measured, MetricStatus]:
+        if metric.type == "External" and metric.external is not None:
+            return await self._external(autoscaler, metric.external, current)
+        what = metric.resource.name if metric.resource is not None else metric.type
+        raise MetricError(f"there is no source for the metric {what}: metrics.k8s.io is not served here")
+
+    async def _external(
+        self, autoscaler: HorizontalPodAutoscaler, source: ExternalMetricSource, current: int
+    ) -> tuple[Measured, MetricStatus]:
+        selector = source.metric.selector
+        name = ((selector.match_labels if selector else None) or {}).get(SCALED_OBJECT, "")
+        scaled = self._scaled.get(f"{autoscaler.metadata.namespace}/{name}") if name else None
+        at = next(
+            (
+                number
+                for number, trigger in enumerate(scaled.spec.triggers if scaled else ())
+                if metric_name(number, trigger) == source.metric.name
+            ),
+            None,
+        )
+        if scaled is None or at is None:
+            raise MetricError(f"no ScaledObject of this namespace gives the metric {source.metric.name}")
+        reading = await self._triggers.read(scaled, at, self._clock.time())
+        average = source.target.average_value is not None
+        target = source.target.average_value if average else source.target.value
+        measured = Measured(reading.value, max(float(parse_quantity(target or 1)), 1e-9), average)
+        value = _text(reading.value / max(current, 1) if average else reading.value)
+        current_value = MetricValueStatus(average_value=value) if average else MetricValueStatus(value=value)
+        identifier = MetricIdentifier(name=source.metric.name, selector=selector)
+        told = ExternalMetricStatus(metric=identifier, current=current_value)
+        return measured, MetricStatus(type="External", external=told)
+
+    async def _scale(
+        self,
+        autoscaler: HorizontalPodAutoscaler,
+        target: Target,
+        wanted: int,
+        why: str,
+        status: HorizontalPodAutoscalerStatus,
+        found: Conditions,
+    ) -> None:
+        await targets.scale(self._client, target, wanted)
+        now = self._clock.time()
+        self._memory.setdefault(autoscaler.key, Memory()).changes.append((now, wanted - target.replicas))
+        self._recorder.event(autoscaler, "Normal", "SuccessfulRescale", f"New size: {wanted}; reason: {why}")
+        found["AbleToScale"] = True, "SucceededRescale", f"the target was given {wanted} replicas"
+        status.last_scale_time = rfc3339(now)
+
+    def _with(
+        self, status: HorizontalPodAutoscalerStatus, autoscaler: HorizontalPodAutoscaler, found: Conditions
+    ) -> HorizontalPodAutoscalerStatus:
+        """The status with its conditions; one that stays as it was keeps its time."""
+        before = {each.type: each for each in autoscaler.status.conditions or ()}
+        status.conditions = [
+            _condition(before.get(kind), kind, *state, rfc3339(self._clock.time())) for kind, state in found.items()
+        ]
+        return status
+
+
+def _condition(
+    before: HorizontalPodAutoscalerCondition | None, kind: str, true: bool, reason: str, message: str, now: str
+) -> HorizontalPodAutoscalerCondition:
+    status = "True" if true else "False"
+    since = before.last_transition_time if before is not None and before.status == status else now
+    return HorizontalPodAutoscalerCondition(
+        type=kind, status=status, last_transition_time=since, reason=reason, message=message
+    )
+
+
+def _names(shown: Sequence[MetricStatus]) -> str:
+    return ", ".join(each.external.metric.name for each in shown if each.external is not None) or "metrics"
+
+
+def _text(value: float) -> str:
+    """A quantity in thousandths."""
+    return f"{round(value * 1000)}m" if value % 1 else str(int(value))
+
+
+def _worth_a_look(event_type: str, new: Any, old: Any) -> bool:
+    """Own writes of the status are no reason to look again."""
+    return old is None or event_type != "MODIFIED" or new.spec != old.spec or new.metadata.uid != old.metadata.uid

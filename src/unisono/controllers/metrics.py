@@ -1,0 +1,32 @@
+"""Metrics from outside, as controllers need them; the control plane provides what asks for them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from unisono.errors import UnisonoError
+
+
+class MetricError(UnisonoError):
+    """A metric has no value."""
+
+
+class MetricReader(Protocol):
+    """Asks servers of metrics, within a bounded time."""
+
+    async def prometheus(self, address: str, query: str) -> float | None:
+        """The value of an instant query; None where no series matches.
+
+        Raises:
+            MetricError: the server does not answer, refuses the query, or answers more than one number.
+
+        """
+        ...
+
+
+class NoMetrics:
+    """Used where there is no way out."""
+
+    async def prometheus(self, address: str, query: str) -> float | None:
+        """Always fails."""
+        raise MetricError(f"this control plane does not ask {address} for metrics")

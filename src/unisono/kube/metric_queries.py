@@ -1,0 +1,81 @@
+"""Asking servers of metrics, as controllers need them: one number within a bounded time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+
+_LONGEST = 1 << 20
+_SHOWN = 200
+
+
+class NetworkMetrics:
+    """Asks over the network.
+
+    Args:
+        failed: makes the error of a metric without a value.
+        timeout_seconds: for a whole answer.
+
+    """
+
+    def __init__(self, failed: Callable[[str], Exception], timeout_seconds: float = 5.0) -> None:
+        self._failed, self._timeout = failed, timeout_seconds
+
+    async def prometheus(self, address: str, query: str) -> float | None:
+        """The value of an instant query; None where no series matches."""
+        url = f"{address.rstrip('/')}/api/v1/query"
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._get(url, {"query": query})
+        except TimeoutError as error:
+            raise self._failed(f"{address} does not answer within {self._timeout:g} s") from error
+        except (OSError, aiohttp.ClientError, ValueError) as error:
+            raise self._failed(f"{address} cannot be reached: {error or type(error).__name__}") from error
+        return self._number(address, query, answer)
+
+    async def _get(self, url: str, params: dict[str, str]) -> Any:
+        # No proxies and no redirects: the server that is named is asked, and nothing else.
+        async with (
+            aiohttp.ClientSession(trust_env=False) as session,
+            session.get(url, params=params, allow_redirects=False) as response,
+        ):
+            text = await response.content.read(_LONGEST)
+            if not response.content.at_eof():
+                raise self._failed(f"the answer of {url} is longer than {_LONGEST} bytes")
+            if response.status != 200:
+                shown = text[:_SHOWN].decode("utf-8", "replace")
+                raise self._failed(f"{url} answers status {response.status}: {shown}")
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._failed(f"{url} answers no JSON; is the address right?") from error
+
+    def _number(self, address: str, query: str, answer: Any) -> float | None:
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, dict) or answer.get("status") != "success":
+            why = answer.get("error") if isinstance(answer, dict) else None
+            raise self._failed(f"{address} refuses the query {query}: {why or 'no reason given'}")
+        result = data.get("result")
+        if data.get("resultType") == "scalar":
+            result = [{"value": result}]
+        if not isinstance(result, list):
+            raise self._failed(f"{address} answers no vector to {query}")
+        if not result:
+            return None
+        if len(result) > 1:
+            raise self._failed(f"{address} has {len(result)} series for {query}; a query must give one number")
+        sample = result[0].get("value") if isinstance(result[0], dict) else None
+        try:
+            value = float(sample[1])  # type: ignore[index]
+        except (TypeError, ValueError, IndexError, KeyError) as error:
+            raise self._failed(f"{address} answers no number to {query}") from error
+        if math.isnan(value):
+            return None
+        if math.isinf(value):
+            raise self._failed(f"{address} answers infinity to {query}")
+        return value

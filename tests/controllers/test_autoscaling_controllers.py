@@ -1,0 +1,217 @@
+"""Autoscalers, ScaledObjects and Knative's Services with the controllers of one machine, on virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from workload_world import WorkloadWorld, build, workload
+
+from unisono.api.inference_kinds import KNATIVE_SERVICES, SCALED_OBJECTS
+from unisono.api.kinds import PODS, SERVICES
+from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
+from unisono.api.workload_kinds import DEPLOYMENTS
+from unisono.controllers.builtin import builtin_controllers
+from unisono.controllers.metrics import MetricError
+from unisono.controllers.nodes.controller import NodeLifecycleController
+
+ADDRESS, QUERY = "http://prometheus:9090", "sum(rate(http_requests_total[1m]))"
+
+
+class Metrics:
+    """A server of metrics; an error is raised, None is no series."""
+
+    def __init__(self) -> None:
+        self.value: float | Exception | None = 0.0
+        self.asked: list[tuple[str, str]] = []
+
+    async def prometheus(self, address: str, query: str) -> float | None:
+        self.asked.append((address, query))
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class World(WorkloadWorld):
+    def __init__(self) -> None:
+        super().__init__()
+        self.metrics = Metrics()
+
+    def make_controllers(self) -> list[Any]:
+        made = builtin_controllers(self.recorder, self.metrics)
+        return [each for each in made if not isinstance(each, NodeLifecycleController)]
+
+    def replicas(self, name: str = "web") -> int:
+        return int(self.one(DEPLOYMENTS, name).spec.replicas)
+
+    def states(self, kind: Any, name: str) -> dict[str, tuple[str, str]]:
+        return {each.type: (each.status, each.reason) for each in self.one(kind, name).status.conditions or ()}
+
+    async def look(self, seconds: float = 31.0) -> None:
+        await self.clock.advance(seconds)
+        await self.settle()
+
+
+def prometheus(threshold: str = "1000", **more: str) -> dict[str, Any]:
+    metadata = {"serverAddress": ADDRESS, "query": QUERY, "threshold": threshold, **more}
+    return {"type": "prometheus", "metadata": metadata}
+
+
+def scaled(*triggers: dict[str, Any], name: str = "web", notes: dict[str, str] | None = None, **more: Any) -> Any:
+    metadata = {"annotations": notes} if notes else None
+    given = {"scaleTargetRef": {"name": "web"}, "triggers": list(triggers) or [prometheus()], **more}
+    return build(SCALED_OBJECTS, name, metadata=metadata, **given)
+
+
+async def test_a_server_follows_its_load_between_its_bounds() -> None:
+    """The article's ScaledObject: 2 to 20 replicas, 1,000 requests per second each."""
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        await world.make(SCALED_OBJECTS, scaled(minReplicaCount=2, maxReplicaCount=20, cooldownPeriod=300))
+        await world.look()
+        assert world.replicas() == 2
+        assert world.one(SCALED_OBJECTS).status.hpa_name == "keda-hpa-web"
+        assert world.metrics.asked[-1] == (ADDRESS, QUERY)
+        world.metrics.value = 7500.0
+        await world.look(60)
+        assert world.replicas() == 8
+        world.metrics.value = 1e9
+        await world.look(120)
+        assert world.replicas() == 20
+        assert world.states(HORIZONTAL_POD_AUTOSCALERS, "keda-hpa-web")["ScalingLimited"] == ("True", "TooManyReplicas")
+        world.metrics.value = 0.0
+        await world.look(120)
+        assert world.replicas() == 20, "a drop waits for five minutes"
+        await world.look(300)
+        assert world.replicas() == 2
+        assert len(world.client.objects(PODS)) == 2
+
+
+async def test_it_rests_at_zero_and_wakes() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=3))
+        await world.make(SCALED_OBJECTS, scaled(prometheus("10", activationThreshold="5"), cooldownPeriod=60))
+        world.metrics.value = 5.0
+        await world.look(100)
+        assert world.replicas() == 0, "5 is not more than the activation threshold"
+        assert world.states(SCALED_OBJECTS, "web")["Active"] == ("False", "ScalerNotActive")
+        assert world.states(HORIZONTAL_POD_AUTOSCALERS, "keda-hpa-web")["ScalingActive"] == ("False", "ScalingDisabled")
+        world.metrics.value = 6.0
+        await world.look(45)
+        assert world.replicas() == 1
+        assert world.states(SCALED_OBJECTS, "web")["Active"] == ("True", "ScalerActive")
+        assert "Scaled Deployment default/web from 0 to 1" in world.recorder.of("KEDAScaleTargetActivated")
+
+
+async def test_a_metric_without_a_value_changes_nothing_until_the_fallback() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=4))
+        fallback = {"failureThreshold": 9, "replicas": 6}
+        world.metrics.value = MetricError("http://prometheus:9090 does not answer within 5 s")
+        await world.make(SCALED_OBJECTS, scaled(maxReplicaCount=10, cooldownPeriod=0, fallback=fallback))
+        await world.look(60)
+        assert world.replicas() == 4
+        assert world.states(SCALED_OBJECTS, "web")["Ready"] == ("False", "TriggerError")
+        await world.look(200)
+        assert world.replicas() == 6
+        assert world.states(SCALED_OBJECTS, "web")["Fallback"] == ("True", "FallbackExists")
+        world.metrics.value = 2000.0
+        await world.look(60)
+        assert world.states(SCALED_OBJECTS, "web")["Fallback"] == ("False", "NoFallbackFound")
+
+
+async def test_cron_windows_hold_replicas_while_they_last() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        cron = {"timezone": "UTC", "start": "0 8 * * *", "end": "0 18 * * *", "desiredReplicas": "7"}
+        await world.make(SCALED_OBJECTS, scaled({"type": "cron", "metadata": cron}, minReplicaCount=1))
+        now = world.clock.time() % 86_400
+        await world.look((9 * 3600 - now) % 86_400)
+        assert world.replicas() == 7
+        await world.look(10 * 3600)
+        assert world.replicas() == 1
+
+
+@pytest.mark.parametrize(
+    ("notes", "held"),
+    [({"autoscaling.keda.sh/paused-replicas": "5"}, 5), ({"autoscaling.keda.sh/paused": "true"}, 3)],
+    ids=["at a number", "as it is"],
+)
+async def test_a_paused_one_is_held(notes: dict[str, str], held: int) -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=3))
+        world.metrics.value = 9000.0
+        await world.make(SCALED_OBJECTS, scaled(notes=notes))
+        await world.look(120)
+        assert world.replicas() == held
+        assert world.states(SCALED_OBJECTS, "web")["Paused"][0] == "True"
+
+
+async def test_a_missing_target_is_told_and_found_later() -> None:
+    async with World() as world:
+        await world.make(SCALED_OBJECTS, scaled(minReplicaCount=2))
+        await world.look()
+        assert world.states(SCALED_OBJECTS, "web")["Ready"] == ("False", "ScaledObjectCheckFailed")
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        await world.look(60)
+        assert world.replicas() == 2
+        assert world.states(SCALED_OBJECTS, "web")["Ready"] == ("True", "ScaledObjectReady")
+
+
+async def test_an_autoscaler_says_what_it_lacks_and_keeps_its_bounds() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+        await world.make(
+            HORIZONTAL_POD_AUTOSCALERS,
+            build(HORIZONTAL_POD_AUTOSCALERS, "cpu", scaleTargetRef=target, minReplicas=3, maxReplicas=5),
+        )
+        await world.look()
+        assert world.replicas() == 3
+        states = world.states(HORIZONTAL_POD_AUTOSCALERS, "cpu")
+        assert states["ScalingActive"] == ("False", "FailedGetResourceMetric")
+        await world.edit(DEPLOYMENTS, "web", replicas=9)
+        await world.look()
+        assert world.replicas() == 5
+        assert world.one(HORIZONTAL_POD_AUTOSCALERS, "cpu").status.desired_replicas == 5
+        await world.edit(HORIZONTAL_POD_AUTOSCALERS, "cpu", scaleTargetRef={**target, "name": "gone"})
+        await world.look()
+        assert world.states(HORIZONTAL_POD_AUTOSCALERS, "cpu")["AbleToScale"] == ("False", "FailedGetScale")
+
+
+def knative(name: str = "infer", notes: dict[str, str] | None = None, **container: Any) -> Any:
+    given = {"image": "llm-inference:latest", **container}
+    template = {"metadata": {"annotations": notes or {}}, "spec": {"containers": [given]}}
+    return build(KNATIVE_SERVICES, name, metadata={"uid": "u-1", "generation": 1}, template=template)
+
+
+async def test_a_knative_service_becomes_a_deployment_a_service_and_an_autoscaler() -> None:
+    """The article's Service."""
+    notes = {"autoscaling.knative.dev/target": "10", "autoscaling.knative.dev/class": "hpa.autoscaling.knative.dev"}
+    async with World() as world:
+        await world.make(KNATIVE_SERVICES, knative(notes=notes, resources={"limits": {"nvidia.com/gpu": 1}}))
+        await world.look()
+        deployment = world.one(DEPLOYMENTS, "infer-deployment")
+        (container,) = deployment.spec.template.spec.containers
+        assert {each.name: each.value for each in container.env}["K_REVISION"] == "infer-00001"
+        assert container.name == "user-container"
+        written = len(world.client.writes)
+        await world.look(120)
+        assert not [one for one in world.client.writes[written:] if one.resource == "deployments"], "it has settled"
+        service = world.one(SERVICES, "infer")
+        assert [(port.port, port.target_port) for port in service.spec.ports] == [(80, 8080)]
+        autoscaler = world.one(HORIZONTAL_POD_AUTOSCALERS, "infer")
+        assert autoscaler.spec.metrics[0].resource.target.average_utilization == 10
+        status = world.one(KNATIVE_SERVICES, "infer").status
+        assert status.url == "http://infer.default.svc.cluster.local"
+        assert status.latest_created_revision_name == "infer-00001"
+        assert world.states(KNATIVE_SERVICES, "infer")["Ready"] == ("Unknown", "Deploying")
+
+
+async def test_a_knative_service_does_not_take_what_is_another_s() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, "infer-deployment", replicas=1))
+        await world.make(KNATIVE_SERVICES, knative())
+        await world.look()
+        assert world.states(KNATIVE_SERVICES, "infer")["Ready"] == ("False", "NotOwned")
+        assert world.client.find(SERVICES, "default/infer") is None
