@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from unisono.api.group_kinds import WORKLOAD_POD_GROUPS
 from unisono.api.kind import Kind
 from unisono.apiserver.custom.definition import version_rank
 
@@ -103,6 +104,9 @@ def _group_rank(group: str) -> tuple[int, str]:
     # Of groups that share a plural, such as jobs, kubectl takes the first: Kubernetes' own groups lead.
     if not group:
         return 0, ""
+    if group == WORKLOAD_POD_GROUPS.group:
+        # But ``podgroups`` goes on to mean those that hold the queue, the phase and the verdict.
+        return 3, group
     return (1 if "." not in group or group.endswith(".k8s.io") else 2), group
 
 
