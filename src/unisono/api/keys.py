@@ -126,9 +126,10 @@ GKE_TERMINATION: Final = "cloud.google.com/impending-node-termination"
 AKS_PREEMPTION: Final = "remediator.aks.microsoft.com/unschedulable"
 KARPENTER_DISRUPTED: Final = "karpenter.sh/disrupted"
 AUTOSCALER_DELETES: Final = "ToBeDeletedByClusterAutoscaler"
+CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"  # label of a node
 # Labels that tell spot capacity, and their values.
 SPOT_LABELS: Final = {
-    "karpenter.sh/capacity-type": "spot",
+    CAPACITY_TYPE: "spot",
     "eks.amazonaws.com/capacityType": "SPOT",
     "cloud.google.com/gke-spot": "true",
     "cloud.google.com/gke-preemptible": "true",

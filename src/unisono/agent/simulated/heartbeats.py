@@ -48,11 +48,16 @@ class Heartbeats:
     async def run(self) -> None:
         """Renew until cancelled. After a pause all that are late are renewed at once."""
         while True:
-            for name in self._names:
+            if not self._names:
+                await self._clock.sleep(1.0)
+            # Nodes may come and go meanwhile.
+            for name in list(self._names):
+                if name not in self._names:
+                    continue
                 late = self._is_late(name)
                 renewed = await self._beat(name, late)
                 if not (late and renewed):
-                    await self._clock.sleep(self._period / len(self._names))
+                    await self._clock.sleep(self._period / max(1, len(self._names)))
 
     def _is_late(self, name: str) -> bool:
         last = self._renewed.get(name)

@@ -7,6 +7,7 @@ deleted. One watch serves all nodes, and a status is written only when a pod sta
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import math
@@ -24,6 +25,7 @@ from unisono.agent.devices.slices import DevicePublisher, Offer
 from unisono.agent.lifecycle import ContainerView, Exit, PodView, Reason, decide
 from unisono.agent.node import ready_condition
 from unisono.agent.pods.setting_aside import REASON, cause
+from unisono.agent.simulated.cloud import SimulatedCloud
 from unisono.agent.simulated.heartbeats import Heartbeats
 from unisono.agent.simulated.specs import NodeSpec, parse_specs
 from unisono.agent.status import pod_status, status_patch
@@ -162,6 +164,7 @@ class SimulatedNodes:
         volumes: bool = False,
     ) -> None:
         self._client, self._clock, self._heartbeat, self._volumes = client, clock, heartbeat, volumes
+        self._groups = [spec for spec in specs if spec.cloud is not None]
         self._names = {name: spec for spec in specs for name in spec.node_names()}
         self.ready = asyncio.Event()
         self._begin()
@@ -188,6 +191,8 @@ class SimulatedNodes:
                 group.create_task(self._pods.run())
                 group.create_task(self._beats.run())
                 group.create_task(self._serve_claims())
+                if self._groups:
+                    group.create_task(SimulatedCloud(self._client, self._groups, self._clock, self).run())
                 await self._pods.synced.wait()
                 self._take_started()
                 for _ in range(_WORKERS):
@@ -207,6 +212,7 @@ class SimulatedNodes:
 
     def _changed(self, event_type: EventType, pod: Pod, _: Pod | None) -> None:
         if pod.spec.node_name not in self._names:
+            self._runs.pop(pod.key, None)
             return
         if event_type == "DELETED" or pod.status.phase in _FINAL:
             self._ledger(pod).release(pod.metadata.uid or "")
@@ -365,6 +371,24 @@ class SimulatedNodes:
             # Put there when the node was created; where no node controller runs, nothing else removes it.
             taints = [taint for taint in made.spec.taints or () if taint.key != NODE_NOT_READY]
             await self._client.patch(NODES, name, {"spec": {"taints": msgspec.to_builtins(taints) or None}})
+
+    async def add(self, name: str, spec: NodeSpec) -> None:
+        """A machine has booted: register its node."""
+        if name not in self._names:
+            self._names[name] = spec
+            await self._register_one(name)
+
+    async def remove(self, name: str) -> None:
+        """A machine is gone, and what ran on it."""
+        self._names.pop(name, None)
+        self._ledgers.pop(name, None)
+        for pod in self._pods.items():
+            if pod.spec.node_name == name:
+                meta = pod.metadata
+                with contextlib.suppress(NotFound, Conflict):
+                    await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_seconds=0)
+        with contextlib.suppress(NotFound):
+            await self._client.delete(NODES, name)
 
     async def _serve_claims(self) -> None:
         """Volumes where they are asked for, and devices where nodes have some."""

@@ -8,13 +8,20 @@
       labels: {zone: a}
       taints: [{key: dedicated, value: training, effect: NoSchedule}]
       devices: {gpu.nvidia.com: 8}    # for resource claims; see ``devices.py`` beside this file for more
+    - name: burst          # machines on demand: a MachineDeployment that node scaling changes
+      min: 0
+      max: 20
+      price: 32.8
+      spot: true
+      bootSeconds: 60
+      capacity: {cpu: 64, memory: 512Gi, nvidia.com/gpu: 8}
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -26,15 +33,32 @@ from unisono.api.quantity import QuantityError
 from unisono.api.resources import to_units, to_wire
 from unisono.errors import ConfigError
 
-_FIELDS = ("name", "count", "capacity", "labels", "taints", "devices")
+_CLOUD_FIELDS = ("min", "max", "price", "spot", "bootSeconds")
+_FIELDS = ("name", "count", "capacity", "labels", "taints", "devices", *_CLOUD_FIELDS)
+_PLAIN = ("cpu", "memory", "pods", "ephemeral-storage")
+_BOOT_SECONDS, _LONGEST_BOOT = 60.0, 86_400.0
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DEFAULT_PODS = 110
 _MAX_NODES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class CloudSpec:
+    """Machines on demand: from ``least`` to ``most`` of them, each there ``boot_seconds`` after it was asked for."""
+
+    least: int
+    most: int
+    price: float | None = None
+    spot: bool = False
+    boot_seconds: float = _BOOT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Equal simulated nodes; ``capacity`` in engine units, ``devices`` by driver."""
+    """Equal simulated nodes; ``capacity`` in engine units, ``devices`` by driver.
+
+    With ``cloud`` there are none of them at first: a simulated cloud makes them.
+    """
 
     name: str
     count: int
@@ -42,9 +66,12 @@ class NodeSpec:
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    cloud: CloudSpec | None = None
 
     def node_names(self) -> Iterator[str]:
         """``name-0`` to ``name-(count-1)``; the bare name for a single node."""
+        if self.cloud is not None:
+            return
         if self.count == 1:
             yield self.name
             return
@@ -86,7 +113,7 @@ def _group(item: Any, where: str, file: str) -> NodeSpec:
     for key in item:
         if key not in _FIELDS:
             raise ConfigError(f"{where}.{key}: unknown field; known are {', '.join(_FIELDS)}.", file=file, key=str(key))
-    return NodeSpec(
+    spec = NodeSpec(
         name=_name(item.get("name"), f"{where}.name", file),
         count=_count(item.get("count", 1), f"{where}.count", file),
         capacity=_capacity(item.get("capacity"), f"{where}.capacity", file),
@@ -94,6 +121,35 @@ def _group(item: Any, where: str, file: str) -> NodeSpec:
         taints=_taints(item.get("taints") or [], f"{where}.taints", file),
         devices=parse_devices(item.get("devices") or {}, f"{where}.devices", file),
     )
+    return replace(spec, cloud=_cloud(item, spec, where, file)) if any(key in item for key in _CLOUD_FIELDS) else spec
+
+
+def _cloud(item: dict[Any, Any], spec: NodeSpec, where: str, file: str) -> CloudSpec:
+    def number(key: str, default: float | None, most: float) -> float:
+        value = item.get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+            raise ConfigError(f"{where}.{key}: {value!r} is not a number from 0 to {most:g}.", file=file, key=key)
+        return value
+
+    def whole(key: str, default: int | None) -> int:
+        value = number(key, default, _MAX_NODES)
+        if not isinstance(value, int):
+            raise ConfigError(f"{where}.{key}: {value!r} is not a whole number.", file=file, key=key)
+        return value
+
+    if "count" in item or "devices" in item:
+        key = "count" if "count" in item else "devices"
+        raise ConfigError(f"{where}.{key}: a group with min and max has none.", file=file, key=key)
+    if len([name for name in spec.capacity if name not in _PLAIN]) > 1:
+        text = f"{where}.capacity: a group with min and max has one kind of device at most."
+        raise ConfigError(text, file=file, key="capacity")
+    least, most = whole("min", 0), whole("max", None)
+    if least > most:
+        raise ConfigError(f"{where}.min: {least} is more than max, {most}.", file=file, key="min")
+    if not isinstance(spot := item.get("spot", False), bool):
+        raise ConfigError(f"{where}.spot: write true or false.", file=file, key="spot")
+    price = number("price", None, 1e9) if "price" in item else None
+    return CloudSpec(least, most, price, spot, number("bootSeconds", _BOOT_SECONDS, _LONGEST_BOOT))
 
 
 def _name(value: Any, where: str, file: str) -> str:
