@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from support.memory import MemoryClient
 from support.virtual_clock import settle
-from unisono.api.annotations import VERDICT
-from unisono.api.core import Pod, Taint, Toleration
+from unisono.api.annotations import GANG_PARTS, VERDICT
+from unisono.api.core import Container, Pod, PodSpec, ResourceRequirements, Taint, Toleration
+from unisono.api.gang_parts import Part, encode_parts
 from unisono.api.keys import GROUP_NAME
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.machine import MACHINE_DEPLOYMENTS, MachineDeployment
@@ -221,6 +222,26 @@ async def test_a_gang_whose_pods_are_made_later_counts_with_its_minimum() -> Non
         await made.gang("g", 0, cause="ClusterOvercommitted")
         await made.advance(60)
         assert await made.replicas() == 1
+
+
+async def test_what_only_quotas_know_is_asked_of_no_machine() -> None:
+    async with world(deployment()) as made:
+        await made.gang("g", 0, cause="ClusterOvercommitted")
+        quota = {"pods": "2", "count/pods": "2", "cpu": "4", "requests.cpu": "4", "limits.cpu": "4"}
+        await made.client.patch(POD_GROUPS, "g", {"spec": {"minResources": quota}}, namespace="default")
+        await made.advance(60)
+        assert await made.replicas() == 1
+
+
+async def test_a_gang_of_unequal_parts_is_counted_part_by_part() -> None:
+    async with world(deployment()) as made:
+        await made.gang("g", 0, cause="ClusterOvercommitted")
+        specs = [PodSpec(containers=[Container(resources=ResourceRequirements(requests={"cpu": n}))]) for n in "31"]
+        parts = encode_parts(Part(role=str(n), count=2, replicas=2, spec=spec) for n, spec in enumerate(specs))
+        patch = {"metadata": {"annotations": {GANG_PARTS: parts}}}
+        await made.client.patch(POD_GROUPS, "g", patch, namespace="default")
+        await made.advance(60)
+        assert await made.replicas() == 2
 
 
 async def test_a_deployment_without_bounds_is_left_alone() -> None:

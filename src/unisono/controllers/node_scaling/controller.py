@@ -12,7 +12,6 @@ from unisono.api.annotations import SCALED_AT
 from unisono.api.kinds import NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS
 from unisono.api.machine import DEPLOYMENT_NAME, MACHINE_DEPLOYMENTS, MACHINES, Machine, MachineDeployment
 from unisono.api.provisioning import CLASS_OF_GROUP
-from unisono.api.resources import resource_list
 from unisono.api.scheduling import PodGroup
 from unisono.api.times import parse_time, rfc3339
 from unisono.controllers.indexing import index
@@ -29,6 +28,7 @@ from unisono.controllers.node_scaling.waiting import (
     demand_of,
     groups_of,
     is_pending,
+    promised,
     verdict_of,
 )
 from unisono.controllers.recorder import Recorder
@@ -164,7 +164,7 @@ class NodeScalingController(Controller):
         if verdict_of(group).cause not in CAUSES:
             return []
         pods = sorted(self._pods.by_index(POD_INDEX, group.key), key=lambda pod: pod.metadata.name)
-        return [demand_of(pod) for pod in pods if is_pending(pod)] if pods else _promised(group)
+        return [demand_of(pod.spec) for pod in pods if is_pending(pod)] if pods else promised(group)
 
     def _lacking(self, group: PodGroup, pending: list[Demand], now: float) -> tuple[bool, list[Demand]]:
         verdict, created = verdict_of(group), group.metadata.creation_timestamp
@@ -210,15 +210,6 @@ class NodeScalingController(Controller):
                 deployment, "Warning" if bad else "Normal", reason, f"machines: {before} -> {replicas}, {why}"
             )
         return True
-
-
-def _promised(group: PodGroup) -> list[Demand]:
-    """A gang whose pods are made after its admission: its minimum in equal parts."""
-    count = group.spec.min_member or 0
-    total = resource_list(group.spec.min_resources)
-    if not total or count <= 0:
-        return []
-    return [Demand({name: -(-amount // count) for name, amount in total.items()}, count=count)]
 
 
 def _pool_name(machine: Machine) -> str:

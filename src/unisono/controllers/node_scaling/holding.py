@@ -86,7 +86,7 @@ def _held(
         least = group.spec.min_member or 0 if group is not None else 0
         if least > 1 and running[key] - count < least:
             stays = f"it runs pods of the gang {key}, which needs {least}"
-    movable = () if stays else tuple(demand_of(pod) for pod in mine)
+    movable = () if stays else tuple(demand_of(pod.spec) for pod in mine)
     return Held(name, pool_of_node.get(name, ""), room, movable, stays, any(each.key == SCALE_DOWN for each in taints))
 
 
