@@ -85,7 +85,8 @@ async def test_older_discovery(web: WebClient, accept: str) -> None:
     assert (await web.get("/api", accept=accept)).json()["versions"] == ["v1"]
     groups = (await web.get("/apis/", accept=accept)).json()["groups"]
     names = [group["name"] for group in groups]
-    assert names.index("scheduling.k8s.io") < names.index("batch.volcano.sh")
+    assert names.index("batch") < names.index("batch.volcano.sh")
+    assert names.index("scheduling.volcano.sh") < names.index("scheduling.k8s.io")
     batch = next(group for group in groups if group["name"] == "batch.volcano.sh")
     assert batch["preferredVersion"] == {"groupVersion": "batch.volcano.sh/v1alpha1", "version": "v1alpha1"}
     assert [version["version"] for version in batch["versions"]] == ["v1alpha1", "v1beta1"]
