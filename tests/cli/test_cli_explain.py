@@ -12,10 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from unisono.api.decode import decode
+from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
 from unisono.cli import connection, resources
 from unisono.cli.commands.explain import command
 from unisono.cli.resources import Resource, ResourceMap
+from unisono.errors import NotFound
 from unisono.sdk.explaining import explain_pod
 
 PORT = "port 18765 is taken by pod default/first; it starts when that pod ends"
@@ -39,12 +41,15 @@ RUNNING = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:
 
 
 class NoHeartbeats:
-    """A server that lets nobody list Leases, read logs or list events."""
+    """A server that refuses to list Leases, to read logs and to list events."""
 
     transport = SimpleNamespace(clock=SimpleNamespace(time=lambda: 1_700_000_000.0))
 
     async def request(self, *_: object, **__: object) -> tuple[int, dict[str, str], bytes]:
         return 403, {}, b"{}"
+
+    async def get(self, kind: Kind[Any], name: str, namespace: str) -> Any:
+        raise NotFound(f'{kind.resource} "{name}" not found')
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def granted(component: str) -> set[Asked]:
 KINDS = r"(jax|mpi|paddle|pytorch|ray|tf|train|xgboost)jobs|jobsets|rayclusters|rayservices"
 UNUSED: dict[str, dict[str, str]] = {
     "scheduler": {
+        r"patch queues.*": "use that decays, with the plug-in fair-share",
         r"patch nodes/status": "nodes that the scheduler cannot read (tests/scheduler)",
         r"create pods/eviction": "evictions of pods with a disruption budget",
         r"(get|list) nodes/node_(cpu|memory)_usage_avg\.custom\.metrics\.k8s\.io": "measured load, if configured",
@@ -123,7 +124,7 @@ UNUSED: dict[str, dict[str, str]] = {
         r"(create|get) podtemplates|(create|get) provisioningrequests.*": "machines by the cluster autoscaler",
         r"patch (machines|machinedeployments).*": "machines by Cluster API",
         r"create pods/eviction|patch nodes": "the same: machines that are given back",
-        r"(create|get|patch) queues.*": "root and default where nobody made them, and states of queues",
+        r"(create|get|patch) queues.*": "root and default that are missing, and states of queues",
         rf"delete ({KINDS})\..*": "jobs whose time after their end is over",
         rf"patch ({KINDS})\..*": "jobs that are suspended or resumed by their owner, and conditions of runtimes",
         r"(create|delete|get|patch) horizontalpodautoscalers.*": "elastic PyTorchJobs with metrics",
