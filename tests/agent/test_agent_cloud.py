@@ -1,4 +1,4 @@
-"""The simulated cloud gives machines after their boot time, takes back those that were chosen, and survives restarts."""
+"""The simulated cloud gives machines after their boot time, takes back chosen ones, and survives restarts."""
 
 from __future__ import annotations
 
