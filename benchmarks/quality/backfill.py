@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from benchmarks.quality.policies import EASY, GANG, KEEPING, PREDICATES, SHORTEST, configuration
 from benchmarks.quality.runner import Case
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.model import Cluster, make_node
 from unisono.simulator.metrics.durations import bounded_slowdown, first_wait
 from unisono.simulator.workload.job import Job
@@ -43,20 +43,7 @@ BASELINES = {
 
 POLICIES = ("unisono", "easy")
 
-_EASY = "  - name: reservation\n    arguments: {reservation.after: 0s}"
-_OWN = """  - name: service-order
-    arguments: {service-order.by: time, service-order.preempt: false}
-  - name: reservation
-    arguments: {reservation.after: 24h}"""
-_FRAME = """
-actions: "enqueue, allocate"
-tiers:
-- plugins:
-%s
-  - name: gang
-- plugins:
-  - name: predicates
-"""
+_ORDERS = {"easy": [EASY], "unisono": SHORTEST}
 
 
 def jobs(traces: Path, log: str) -> list[Job]:
@@ -74,7 +61,7 @@ def jobs(traces: Path, log: str) -> list[Job]:
 
 def run(traces: Path, policy: str, log: str) -> dict[str, Any]:
     """One simulation of a whole log."""
-    config = load_config(_FRAME % {"easy": _EASY, "unisono": _OWN}[policy], f"policy {policy}")
+    config = configuration(policy, KEEPING, [*_ORDERS[policy], GANG], [PREDICATES])
     cluster = Cluster((make_node("machine", cpu=LOGS[log].processors, memory="1000Gi", pods=100_000),))
     given = jobs(traces, log)
     began = process_time()

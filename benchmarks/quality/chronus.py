@@ -8,9 +8,9 @@ from statistics import fmean
 from time import process_time
 from typing import Any, NamedTuple
 
+from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.model import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time, deadlines
 from unisono.simulator.metrics.preemption import waste
@@ -50,19 +50,10 @@ BASELINES = {
 }
 
 POLICIES = ("unisono",)
-_CONFIG = """
-actions: "enqueue, allocate, preempt"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: eviction-guard
-- plugins:
-  - name: predicates
-  - name: binpack
-    arguments: {binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}
-"""
+_TIERS = (
+    [plugin("priority"), GANG_MAY_LEAVE, plugin("eviction-guard")],
+    [PREDICATES, PACKED_GPUS],
+)
 
 
 def run(traces: Path, policy: str, trace: str, nodes: int) -> dict[str, Any]:
@@ -70,7 +61,7 @@ def run(traces: Path, policy: str, trace: str, nodes: int) -> dict[str, Any]:
     given = read(traces / FOLDER / f"trace_job_Philly_{trace}.csv.gz", NodeShape(GPUS))
     cluster = Cluster(tuple(make_node(f"node-{at:03}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(nodes)))
     began = process_time()
-    found = World(cluster, given, load_config(_CONFIG, f"policy {policy}"), Settings(run_times="none")).run()
+    found = World(cluster, given, configuration(policy, EVICTING, *_TIERS), Settings(run_times="none")).run()
     return {**figures(found), "cycles": found.cycles, "cpuSeconds": round(process_time() - began, 1)}
 
 

@@ -11,9 +11,9 @@ from statistics import fmean
 from time import process_time
 from typing import Any
 
+from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDICATES, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.bounds.topology import least_cost
 from unisono.simulator.clusters.model import Cluster
 from unisono.simulator.clusters.node_list import read_switches
@@ -36,22 +36,12 @@ BASELINES = {"random": (5.28, 5.27, 5.26), "list order": (5.26, 5.27, 5.26), "gr
 LEAST = 2.268
 """The same gangs on an empty cluster."""
 
-_FRAME = """
-actions: "enqueue, allocate"
-tiers:
-- plugins:
-  - name: gang
-  - name: reservation
-    arguments: {reservation.after: 0s}
-- plugins:
-  - name: predicates
-%s  - name: binpack
-    arguments: {binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}
-"""
-_AWARE = """  - name: network-topology-aware
-    arguments: {weight: 10, hypernode.binpack.resources: nvidia.com/gpu}
-"""
-POLICIES = {"unisono": _FRAME % _AWARE, "off": _FRAME % ""}
+_AWARE = plugin("network-topology-aware", {"weight": 10, "hypernode.binpack.resources": "nvidia.com/gpu"})
+POLICIES = {
+    "unisono": ([GANG, EASY], [PREDICATES, _AWARE, PACKED_GPUS]),
+    "off": ([GANG, EASY], [PREDICATES, PACKED_GPUS]),
+}
+"""Tiers."""
 
 
 def gangs(load: float, seed: int, hosts: int, *, soft: bool, count: int = GANGS) -> list[Job]:
@@ -131,7 +121,9 @@ def run(
     cluster = _cluster(traces / MAP)
     given = gangs(load, seed, len(cluster.nodes), soft=policy == "unisono", count=count)
     began = process_time()
-    found = World(cluster, given, load_config(POLICIES[policy], policy), Settings(seed=seed, run_times="none")).run()
+    found = World(
+        cluster, given, configuration(policy, KEEPING, *POLICIES[policy]), Settings(seed=seed, run_times="none")
+    ).run()
     seconds = round(process_time() - began, 1)
     return {**figures(found, warm_up), **greedy(given, cluster.paths, warm_up), "cpuSeconds": seconds}
 

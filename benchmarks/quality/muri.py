@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
 
+from benchmarks.quality.policies import EVICTING, GANG_MAY_LEAVE, PACKED_GPUS, PREDICATES, configuration, plugin
 from benchmarks.quality.runner import Case
 from unisono.engine.config.model import SchedulerConfig
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.model import Cluster, make_node
 from unisono.simulator.workload.job import Job
 from unisono.simulator.workload.shape import NodeShape
@@ -23,20 +22,6 @@ FOLDER = "muri-2022"
 TRACES = ("trace1", "trace1_pr", "trace3", "trace3_pr")
 NODES, GPUS = 8, 8
 CLUSTER = Cluster(tuple(make_node(f"node-{at}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(NODES)))
-
-_FRAME = """
-actions: {actions}
-tiers:
-- plugins:
-  - name: service-order
-    arguments: {arguments}
-  - name: gang
-    enablePreemptable: false
-- plugins:
-  - name: predicates
-  - name: binpack
-    arguments: {{binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}}
-"""
 
 PUBLISHED = {
     "srtf": dict(zip(TRACES, (1_370_603, 2_303_544, 193_082, 844_395), strict=True)),
@@ -61,11 +46,10 @@ POLICIES = {"Q2": ("srsf", "srtf"), "Q3": ("las",)}
 RULES = {"srtf": "remaining-time", "srsf": "remaining-service", "las": "attained-service", "sjf": "time"}
 
 
-def configuration(policy: str) -> SchedulerConfig:
+def configured(policy: str) -> SchedulerConfig:
     """A scheduler configuration: jobs in the order of a policy, with evictions, on the fullest nodes."""
-    arguments = {"service-order.by": RULES[policy]}
-    text = _FRAME.format(actions='"enqueue, allocate, preempt"', arguments=json.dumps(arguments))
-    return load_config(text, f"policy {policy}")
+    order = plugin("service-order", {"service-order.by": RULES[policy]})
+    return configuration(policy, EVICTING, [order, GANG_MAY_LEAVE], [PREDICATES, PACKED_GPUS])
 
 
 def cases(suite: str, traces: Path, only: Sequence[str]) -> list[Case]:
@@ -110,7 +94,7 @@ def run(folder: Path, policy: str, trace: str) -> dict[str, Any]:
     """One simulation; without run times there is a cycle an hour, in which jobs move on to later levels."""
     known = policy != "las"
     settings = Settings(run_times="exact" if known else "none", recheck=0.0 if known else 3600.0)
-    config, given = configuration(policy), jobs(folder, trace)
+    config, given = configured(policy), jobs(folder, trace)
     began = process_time()
     found = World(CLUSTER, given, config, settings).run()
     return {**figures(found), "cpuSeconds": round(process_time() - began, 1)}

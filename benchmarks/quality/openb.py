@@ -8,7 +8,6 @@ looks at pods that have not had their turn (`fragmentation.usual: seen` takes it
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.openb import OpenPod, arrivals, read_nodes, read_pods
+from benchmarks.quality.policies import GANG, PREDICATES, configuration, plugin
 from unisono.engine.config.model import SchedulerConfig
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.model import GPU_COUNT, GPU_MILLI, GPU_PRODUCT, Cluster, make_node, with_node_order
 from unisono.simulator.workload.job import Job, Role
 from unisono.simulator.world.settings import Settings
@@ -60,20 +59,8 @@ BOUND = PUBLISHED.pop("bound")
 
 POLICIES = (*PUBLISHED, "unisono")
 
-_FRAME = """
-actions: allocate
-tiers:
-- plugins:
-  - name: gang
-- plugins:
-  - name: predicates
-  - name: deviceshare
-  - name: {name}
-    arguments: {arguments}
-"""
 
-
-def configuration(policy: str, pods: Sequence[OpenPod]) -> SchedulerConfig:
+def configured(policy: str, pods: Sequence[OpenPod]) -> SchedulerConfig:
     """The scheduler configuration of a policy; that of the paper is told the list before it is inflated."""
     arguments: dict[str, Any] = {"gpu-placement.rule": policy}
     if policy == "fgd":
@@ -81,7 +68,8 @@ def configuration(policy: str, pods: Sequence[OpenPod]) -> SchedulerConfig:
     elif policy == "unisono":
         arguments = LEARNING
     name = "gpu-placement" if policy in PUBLISHED and policy != "fgd" else "fragmentation"
-    return load_config(_FRAME.format(name=name, arguments=json.dumps(arguments)), f"policy {policy}")
+    scoring = [PREDICATES, plugin("deviceshare"), plugin(name, arguments)]
+    return configuration(policy, "allocate", [GANG], scoring)
 
 
 LEARNING = {
@@ -150,7 +138,7 @@ def run(folder: Path, policy: str, trace: str, seed: int, *, full: bool = False)
     load = np.cumsum([pod.demand for pod in order])
     if not full:
         order = order[: int(np.count_nonzero(np.round(100 * load / gpus) <= 100))]
-    config, arriving = configuration(policy, pods), jobs(order)
+    config, arriving = configured(policy, pods), jobs(order)
     began = process_time()
     found = World(cluster, arriving, config, Settings(seed=seed, retry=False)).run()
     seconds = process_time() - began

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from benchmarks.quality.policies import EASY, GANG, KEEPING, PACKED_GPUS, PREDICATES, SHORTEST, configuration, plugin
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.model import Cluster, make_node, make_queue
 from unisono.simulator.files import rows
 from unisono.simulator.metrics.durations import completion_time, first_wait
@@ -39,30 +39,12 @@ BASELINES = {"fifo": (102_092, 90_612), "easy": (22_922, 11_441), "sjf": (15_155
 BOUND = 11_481
 """The mean run time."""
 
-_EASY = "  - name: reservation\n    arguments: {reservation.after: 0s}"
-_SHORT = """  - name: service-order
-    arguments: {service-order.by: time, service-order.preempt: false}
-  - name: reservation
-    arguments: {reservation.after: 24h}"""
-_FRAME = """
-actions: "enqueue, allocate"
-tiers:
-- plugins:
-%s
-  - name: gang
-- plugins:
-  - name: predicates
-%s
-  - name: binpack
-    arguments: {binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}
-"""
-
 POLICIES = {
-    "easy": _FRAME % (_EASY, ""),
-    "unisono": _FRAME % (_SHORT, ""),
-    "queues": _FRAME % (_EASY, "  - name: proportion"),
+    "easy": ([EASY, GANG], [PREDICATES, PACKED_GPUS]),
+    "unisono": ([*SHORTEST, GANG], [PREDICATES, PACKED_GPUS]),
+    "queues": ([EASY, GANG], [PREDICATES, plugin("proportion"), PACKED_GPUS]),
 }
-"""Configurations; ``queues`` divides the GPUs between virtual clusters by their weights, the others pool all jobs."""
+"""Tiers; ``queues`` divides the GPUs between virtual clusters by their weights, the others pool all jobs."""
 
 
 @lru_cache(maxsize=1)
@@ -83,7 +65,7 @@ def run(traces: Path, policy: str) -> dict[str, Any]:
     if policy != "queues":
         given, queues = [replace(job, queue="default") for job in given], ()
     nodes = (make_node(f"node-{at:03}", cpu=128, memory="1000Gi", gpus=GPUS) for at in range(NODES))
-    config = load_config(POLICIES[policy], f"policy {policy}")
+    config = configuration(policy, KEEPING, *POLICIES[policy])
     began = process_time()
     found = World(Cluster(tuple(nodes), queues), given, config, Settings(run_times="exact")).run()
     seconds = process_time() - began

@@ -6,7 +6,6 @@ job runs as long as the trace says. They show where the policies stand; they are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,9 +14,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from benchmarks.quality.policies import (
+    EASY,
+    EVICTING,
+    GANG_MAY_LEAVE,
+    KEEPING,
+    PACKED_GPUS,
+    PREDICATES,
+    configuration,
+    plugin,
+)
 from benchmarks.quality.runner import Case
 from benchmarks.quality.tables import table
-from unisono.engine.config_file.reader import load_config
 from unisono.simulator.clusters.model import Cluster, make_node
 from unisono.simulator.metrics.durations import completion_time
 from unisono.simulator.metrics.fairness import SLACK
@@ -42,31 +50,12 @@ PUBLISHED = {
 }
 """Makespan, mean and p99 completion time in seconds, worst rho, share of jobs above 1.05, Jain's index of rho."""
 
-_FRAME = """
-actions: {actions}
-tiers:
-- plugins:
-{order}
-  - name: gang
-    enablePreemptable: false
-- plugins:
-  - name: predicates
-  - name: binpack
-    arguments: {{binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 10}}
-"""
-
-
-def _order(**arguments: object) -> str:
-    return "  - name: service-order\n    arguments: " + json.dumps(
-        {f"service-order.{name}": value for name, value in arguments.items()}
-    )
-
-
-_EVICTING, _KEEPING = '"enqueue, allocate, preempt"', '"enqueue, allocate"'
+_ATTAINED = plugin("service-order", {"service-order.by": "attained-service"})
+_REMAINING = plugin("service-order", {"service-order.by": "remaining-service"})
 POLICIES = {
-    "unisono": (_EVICTING, _order(by="attained-service"), "none"),
-    "easy": (_KEEPING, "  - name: reservation\n    arguments: {reservation.after: 0s}", "exact"),
-    "srsf": (_EVICTING, _order(by="remaining-service"), "exact"),
+    "unisono": (EVICTING, _ATTAINED, "none"),
+    "easy": (KEEPING, EASY, "exact"),
+    "srsf": (EVICTING, _REMAINING, "exact"),
 }
 """Actions, order, and what is told of run times; ``unisono`` knows nothing of them."""
 
@@ -76,7 +65,7 @@ def run(traces: Path, policy: str) -> dict[str, Any]:
     given = [replace(job, checkpoint=0.0, deadline=None) for job in read(traces / TRACE, NodeShape(GPUS))]
     cluster = Cluster(tuple(make_node(f"node-{at}", cpu=64, memory="1000Gi", gpus=GPUS) for at in range(NODES)))
     actions, order, told = POLICIES[policy]
-    config = load_config(_FRAME.format(actions=actions, order=order), f"policy {policy}")
+    config = configuration(policy, actions, [order, GANG_MAY_LEAVE], [PREDICATES, PACKED_GPUS])
     began = process_time()
     found = World(cluster, given, config, Settings(run_times=told, recheck=ROUND if told == "none" else 0.0)).run()
     return {**figures(found), "cpuSeconds": round(process_time() - began, 1)}
