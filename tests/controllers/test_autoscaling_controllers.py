@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from workload_world import WorkloadWorld, build, workload
+from workload_world import LABELS, WorkloadWorld, build, template, workload
 
 from unisono.api.inference_kinds import KNATIVE_SERVICES, SCALED_OBJECTS
 from unisono.api.kinds import PODS, SERVICES
@@ -15,7 +16,10 @@ from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.metrics import MetricError
 from unisono.controllers.nodes.controller import NodeLifecycleController
 
-ADDRESS, QUERY = "http://prometheus:9090", "sum(rate(http_requests_total[1m]))"
+SLOW, ADDRESS, QUERY = "http://slow:9090", "http://prometheus:9090", "sum(rate(http_requests_total[1m]))"
+
+
+SELECTOR = {"matchLabels": LABELS}
 
 
 class Metrics:
@@ -27,6 +31,8 @@ class Metrics:
 
     async def prometheus(self, address: str, query: str) -> float | None:
         self.asked.append((address, query))
+        if address == SLOW:
+            await asyncio.Event().wait()
         if isinstance(self.value, Exception):
             raise self.value
         return self.value
@@ -158,6 +164,19 @@ async def test_a_missing_target_is_told_and_found_later() -> None:
         assert world.states(SCALED_OBJECTS, "web")["Ready"] == ("True", "ScaledObjectReady")
 
 
+async def test_an_autoscaler_of_another_s_is_left_alone() -> None:
+    async with World() as world:
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+        mine = build(HORIZONTAL_POD_AUTOSCALERS, "mine", scaleTargetRef=target, minReplicas=1, maxReplicas=2)
+        await world.make(HORIZONTAL_POD_AUTOSCALERS, mine)
+        advanced = {"horizontalPodAutoscalerConfig": {"name": "mine"}}
+        await world.make(SCALED_OBJECTS, scaled(minReplicaCount=5, advanced=advanced))
+        await world.look()
+        assert world.states(SCALED_OBJECTS, "web")["Ready"] == ("False", "ScaledObjectCheckFailed")
+        assert world.one(HORIZONTAL_POD_AUTOSCALERS, "mine").spec.max_replicas == 2
+
+
 async def test_an_autoscaler_says_what_it_lacks_and_keeps_its_bounds() -> None:
     async with World() as world:
         await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
@@ -215,3 +234,26 @@ async def test_a_knative_service_does_not_take_what_is_another_s() -> None:
         await world.look()
         assert world.states(KNATIVE_SERVICES, "infer")["Ready"] == ("False", "NotOwned")
         assert world.client.find(SERVICES, "default/infer") is None
+
+
+async def test_servers_of_one_namespace_that_never_answer_delay_nothing_in_another() -> None:
+    other = {"namespace": "other"}
+    async with World() as world:
+        await world.make(
+            DEPLOYMENTS, build(DEPLOYMENTS, metadata=other, selector=SELECTOR, template=template(), replicas=1)
+        )
+        for number in range(60):
+            slow = build(
+                SCALED_OBJECTS,
+                f"slow-{number}",
+                metadata=other,
+                scaleTargetRef={"name": "web"},
+                triggers=[prometheus(serverAddress=SLOW)],
+            )
+            await world.make(SCALED_OBJECTS, slow)
+        assert [address for address, _ in world.metrics.asked].count(SLOW) == 4
+        await world.make(DEPLOYMENTS, workload(DEPLOYMENTS, replicas=1))
+        world.metrics.value = 3000.0
+        await world.make(SCALED_OBJECTS, scaled(minReplicaCount=1))
+        await world.look(60)
+        assert world.replicas() == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from unisono.api.autoscaling import (
@@ -22,7 +23,7 @@ from unisono.api.quantity import parse_quantity
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.times import rfc3339
 from unisono.controllers.autoscaling import targets
-from unisono.controllers.autoscaling.reading import Triggers, metric_name
+from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, metric_name
 from unisono.controllers.autoscaling.recommend import Measured, Memory, advise, propose
 from unisono.controllers.autoscaling.targets import Target
 from unisono.controllers.metrics import MetricError
@@ -51,7 +52,7 @@ class AutoscalerController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch autoscalers; ScaledObjects say what their metrics are."""
-        self._client, self._clock = context.client, context.clock
+        self._client, self._clock, self._context = context.client, context.clock, context
         self._autoscalers = context.watch(HORIZONTAL_POD_AUTOSCALERS, when=_worth_a_look)
         self._scaled = context.informer(SCALED_OBJECTS)
 
@@ -61,7 +62,10 @@ class AutoscalerController(Controller):
         if autoscaler is None or autoscaler.metadata.deletion_timestamp:
             self._memory.pop(key, None)
             return None
-        status = await self._look(autoscaler)
+        try:
+            status = await self._look(autoscaler)
+        except NotKnownYet:
+            return SYNC_SECONDS
         try:
             self._written.keep(await write_status(self._client, HORIZONTAL_POD_AUTOSCALERS, autoscaler, status))
         except NotFound:
@@ -112,15 +116,20 @@ class AutoscalerController(Controller):
         measured: list[Measured | None] = []
         shown: list[MetricStatus] = []
         trouble: tuple[str, str] | None = None
+        unknown = False
         for metric in autoscaler.spec.metrics or ():
             try:
                 one, told = await self._measure(autoscaler, metric, current)
+            except NotKnownYet:
+                unknown = True
             except MetricError as error:
                 measured.append(None)
                 trouble = trouble or (f"FailedGet{metric.type}Metric", str(error))
                 continue
             measured.append(one)
             shown.append(told)
+        if unknown:
+            raise NotKnownYet("the metrics have been asked for")
         status.current_metrics = shown or None
         proposed = propose(current, measured, autoscaler.spec)
         if proposed is None:
@@ -161,7 +170,8 @@ class AutoscalerController(Controller):
         )
         if scaled is None or at is None:
             raise MetricError(f"no ScaledObject of this namespace gives the metric {source.metric.name}")
-        reading = await self._triggers.read(scaled, at, self._clock.time())
+        again = partial(self._context.enqueue, autoscaler.key)
+        reading = self._triggers.read(scaled, at, self._clock.time(), again)
         average = source.target.average_value is not None
         target = source.target.average_value if average else source.target.value
         measured = Measured(reading.value, max(float(parse_quantity(target or 1)), 1e-9), average)

@@ -1,10 +1,38 @@
-"""What the triggers of ScaledObjects say now, and how often one of them has failed in a row."""
+"""What the triggers of ScaledObjects say: asked in the background, so that a slow server delays nothing else.
+
+A look at a trigger has its server asked, and is repeated when that has answered. Queries of one namespace wait for each
+other, never for those of another.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from unisono.api.keda import ScaledObject, ScaleTrigger
 from unisono.api.triggers import CPU, CRON, MEMORY, PROMETHEUS, Reading, mistakes, of_cron, of_metric
 from unisono.controllers.metrics import MetricError, MetricReader
+
+_FRESH_SECONDS = 10.0
+_AT_ONCE = 4
+"""Queries of one namespace that are under way."""
+
+Place = tuple[str, int]
+"""Key of a ScaledObject and number of its trigger."""
+
+
+class NotKnownYet(MetricError):
+    """A trigger's server has been asked and has not answered."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    question: tuple[str, str]
+    at: float
+    value: float | None = None
+    error: str = ""
+    failures: int = 0
 
 
 def metric_name(at: int, trigger: ScaleTrigger) -> str:
@@ -22,58 +50,89 @@ class Triggers:
 
     def __init__(self, reader: MetricReader) -> None:
         self._reader = reader
-        self._failures: dict[tuple[str, int], int] = {}
+        self._answers: dict[Place, _Answer] = {}
+        self._asking: dict[Place, asyncio.Task[None]] = {}
+        self._waiting: dict[Place, list[Callable[[], None]]] = {}
+        self._gates: dict[str, asyncio.Semaphore] = {}
 
-    async def read(self, scaled: ScaledObject, at: int, now: float) -> Reading:
+    def read(self, scaled: ScaledObject, at: int, now: float, again: Callable[[], None]) -> Reading:
         """What one trigger says; where it has failed too often in a row, what the fallback makes of it.
 
+        Args:
+            scaled: the ScaledObject.
+            at: number of the trigger.
+            now: seconds since 1970.
+            again: is called when the server has answered.
+
         Raises:
+            NotKnownYet: it will be known when ``again`` is called.
             MetricError: it says nothing.
 
         """
-        trigger, key = scaled.spec.triggers[at], (scaled.key, at)
-        try:
-            found = await self._read(trigger, now)
-        except MetricError:
-            self._failures[key] = self._failures.get(key, 0) + 1
-            if self.falls_back(scaled):
-                return self._instead(scaled, trigger)
-            raise
-        self._failures.pop(key, None)
-        return found
+        trigger = scaled.spec.triggers[at]
+        wrong = next(mistakes(trigger, "trigger"), None)
+        if wrong is not None:
+            raise MetricError(wrong.message())
+        if trigger.type == CRON:
+            return of_cron(trigger.metadata, now)
+        if trigger.type != PROMETHEUS:
+            raise MetricError(f"a trigger of type {trigger.type} has no metric of its own")
+        place, question = (scaled.key, at), (trigger.metadata["serverAddress"], trigger.metadata["query"])
+        answer = self._answers.get(place)
+        if answer is None or answer.question != question or now - answer.at >= _FRESH_SECONDS:
+            self._ask(place, scaled.metadata.namespace or "", question, now, again)
+            raise NotKnownYet(f"{question[0]} has not answered yet")
+        error = answer.error or self._lack(trigger, answer)
+        if not error:
+            return of_metric(trigger, answer.value or 0.0)
+        if self.falls_back(scaled):
+            return self._instead(scaled, trigger)
+        raise MetricError(error)
 
     def falls_back(self, scaled: ScaledObject) -> bool:
         """Whether a trigger has failed more often in a row than its ScaledObject accepts."""
         fallback = scaled.spec.fallback
         if fallback is None or not fallback.failure_threshold:
             return False
-        return any(
-            self._failures.get((scaled.key, at), 0) > fallback.failure_threshold
-            for at in range(len(scaled.spec.triggers))
-        )
+        answers = (self._answers.get((scaled.key, at)) for at in range(len(scaled.spec.triggers)))
+        return any(answer is not None and answer.failures > fallback.failure_threshold for answer in answers)
 
     def forget(self, key: str) -> None:
         """The ScaledObject is gone."""
-        self._failures = {at: count for at, count in self._failures.items() if at[0] != key}
+        for place in [place for place in self._answers if place[0] == key]:
+            del self._answers[place]
 
-    async def _read(self, trigger: ScaleTrigger, now: float) -> Reading:
-        wrong = next(mistakes(trigger, "trigger"), None)
-        if wrong is not None:
-            raise MetricError(wrong.message())
-        if trigger.type == CRON:
-            return of_cron(trigger.metadata, now)
-        if trigger.type == PROMETHEUS:
-            return of_metric(trigger, await self._prometheus(trigger))
-        raise MetricError(f"a trigger of type {trigger.type} has no metric of its own")
+    def _ask(
+        self, place: Place, namespace: str, question: tuple[str, str], now: float, again: Callable[[], None]
+    ) -> None:
+        self._waiting.setdefault(place, []).append(again)
+        if place in self._asking:
+            return
+        gate = self._gates.setdefault(namespace, asyncio.Semaphore(_AT_ONCE))
 
-    async def _prometheus(self, trigger: ScaleTrigger) -> float:
-        address, query = trigger.metadata["serverAddress"], trigger.metadata["query"]
-        value = await self._reader.prometheus(address, query)
-        if value is None:
-            if trigger.metadata.get("ignoreNullValues", "true") != "true":
-                raise MetricError(f"{address} has no series for {query}")
-            return 0.0
-        return value
+        async def ask() -> None:
+            before = self._answers.get(place)
+            failed = before.failures if before is not None and before.question == question else 0
+            answer = _Answer(question, now)
+            try:
+                async with gate:
+                    answer.value = await self._reader.prometheus(*question)
+            except MetricError as error:
+                answer.error, answer.failures = str(error), failed + 1
+            finally:
+                self._asking.pop(place, None)
+            self._answers[place] = answer
+            for each in self._waiting.pop(place, ()):
+                each()
+
+        self._asking[place] = asyncio.create_task(ask())
+
+    @staticmethod
+    def _lack(trigger: ScaleTrigger, answer: _Answer) -> str:
+        """No series is 0, unless the trigger says otherwise."""
+        if answer.value is not None or trigger.metadata.get("ignoreNullValues", "true") == "true":
+            return ""
+        return f"{answer.question[0]} has no series for {answer.question[1]}"
 
     @staticmethod
     def _instead(scaled: ScaledObject, trigger: ScaleTrigger) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from unisono.api.inference_kinds import SCALED_OBJECTS
@@ -10,7 +11,7 @@ from unisono.api.meta import Condition
 from unisono.api.serving_kinds import HORIZONTAL_POD_AUTOSCALERS
 from unisono.api.times import rfc3339
 from unisono.controllers.autoscaling import targets
-from unisono.controllers.autoscaling.reading import Triggers, by_resource, metric_name
+from unisono.controllers.autoscaling.reading import NotKnownYet, Triggers, by_resource, metric_name
 from unisono.controllers.autoscaling.scaled_decide import (
     POLLING_SECONDS,
     autoscaler_of,
@@ -19,7 +20,7 @@ from unisono.controllers.autoscaling.scaled_decide import (
     target_of,
 )
 from unisono.controllers.metrics import MetricError
-from unisono.controllers.objects import Vanishing, delete_owned, ensure
+from unisono.controllers.objects import ForeignObject, Vanishing, delete_owned, ensure
 from unisono.controllers.recorder import Recorder
 from unisono.controllers.statuses import LastWritten, write_status
 from unisono.errors import NotFound
@@ -38,7 +39,7 @@ class ScaledObjectController(Controller):
 
     def setup(self, context: Context) -> None:
         """Watch ScaledObjects and the autoscalers made for them."""
-        self._client, self._clock = context.client, context.clock
+        self._client, self._clock, self._context = context.client, context.clock, context
         self._scaled = context.watch(SCALED_OBJECTS, when=_worth_a_look)
 
     async def reconcile(self, key: str) -> float | None:
@@ -51,18 +52,20 @@ class ScaledObjectController(Controller):
         name = scaled.spec.scale_target_ref.name
         try:
             target = await targets.find(self._client, namespace, version, kind, name)
-        except NotFound as error:
-            self._recorder.event(scaled, "Warning", "ScaledObjectCheckFailed", str(error))
-            await self._tell(scaled, [_condition("Ready", False, "ScaledObjectCheckFailed", str(error))])
-            return self._pause(scaled)
-        try:
             if paused_at(scaled) is None:
                 await ensure(self._client, HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(scaled))
             else:
                 await delete_owned(self._client, HORIZONTAL_POD_AUTOSCALERS, autoscaler_of(scaled))
         except Vanishing:
             return 1.0
-        active, troubles = await self._ask(scaled)
+        except (NotFound, ForeignObject) as error:
+            self._recorder.event(scaled, "Warning", "ScaledObjectCheckFailed", str(error))
+            await self._tell(scaled, [_condition("Ready", False, "ScaledObjectCheckFailed", str(error))])
+            return self._pause(scaled)
+        told = self._ask(scaled)
+        if told is None:
+            return self._pause(scaled)
+        active, troubles = told
         what = step(scaled, target.replicas, active, self._clock.time())
         if what.replicas is not None:
             await targets.scale(self._client, target, what.replicas)
@@ -76,8 +79,10 @@ class ScaledObjectController(Controller):
         await self._tell(scaled, [ready, *self._states(scaled, active=what.active)], active=what.active, kind=kind)
         return self._pause(scaled)
 
-    async def _ask(self, scaled: ScaledObject) -> tuple[list[bool | None], list[str]]:
-        """Whether each trigger is active, and what is wrong with those that cannot say."""
+    def _ask(self, scaled: ScaledObject) -> tuple[list[bool | None], list[str]] | None:
+        """Whether each trigger is active, and what is wrong with those that cannot say; None: not known yet."""
+        again = partial(self._context.enqueue, scaled.key)
+        unknown = False
         active: list[bool | None] = []
         troubles = []
         for at, trigger in enumerate(scaled.spec.triggers):
@@ -85,11 +90,13 @@ class ScaledObjectController(Controller):
                 active.append(True)  # the use of pods that are not there says nothing
                 continue
             try:
-                active.append((await self._triggers.read(scaled, at, self._clock.time())).active)
+                active.append(self._triggers.read(scaled, at, self._clock.time(), again).active)
+            except NotKnownYet:
+                unknown = True
             except MetricError as error:
                 active.append(None)
                 troubles.append(f"trigger {metric_name(at, trigger)}: {error}")
-        return active, troubles
+        return None if unknown else (active, troubles)
 
     def _states(self, scaled: ScaledObject, *, active: bool) -> list[Condition]:
         doing = ("ScalerActive", "Scaling is performed because triggers are active")
