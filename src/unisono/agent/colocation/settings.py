@@ -41,7 +41,7 @@ class Settings:
     Attributes:
         colocation: offline pods give way to online ones.
         lends: resources that are lent to offline pods: ``cpu``, ``memory``.
-        ratio: part of what nobody uses that is lent.
+        ratio: part of what is unused that is lent.
         throttles: whether the CPU of offline pods is bounded.
         threshold: of all CPUs, what online and offline pods may use together before offline ones are bounded.
         jitter: smaller changes of the bound are not made.

@@ -1,4 +1,4 @@
-"""Devices of a machine as its node offers them, whoever made them, and which containers get which."""
+"""Devices of a machine as its node offers them, of all vendors, and which containers get which."""
 
 from __future__ import annotations
 
