@@ -348,6 +348,14 @@ async def test_further_rules_can_be_added():
         assert await names(backend.service, PODS) == ["p"]
 
 
+async def test_a_limit_on_pods_is_a_warning(service):
+    told = (await service.create(QUEUES, None, queue_body("few", capability={"pods": 3}), OPTIONS)).warnings
+    assert told == [
+        "spec.capability: pods is not enforced, as in Volcano; limit pods by a ResourceQuota of the namespace"
+    ]
+    assert (await set_state(service, "few", "Open")) is None
+
+
 async def test_fields_that_the_scheduler_does_not_enforce_are_warnings(service):
     """The queue is stored all the same; without a word of a scheduler nothing is said."""
     body = queue_body("org", deserved={"cpu": "4"})

@@ -144,7 +144,8 @@ class Admission:
 
     def warnings(self, request: Request, view: Clocked) -> list[str]:
         """What to tell the writer of an object that is stored all the same."""
-        told = object_warnings(request.kind, request.object) if request.operation != "DELETE" else []
+        written = request.operation != "DELETE" and not request.subresource
+        told = object_warnings(request.kind, request.object) if written else []
         return told + queues.warnings(request, view) if request.kind.resource == _QUEUES else told
 
     async def advice(self, request: Request) -> list[str]:
