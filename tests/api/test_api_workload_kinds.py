@@ -14,7 +14,7 @@ from unisono.api.kinds import POD_GROUPS, find
 from unisono.api.validation import validate
 
 GANG = {"schedulingPolicy": {"gang": {"minCount": 4}}}
-RACK = {"topologyConstraints": [{"topologyKey": "topology.kubernetes.io/rack"}]}
+RACK = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
 TEMPLATE = {"name": "workers", **GANG}
 
 
@@ -72,12 +72,12 @@ ONE_POLICY = "must specify one of: `basic`, `gang`"
         ),
         ({**GANG, "disruptionMode": "All"}, ["spec.disruptionMode: Unsupported value"]),
         (
-            {**GANG, "schedulingConstraints": {"topologyConstraints": [{"topologyKey": ""}]}},
-            ["spec.schedulingConstraints.topologyConstraints[0].topologyKey: Required value"],
+            {**GANG, "schedulingConstraints": {"topology": [{"key": ""}]}},
+            ["spec.schedulingConstraints.topology[0].key: Required value"],
         ),
         (
-            {**GANG, "schedulingConstraints": {"topologyConstraints": RACK["topologyConstraints"] * 2}},
-            ["spec.schedulingConstraints.topologyConstraints: Too many: 2: must have at most 1 items"],
+            {**GANG, "schedulingConstraints": {"topology": RACK["topology"] * 2}},
+            ["spec.schedulingConstraints.topology: Too many: 2: must have at most 1 items"],
         ),
         ({**GANG, "podGroupTemplateRef": {}}, ["spec.podGroupTemplateRef: Required value"]),
         ({**GANG, "resourceClaims": [{"name": "net"}]}, ["spec.resourceClaims[0]: Invalid value"]),

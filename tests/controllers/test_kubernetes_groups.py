@@ -112,7 +112,7 @@ async def test_with_the_basic_policy_each_pod_starts_on_its_own() -> None:
 
 async def test_a_topology_key_keeps_the_gang_in_one_domain() -> None:
     async with GroupWorld() as world:
-        await world.group(3, schedulingConstraints={"topologyConstraints": [{"topologyKey": "example.com/rack"}]})
+        await world.group(3, schedulingConstraints={"topology": [{"key": "example.com/rack"}]})
         await world.job(3)
         told = world.told()
         assert world.ours() is None and told is not None and told[:2] == ("False", "Unschedulable")

@@ -41,13 +41,13 @@ class PodGroupSchedulingPolicy(Base):
 class TopologyConstraint(Base):
     """All pods go to nodes with one and the same value of a label."""
 
-    topology_key: Required = ""
+    key: Required = ""
 
 
 class PodGroupSchedulingConstraints(Base):
     """How close the pods must be; at most one topology constraint."""
 
-    topology_constraints: list[TopologyConstraint] | None = None
+    topology: list[TopologyConstraint] | None = None
 
 
 class PodGroupResourceClaim(Base):

@@ -70,8 +70,8 @@ def validate_pod_group(group: WorkloadPodGroup, old: WorkloadPodGroup | None) ->
 def _policies(spec: PodGroupTemplate | WorkloadPodGroupSpec, path: str) -> Iterator[FieldError]:
     yield from _policy(spec.scheduling_policy, f"{path}.schedulingPolicy")
     if spec.scheduling_constraints is not None:
-        at = f"{path}.schedulingConstraints.topologyConstraints"
-        constraints = spec.scheduling_constraints.topology_constraints or []
+        at = f"{path}.schedulingConstraints.topology"
+        constraints = spec.scheduling_constraints.topology or []
         yield from _at_most(at, constraints, 1)
         for index, constraint in enumerate(constraints[:1]):
             yield from _constraint(constraint, f"{at}[{index}]")
@@ -96,7 +96,7 @@ def _policy(policy: PodGroupSchedulingPolicy, path: str) -> Iterator[FieldError]
 
 
 def _constraint(constraint: TopologyConstraint, path: str) -> Iterator[FieldError]:
-    yield from _needed(f"{path}.topologyKey", constraint.topology_key, names.qualified_name)
+    yield from _needed(f"{path}.key", constraint.key, names.qualified_name)
 
 
 def _claim(claim: PodGroupResourceClaim, path: str, seen: set[str]) -> Iterator[FieldError]:

@@ -68,12 +68,12 @@ def protocol() -> Protocol:
     top: dict[tuple[str, str], str] = {}
     text = files("unisono.apiserver.http").joinpath("protobuf_fields.txt").read_text("utf-8")
     for line in text.splitlines():
-        name, _, rest = line.partition(": ")
+        name, _, rest = line.partition(":")
         if name.startswith("@"):
             group, api_version = name[1:].split(" ")
             top.update({(api_version, kind): f"{group}.{kind}" for kind in rest.split()})
         elif not line.startswith("#"):
-            messages[name] = dict(_field(each) for each in rest.split(", ") if each)
+            messages[name] = dict(_field(each) for each in rest.strip().split(", ") if each)
     return Protocol(messages, top)
 
 

@@ -125,7 +125,7 @@ class KubernetesGroupController(Controller):
         if not key or is_scheduled(group) or any(each.spec.tier_name == key for each in self._hyper_nodes.items()):
             return ""
         return (
-            f"no HyperNode has tierName {key}, so the domains of topologyKey {key} are not known: let them be "
+            f"no HyperNode has tierName {key}, so the domains of the topology {key} are not known: let them be "
             "discovered from this label, or create them"
         )
 

@@ -130,8 +130,8 @@ def _why(ours: PodGroup | None) -> str:
 def topology_key(group: WorkloadPodGroup) -> str:
     """The label whose values are the domains that the group must be in one of; empty without one."""
     constraints = group.spec.scheduling_constraints
-    found = (constraints.topology_constraints if constraints else None) or []
-    return found[0].topology_key if found else ""
+    found = (constraints.topology if constraints else None) or []
+    return found[0].key if found else ""
 
 
 def _topology(group: WorkloadPodGroup) -> NetworkTopologySpec | None:
