@@ -135,8 +135,8 @@ async def test_a_definition_and_its_objects_in_one_file(plane: Plane) -> None:
 
 
 async def test_kinds_that_are_not_installed_have_no_match(plane: Plane) -> None:
-    service = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "s"}}
-    missing = await plane.run("apply", "-f", "-", stdin=yaml.safe_dump(service))
+    broker = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "s"}}
+    missing = await plane.run("apply", "-f", "-", stdin=yaml.safe_dump(broker))
     assert missing.code == 1
-    assert 'no matches for kind "Service" in version "serving.knative.dev/v1"' in missing.err
+    assert 'no matches for kind "Broker" in version "eventing.knative.dev/v1"' in missing.err
     assert "ensure CRDs are installed first" in missing.err
