@@ -85,7 +85,7 @@ NOTHING: dict[str, tuple[list[Any], SchedulerConfig]] = {
     "more than is idle": ([*scattered(), *large(4)], DEFRAGMENT),
     "it starts anyway": ([*scattered(gpus=0), *large(2)], DEFRAGMENT),
     "more moves than are allowed": ([*scattered(), *large(2)], settings_of(maxMoves=1)),
-    "nobody makes the pods again": ([*scattered(owner=False), *large(2)], DEFRAGMENT),
+    "no controller makes the pods again": ([*scattered(owner=False), *large(2)], DEFRAGMENT),
     "they have just started": ([*scattered(), *large(2)], settings_of(minRunTime="3h")),
     "they would lose too much": ([*scattered(), *large(2)], settings_of(maxLostTime="30m")),
     "they are more important": ([*scattered(priority=10), *large(2)], DEFRAGMENT),

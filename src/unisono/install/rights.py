@@ -126,7 +126,7 @@ CONTROLLERS: tuple[Right, ...] = (
     *_on("update", WORKLOAD_POD_GROUPS, sub="finalizers"),
     # Plain pods whose PodGroup is refused are told why they wait.
     *_on("patch", k.PODS, sub="status"),
-    # Clusters that check it let only those block an owner's deletion who may change the owner's finalizers.
+    # On clusters that check it, blocking an owner's deletion takes the right to change the owner's finalizers.
     *_on("update", *_OWNERS, sub="finalizers"),
     *_on("update", k.POD_GROUPS, sub="finalizers"),
     *_EVENTS,

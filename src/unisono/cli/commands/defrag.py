@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from unisono.cli.cluster_state import moment_of, objects_of
 from unisono.cli.options import Where, file_option, output_option, where_options
-
-if TYPE_CHECKING:
-    from unisono.simulator.forecast.live import LiveObjects
 
 
 @click.command("defrag")
@@ -52,40 +48,11 @@ def command(
     from unisono.simulator.experiment import config_text
 
     used = load_config(config_text(config), "default configuration" if config is None else str(config))
-    moment = _moment(now)
-    objects = _from_files(files) if files else _from_cluster(where)
+    moment = moment_of(now)
+    objects = objects_of(where, files)
     answer = plans_for(objects.state().snapshot(), used, moment, max_moves)
     if output == "json":
         print_json(plans_as_json(answer))
         return
     for line in plan_lines(answer):
         click.echo(line)
-
-
-def _moment(now: str | None) -> float:
-    from unisono.api.times import parse_time
-
-    if now is None:
-        return time.time()
-    try:
-        return parse_time(now)
-    except ValueError:
-        raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
-
-
-def _from_files(files: tuple[str, ...]) -> LiveObjects:
-    from unisono.cli.manifests import read
-    from unisono.simulator.forecast.live import read_objects
-
-    return read_objects((manifest.value, manifest.where) for manifest in read(files))
-
-
-def _from_cluster(where: Where) -> LiveObjects:
-    from unisono.cli.connection import connect, run_async
-    from unisono.simulator.forecast.listing import list_objects
-
-    async def work() -> LiveObjects:
-        async with connect(where) as client:
-            return await list_objects(client)
-
-    return run_async(work())

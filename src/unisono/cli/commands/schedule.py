@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from unisono.cli.cluster_state import moment_of
 from unisono.cli.options import file_option, output_option
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def command(
     from unisono.scheduler.offline import read_cluster, timed
 
     scheduler_config = _config(config, no_plugin_defaults)
-    moment = _moment(now)
+    moment = moment_of(now)
     started = time.monotonic()
     manifests = read(files)
     cluster = read_cluster((manifest.value, manifest.where) for manifest in manifests)
@@ -74,17 +75,6 @@ def _config(file: Path | None, bare: bool) -> Any:
         raise ConfigError(f"the scheduler configuration cannot be read: {error}", file=str(file)) from None
     name = "default configuration" if file is None else str(file)
     return without_defaults(text, name) if bare else load_config(text, name)
-
-
-def _moment(now: str | None) -> float:
-    from unisono.api.times import parse_time
-
-    if now is None:
-        return time.time()
-    try:
-        return parse_time(now)
-    except ValueError:
-        raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
 
 
 def unasked(config: SchedulerConfig) -> list[str]:

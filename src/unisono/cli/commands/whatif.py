@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from unisono.cli.cluster_state import moment_of, objects_of
 from unisono.cli.options import Where, file_option, output_option, where_options
-
-if TYPE_CHECKING:
-    from unisono.simulator.forecast.live import LiveObjects
 
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -51,9 +47,9 @@ def command(
     from unisono.simulator.forecast.whatif import as_json, starts_json, what_if
     from unisono.simulator.metrics.summary import encode
 
-    until, moment = _seconds(duration), _moment(now)
+    until, moment = _seconds(duration), moment_of(now)
     used = load_config(config_text(config), "default configuration" if config is None else str(config))
-    objects = _from_files(files) if files else _from_cluster(where)
+    objects = objects_of(where, files)
     if not changes:
         with progress_bar("futures") as tell:
             found = forecast(objects, used, moment, futures=futures, until=until, seed=seed, whole=False, progress=tell)
@@ -85,17 +81,6 @@ def _seconds(duration: str) -> float:
     return seconds
 
 
-def _moment(now: str | None) -> float:
-    from unisono.api.times import parse_time
-
-    if now is None:
-        return time.time()
-    try:
-        return parse_time(now)
-    except ValueError:
-        raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
-
-
 def _documents(files: tuple[Path, ...]) -> list[tuple[dict[str, object], str]]:
     from unisono.api.yaml import load_all
     from unisono.errors import ConfigError
@@ -109,21 +94,3 @@ def _documents(files: tuple[Path, ...]) -> list[tuple[dict[str, object], str]]:
                 )
             found.append((document.value, f"{file}:{document.line}"))
     return found
-
-
-def _from_files(files: tuple[str, ...]) -> LiveObjects:
-    from unisono.cli.manifests import read
-    from unisono.simulator.forecast.live import read_objects
-
-    return read_objects((manifest.value, manifest.where) for manifest in read(files))
-
-
-def _from_cluster(where: Where) -> LiveObjects:
-    from unisono.cli.connection import connect, run_async
-    from unisono.simulator.forecast.listing import list_objects
-
-    async def work() -> LiveObjects:
-        async with connect(where) as client:
-            return await list_objects(client)
-
-    return run_async(work())

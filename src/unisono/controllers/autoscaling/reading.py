@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from unisono.api.keda import ScaledObject, ScaleTrigger
 from unisono.api.triggers import CPU, CRON, MEMORY, PROMETHEUS, Reading, mistakes, of_cron, of_metric
@@ -53,7 +54,8 @@ class Triggers:
         self._answers: dict[Place, _Answer] = {}
         self._asking: dict[Place, asyncio.Task[None]] = {}
         self._waiting: dict[Place, list[Callable[[], None]]] = {}
-        self._gates: dict[str, asyncio.Semaphore] = {}
+        # A gate goes with the last query of its namespace.
+        self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def read(self, scaled: ScaledObject, at: int, now: float, again: Callable[[], None]) -> Reading:
         """What one trigger says; where it has failed too often in a row, what the fallback makes of it.
@@ -108,7 +110,8 @@ class Triggers:
         self._waiting.setdefault(place, []).append(again)
         if place in self._asking:
             return
-        gate = self._gates.setdefault(namespace, asyncio.Semaphore(_AT_ONCE))
+        gate = self._gates.get(namespace) or asyncio.Semaphore(_AT_ONCE)
+        self._gates[namespace] = gate
 
         async def ask() -> None:
             before = self._answers.get(place)

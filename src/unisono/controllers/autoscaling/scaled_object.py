@@ -38,7 +38,7 @@ class ScaledObjectController(Controller):
         self._written: LastWritten[ScaledObject] = LastWritten()
 
     def setup(self, context: Context) -> None:
-        """Watch ScaledObjects and the autoscalers made for them."""
+        """Watch ScaledObjects; an autoscaler that is missing is made again at the next look."""
         self._client, self._clock, self._context = context.client, context.clock, context
         self._scaled = context.watch(SCALED_OBJECTS, when=_worth_a_look)
 

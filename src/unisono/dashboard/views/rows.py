@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unisono.api.scheduling import PodGroup
 
 _ENDED_PODS = ("Succeeded", "Failed")
-# Stopped by a user, who may let it go on.
+# Stopped by a user, and can be resumed.
 _STOPPED = (SUSPENDED, "Aborting", "Aborted")
 # As much of a verdict's line as a table needs.
 _LONGEST_LINE = 400

@@ -1,0 +1,46 @@
+"""The state that commands which change nothing decide about: of a live cluster or of files, and its time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from unisono.cli.options import Where
+    from unisono.simulator.forecast.live import LiveObjects
+
+
+def moment_of(now: str | None) -> float:
+    """Seconds since 1970 of the option ``--now``, the present time without it.
+
+    Raises:
+        UsageError: it is no time.
+
+    """
+    from unisono.api.times import parse_time
+
+    if now is None:
+        return time.time()
+    try:
+        return parse_time(now)
+    except ValueError:
+        raise click.UsageError(f"--now takes a time such as 2026-11-20T12:00:00Z, not '{now}'.") from None
+
+
+def objects_of(where: Where, files: tuple[str, ...]) -> LiveObjects:
+    """The objects of files, or without any those of the cluster."""
+    from unisono.cli.connection import connect, run_async
+    from unisono.cli.manifests import read
+    from unisono.simulator.forecast.listing import list_objects
+    from unisono.simulator.forecast.live import read_objects
+
+    if files:
+        return read_objects((manifest.value, manifest.where) for manifest in read(files))
+
+    async def work() -> LiveObjects:
+        async with connect(where) as client:
+            return await list_objects(client)
+
+    return run_async(work())
