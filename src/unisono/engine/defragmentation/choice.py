@@ -12,7 +12,7 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import Vector, fitted
 from unisono.engine.answers import BoolArray
 from unisono.engine.defragmentation.movable import Movable, MovablePods
-from unisono.engine.plugins.reservation.plan import open_nodes
+from unisono.engine.plugins.common.open_nodes import open_nodes
 
 _Option = tuple[float, int, float, int]
 """Cost, number of moves, room left over, node column; the least is the best."""

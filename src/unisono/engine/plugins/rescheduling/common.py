@@ -12,7 +12,7 @@ from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import fitted
 from unisono.engine.answers import BoolArray
-from unisono.engine.plugins.reservation.plan import open_nodes
+from unisono.engine.plugins.common.open_nodes import open_nodes
 from unisono.engine.plugins.tdm import spare
 from unisono.engine.session.bundles import Surplus
 
@@ -62,13 +62,20 @@ class Room:
             found = self._open[pod_class.id] = open_nodes(pod_class, self._session.nodes)
         return found
 
+    def fits(self, pod_class: PodClass) -> BoolArray:
+        """``[N]`` nodes that the class may use and that have room for one more pod of it."""
+        return self.open(pod_class) & (self._idle[pod_class.rows] >= pod_class.amounts[:, None]).all(axis=0)
+
+    def fill(self, pod_class: PodClass, column: int) -> None:
+        """A pod of the class moves to a node."""
+        self._idle[:, column] -= fitted(pod_class.vector, self._session.rows)
+
     def take(self, task: Task, besides: Iterable[int]) -> int:
         """Take room for a pod on a node that is none of ``besides``; the node's column, -1 where there is none."""
-        pod_class = task.pod_class
-        fits = self.open(pod_class) & (self._idle[pod_class.rows] >= pod_class.amounts[:, None]).all(axis=0)
+        fits = self.fits(task.pod_class)
         fits[list(besides)] = False
         if not fits.any():
             return -1
         column = int(fits.argmax())
-        self._idle[:, column] -= fitted(pod_class.vector, self._session.rows)
+        self.fill(task.pod_class, column)
         return column

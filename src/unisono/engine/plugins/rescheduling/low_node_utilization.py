@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unisono.cluster.podclass import PodClass
 from unisono.cluster.records import Task
 from unisono.cluster.resources import CPU, MEMORY, fitted
 from unisono.engine.answers import BoolArray, FloatArray
 from unisono.engine.plugins.common.measured_load import measured
-from unisono.engine.plugins.rescheduling.common import Spares
-from unisono.engine.plugins.reservation.plan import open_nodes
+from unisono.engine.plugins.rescheduling.common import Room, Spares
 from unisono.engine.plugins.usage.estimate import limits_of
 from unisono.errors import ConfigError
 
@@ -112,8 +110,7 @@ class _Moves:
         self._low = low
         room = (np.array(strategy.target)[:, None] - percent) / 100.0 * self._capacity
         self._room = np.where(low, np.nan_to_num(room), 0.0)
-        self._idle = np.maximum(nodes.future_idle, 0).copy()
-        self._open: dict[int, BoolArray] = {}
+        self._free = Room(session)
         self._spares = Spares(session)
 
     def move(self, task: Task, column: int) -> None:
@@ -128,7 +125,7 @@ class _Moves:
             return
         if where >= 0:
             self._room[:, where] -= request
-            self._idle[:, where] -= asked
+            self._free.fill(task.pod_class, where)
         else:
             self._room *= 1.0 - request[:, None] / np.maximum(self._room.sum(axis=1), 1.0)[:, None]
         self.percent[:, column] -= request / self._capacity[:, column] * 100.0
@@ -138,19 +135,11 @@ class _Moves:
         """A low node that has room for the pod, the roomiest first; -1 when none is asked for; None: there is none."""
         if not self.strategy.must_fit:
             return -1
-        pod_class = task.pod_class
-        fits = self._low & self._allowed(pod_class) & (self._room >= request[:, None]).all(axis=0)
-        fits &= (self._idle[pod_class.rows] >= pod_class.amounts[:, None]).all(axis=0)
+        fits = self._low & self._free.fits(task.pod_class) & (self._room >= request[:, None]).all(axis=0)
         if not fits.any():
             return None
         spare_room = (self._room / self._capacity).sum(axis=0)
         return int(np.where(fits, spare_room, -np.inf).argmax())
-
-    def _allowed(self, pod_class: PodClass) -> BoolArray:
-        found = self._open.get(pod_class.id)
-        if found is None:
-            found = self._open[pod_class.id] = open_nodes(pod_class, self.session.nodes)
-        return found
 
 
 def _load(session: Session) -> FloatArray:

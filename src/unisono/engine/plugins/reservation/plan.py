@@ -13,12 +13,10 @@ from unisono.cluster.records import Task
 from unisono.cluster.resources import Matrix, Vector, fitted
 from unisono.cluster.status import ON_NODE_STATES, TaskStatus
 from unisono.engine.answers import BoolArray
-from unisono.engine.plugins.common.node_selectors import match_pod
-from unisono.engine.plugins.common.taints import NOT_READY, UNSCHEDULABLE, per_node, repels, tolerated
+from unisono.engine.plugins.common.open_nodes import open_nodes
 from unisono.engine.plugins.reservation.run_estimates import RunEstimates
 from unisono.engine.session.amounts import tasks_fitting
 from unisono.engine.session.job_state import JobState
-from unisono.engine.session.node_view import NodeView
 from unisono.engine.session.session import Session
 
 NEVER = float("inf")
@@ -83,16 +81,6 @@ def plan_for(
 def _plan(session: Session, job: JobState, start: float, kept: Matrix, base: Matrix) -> Plan:
     where = np.asarray(kept.any(axis=0), dtype=np.bool_)
     return Plan(job, start, where, kept, base, session.nodes.used + session.nodes.pipelined)
-
-
-def open_nodes(pod_class: PodClass, nodes: NodeView) -> BoolArray:
-    """``[N]`` nodes that selectors, affinity, taints, cordons and readiness let the class use."""
-    mask = match_pod(pod_class, nodes) & (per_node(nodes, lambda taints: repels(taints, pod_class.tolerations)) == 0)
-    if not tolerated(UNSCHEDULABLE, pod_class.tolerations):
-        mask = mask & ~nodes.unschedulable
-    if not tolerated(NOT_READY, pod_class.tolerations):
-        mask = mask & nodes.table.ready
-    return np.asarray(mask, dtype=np.bool_)
 
 
 def _by_class(tasks: Sequence[Task]) -> list[tuple[PodClass, int]]:
