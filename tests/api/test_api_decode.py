@@ -215,7 +215,9 @@ def like(kind: Kind[Any]) -> st.SearchStrategy[Any]:
         match shape.kind:
             case "object":
                 known = {name: of(each.shape, depth - 1) for name, each in shape.fields.items()}
-                return st.sets(st.sampled_from(sorted(known)) if known else st.nothing(), max_size=4).flatmap(
+                # A type may have no field at all, such as the policy "basic" of a PodGroup: nothing to draw from then.
+                some = st.sets(st.sampled_from(sorted(known)), max_size=4) if known else st.just(set[str]())
+                return some.flatmap(
                     lambda names: st.fixed_dictionaries({name: known[name] | json_values for name in names})
                 )
             case "array" if shape.item is not None:
