@@ -21,7 +21,7 @@ from unisono.apiserver.server import ApiServer
 from unisono.cli.applying import create
 from unisono.cli.explaining import explain
 from unisono.cli.manifests import Manifest
-from unisono.cli.resources import Resource, ResourceMap, discover, object_of, request_json
+from unisono.cli.resources import object_of
 from unisono.cli.targets import one
 from unisono.controllers.builtin import builtin_controllers
 from unisono.controllers.keeper import ObjectKeeper
@@ -29,6 +29,7 @@ from unisono.controllers.registry import COMPONENT, all_controllers
 from unisono.engine.config_file.reader import load_config
 from unisono.errors import AlreadyExists, NotFound
 from unisono.kube.controller import Manager
+from unisono.kube.discovery import Resource, ResourceMap, discover, request_json
 from unisono.kube.events import EventRecorder
 from unisono.kube.http import HttpClient
 from unisono.kube.kubeconfig import load

@@ -16,8 +16,8 @@ from unisono.api.kind import Kind
 from unisono.api.kinds import PODS
 from unisono.cli import connection, resources
 from unisono.cli.commands.explain import command
-from unisono.cli.resources import Resource, ResourceMap
 from unisono.errors import NotFound
+from unisono.kube.discovery import Resource, ResourceMap
 from unisono.sdk.explaining import explain_pod
 
 PORT = "port 18765 is taken by pod default/first; it starts when that pod ends"

@@ -10,7 +10,7 @@ from unisono.api.core import Pod
 from unisono.api.decode import decode
 from unisono.api.kinds import PODS
 from unisono.cli.podlogs import lacking
-from unisono.cli.resources import Resource, ResourceMap
+from unisono.kube.discovery import Resource, ResourceMap
 from unisono.sdk.log_selection import LogSelection
 
 

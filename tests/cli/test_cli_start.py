@@ -9,7 +9,7 @@ import pytest
 
 # Of these each takes as long as everything else that a command imports.
 SLOW = {"aiohttp", "attr", "numpy", "pygments", "rich", "sqlite3", "structlog", "cryptography"}
-CONNECTED = "import unisono.cli.connection, unisono.kube.command_transport, unisono.kube.http, unisono.cli.resources"
+CONNECTED = "import unisono.cli.connection, unisono.kube.command_transport, unisono.kube.http, unisono.kube.discovery"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from msgspec import convert
 
 from unisono.api.verdict import Verdict, verdict_in
 from unisono.cli.printing import columns, table_lines
-from unisono.cli.resources import Resource, ResourceMap, UnknownKind
 from unisono.cli.targets import BadTarget, one, parse
 from unisono.cli.verdicts import verdict_lines
+from unisono.kube.discovery import Resource, ResourceMap, UnknownKind
 
 MAP = ResourceMap(
     [

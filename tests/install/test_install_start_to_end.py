@@ -21,7 +21,7 @@ from installed_pods import PodProcess, started
 from support.accounts import Accounts
 from unisono.api import kinds
 from unisono.api.keys import GROUP_NAME
-from unisono.cli.resources import ResourceMap, discover
+from unisono.kube.discovery import ResourceMap, discover
 from unisono.kube.http import HttpClient
 
 NODES = 3

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unisono.cli.merge import three_way_patch, with_last_applied
-from unisono.cli.resources import Resource, ResourceMap, request_json
 from unisono.errors import AlreadyExists, ApiError, NotFound
+from unisono.kube.discovery import Resource, ResourceMap, request_json
 
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest

@@ -13,8 +13,8 @@ from unisono.cli.options import Where
 async def describe(where: Where, what: tuple[str, ...]) -> None:
     """Print the objects that ``what`` names, each with its verdict and events."""
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.resources import discover, request_json
     from unisono.cli.targets import parse
+    from unisono.kube.discovery import discover, request_json
 
     async with connect(where) as client:
         namespace = namespace_of(where)
@@ -53,7 +53,7 @@ async def _answer(client: Any, resource: Any, item: dict[str, Any]) -> list[str]
 
 
 async def _events(client: Any, item: dict[str, Any]) -> list[dict[str, Any]]:
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     metadata = item["metadata"]
     selector = f"involvedObject.kind={item['kind']},involvedObject.name={metadata['name']}"

@@ -20,8 +20,8 @@ from unisono.sdk.explaining import (
 )
 
 if TYPE_CHECKING:
-    from unisono.cli.resources import Resource, ResourceMap
     from unisono.cli.targets import Target
+    from unisono.kube.discovery import Resource, ResourceMap
     from unisono.kube.http import HttpClient
     from unisono.sdk.fixes.fix import Fix
 
@@ -128,8 +128,8 @@ async def explain(client: HttpClient, words: Sequence[str], namespace: str) -> E
         ApiError: the server cannot answer.
 
     """
-    from unisono.cli.resources import UnknownKind, discover
     from unisono.cli.targets import one
+    from unisono.kube.discovery import UnknownKind, discover
 
     resources = await discover(client)
     try:
@@ -147,7 +147,7 @@ async def _found(
     client: HttpClient, resources: ResourceMap, target: Target, word: str, namespace: str
 ) -> tuple[Resource, dict[str, Any]]:
     """The object; where two kinds share the ``word`` that a user typed, one of the other kind if the first has none."""
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     first = target.resource
     shared = word.lower() in (first.singular, first.plural)

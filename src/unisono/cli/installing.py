@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unisono.cli.resources import Resource, ResourceMap, UnknownKind, discover, request_json
 from unisono.errors import ApiError, Invalid, NotFound, Unavailable, UnisonoError
+from unisono.kube.discovery import Resource, ResourceMap, UnknownKind, discover, request_json
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient

@@ -15,7 +15,7 @@ _REASON = "LimitNotEnforced"
 
 async def unenforced_limits(client: HttpClient, namespace: str, pods: Collection[str]) -> list[str]:
     """What the nodes' agents say of limits of these pods, each sentence once; nothing where events cannot be read."""
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     path = f"/api/v1/namespaces/{namespace}/events"
     try:

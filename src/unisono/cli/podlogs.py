@@ -9,7 +9,7 @@ from unisono.cli.targets import BadTarget
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
-    from unisono.cli.resources import Resource
+    from unisono.kube.discovery import Resource
     from unisono.kube.http import HttpClient
     from unisono.sdk.log_selection import LogSelection
 

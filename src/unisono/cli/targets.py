@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unisono.cli.resources import Resource, ResourceMap
 from unisono.errors import UnisonoError
+from unisono.kube.discovery import Resource, ResourceMap
 
 
 class BadTarget(UnisonoError):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from unisono.api.keys import APP_PART_OF
 from unisono.cli.installing import MANAGER, Step, title
-from unisono.cli.resources import ResourceMap, UnknownKind, discover, request_json
 from unisono.errors import ApiError, NotFound
+from unisono.kube.discovery import ResourceMap, UnknownKind, discover, request_json
 
 if TYPE_CHECKING:
     from unisono.kube.http import HttpClient

@@ -31,7 +31,7 @@ def command(where: Where, files: tuple[str, ...], output: str) -> None:
 async def _apply(where: Where, manifests: list[Any], output: str) -> list[Any]:
     from unisono.cli.applying import apply
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.resources import discover
+    from unisono.kube.discovery import discover
 
     results = []
     async with connect(where) as client:

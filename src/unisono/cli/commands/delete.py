@@ -10,7 +10,7 @@ import click
 from unisono.cli.options import Where, file_option, where_options
 
 if TYPE_CHECKING:
-    from unisono.cli.resources import Resource
+    from unisono.kube.discovery import Resource
     from unisono.kube.http import HttpClient
 
 POLL_SECONDS = 0.1
@@ -54,8 +54,8 @@ async def _delete(
     ignore_not_found: bool,
 ) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.resources import discover, request_json
     from unisono.errors import NotFound
+    from unisono.kube.discovery import discover, request_json
 
     body: dict[str, Any] = {"propagationPolicy": "Background"}
     if grace_period is not None:
@@ -98,8 +98,8 @@ def _of_files(files: tuple[str, ...], resources: Any, namespace: str) -> list[tu
 async def _of_words(
     client: HttpClient, what: tuple[str, ...], resources: Any, namespace: str, everything: bool, selector: str
 ) -> list[tuple[Resource, str | None, str]]:
-    from unisono.cli.resources import request_json
     from unisono.cli.targets import BadTarget, parse
+    from unisono.kube.discovery import request_json
 
     found: list[tuple[Resource, str | None, str]] = []
     for target in parse(what, resources):
@@ -116,8 +116,8 @@ async def _of_words(
 
 async def _gone(client: HttpClient, path: str, uid: str | None) -> None:
     """Return when the object, or that incarnation of it, is no more."""
-    from unisono.cli.resources import request_json
     from unisono.errors import NotFound
+    from unisono.kube.discovery import request_json
 
     while True:
         try:

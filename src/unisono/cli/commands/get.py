@@ -10,8 +10,8 @@ import click
 from unisono.cli.options import Where, output_option, where_options
 
 if TYPE_CHECKING:
-    from unisono.cli.resources import Resource
     from unisono.cli.targets import Target
+    from unisono.kube.discovery import Resource
     from unisono.kube.http import HttpClient
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -58,8 +58,8 @@ async def _get(
 ) -> None:
     from unisono.cli.connection import connect, namespace_of
     from unisono.cli.printing import print_json, print_yaml, without_managed_fields
-    from unisono.cli.resources import discover
     from unisono.cli.targets import BadTarget, parse
+    from unisono.kube.discovery import discover
 
     async with connect(where) as client:
         resources = await discover(client)
@@ -89,7 +89,7 @@ async def _get(
 async def _objects(
     client: HttpClient, target: Target, namespace: str | None, params: dict[str, str]
 ) -> list[dict[str, Any]]:
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     path = target.resource.path(namespace, target.name)
     document = await request_json(client, "GET", path, params={} if target.name else params)
@@ -103,7 +103,7 @@ async def _print_tables(
     client: HttpClient, targets: list[Target], namespace: str | None, params: dict[str, str], wide: bool
 ) -> None:
     from unisono.cli.printing import table_lines
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     merged: dict[Resource, dict[str, Any]] = {}
     for target in targets:
@@ -127,7 +127,7 @@ async def _follow(
 ) -> None:
     """Print a table row for every change after now."""
     from unisono.cli.printing import table_lines
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     path = target.resource.path(namespace)
     if target.name:

@@ -9,7 +9,7 @@ import click
 from unisono.cli.options import Where, where_options
 
 if TYPE_CHECKING:
-    from unisono.cli.resources import Resource
+    from unisono.kube.discovery import Resource
     from unisono.kube.http import HttpClient
 
 
@@ -56,8 +56,8 @@ def command(
 
 async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> None:
     from unisono.cli.connection import connect, namespace_of
-    from unisono.cli.resources import discover
     from unisono.cli.targets import one
+    from unisono.kube.discovery import discover
     from unisono.sdk.logstream import texts
 
     async with connect(where) as client:
@@ -85,7 +85,7 @@ async def _logs(where: Where, what: tuple[str, ...], params: dict[str, str]) -> 
 
 async def _first(client: HttpClient, namespace: str, pod: str) -> str:
     """The pod's first container."""
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     live = await request_json(client, "GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
     return str(live["spec"]["containers"][0]["name"])
@@ -104,7 +104,8 @@ async def _of_owner(
     from contextlib import aclosing
 
     from unisono.cli.podlogs import pods_with_logs
-    from unisono.cli.resources import object_of, request_json
+    from unisono.cli.resources import object_of
+    from unisono.kube.discovery import request_json
     from unisono.sdk.joblogs import follow_logs, read_pods
     from unisono.sdk.log_selection import LogSelection
     from unisono.sdk.logstream import short_name

@@ -13,8 +13,8 @@ from unisono.errors import AlreadyExists, NotFound, UnisonoError
 if TYPE_CHECKING:
     from unisono.cli.manifests import Manifest
     from unisono.cli.report import Reporter
-    from unisono.cli.resources import ResourceMap
     from unisono.cli.running.place import Place
+    from unisono.kube.discovery import ResourceMap
     from unisono.kube.http import HttpClient
     from unisono.sdk.events import Target
 
@@ -57,8 +57,8 @@ async def submit(
     """
     from unisono.cli import applying
     from unisono.cli.connection import namespace_of
-    from unisono.cli.resources import discover
     from unisono.cli.workloads import is_workload
+    from unisono.kube.discovery import discover
 
     resources = await discover(client)
     namespace = namespace_of(place.where)
@@ -154,7 +154,7 @@ class _Submission:
 
     async def _delete(self, manifest: Manifest) -> None:
         """Delete the object of that name with its pods, and wait until they are gone: their ports are needed again."""
-        from unisono.cli.resources import request_json
+        from unisono.kube.discovery import request_json
 
         resource = self.resources.of(manifest.api_version, manifest.kind, manifest.where)
         path = resource.path(manifest.metadata.get("namespace") or self.namespace, manifest.name)

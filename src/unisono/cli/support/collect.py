@@ -14,9 +14,9 @@ from unisono.api import kinds as k
 from unisono.api.admission_registration import WEBHOOK_KINDS
 from unisono.api.keys import APP_PART_OF
 from unisono.api.workload_kinds import DEPLOYMENTS
-from unisono.cli.resources import request_json
 from unisono.cli.support.redaction import Redaction, lines_of
 from unisono.errors import ApiError
+from unisono.kube.discovery import request_json
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

@@ -57,7 +57,7 @@ async def create(where: Where, filename: str | None, job: dict[str, Any] | None)
 
     from unisono.cli.applying import create as post
     from unisono.cli.manifests import Manifest, read
-    from unisono.cli.resources import discover
+    from unisono.kube.discovery import discover
 
     found = read([filename]) if filename else [Manifest(job or {}, "command line", 1, Path.cwd())]
     if len(found) != 1 or found[0].kind != "Job":

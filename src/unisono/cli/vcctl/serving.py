@@ -26,7 +26,7 @@ async def connected(where: Where) -> AsyncIterator[tuple[HttpClient, str]]:
 async def items(client: HttpClient, kind: Kind[Any], namespace: str | None) -> list[dict[str, Any]]:
     """All objects of a kind as plain values, each with apiVersion and kind, without ``managedFields``."""
     from unisono.cli.printing import without_managed_fields
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     document = await request_json(client, "GET", kind.path(namespace))
     return [
@@ -43,7 +43,7 @@ async def item(client: HttpClient, kind: Kind[Any], namespace: str | None, name:
 
     """
     from unisono.cli.printing import without_managed_fields
-    from unisono.cli.resources import request_json
+    from unisono.kube.discovery import request_json
 
     return without_managed_fields(await request_json(client, "GET", kind.path(namespace, name)))
 
@@ -85,8 +85,8 @@ async def create_all(where: Where, files: tuple[str, ...], kinds: tuple[str, ...
     """
     from unisono.cli.applying import create
     from unisono.cli.manifests import read
-    from unisono.cli.resources import discover
     from unisono.errors import ApiError, UnisonoError
+    from unisono.kube.discovery import discover
 
     manifests = read(files)
     for manifest in manifests:
