@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from unisono.sdk.views import (
-    ENDED,
-    SUCCEEDED,
-    JobView,
-    PodEnd,
-    TaskView,
-    end_text,
-    job_view,
-    pod_end,
-    pod_view,
-)
+from unisono.api.job_state import ENDED, SUCCEEDED
+from unisono.api.pod_end import PodEnd, pod_end
+from unisono.sdk.views import JobView, TaskView, end_text, job_view, pod_view
 
 # Of pods that fail at once, lines for the first ones.
 _MOST_FAILURES = 3

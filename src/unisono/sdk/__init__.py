@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unisono.api.pod_end import PodEnd
     from unisono.api.verdict import Holder, Verdict
     from unisono.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable, UnisonoError
     from unisono.sdk.aio import AsyncClient
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from unisono.sdk.launch import GangOptions
     from unisono.sdk.program import Program
     from unisono.sdk.queues import QueueView
-    from unisono.sdk.views import JobView, PodEnd, TaskView
+    from unisono.sdk.views import JobView, TaskView
 
 # Where each name is defined: a command that needs one part of the SDK does not import all of it.
 _HOMES = {
+    "unisono.api.pod_end": ("PodEnd",),
     "unisono.api.verdict": ("Holder", "Verdict"),
     "unisono.errors": ("AlreadyExists", "ApiError", "Conflict", "Invalid", "NotFound", "Unavailable", "UnisonoError"),
     "unisono.sdk.aio": ("AsyncClient",),
@@ -36,7 +38,7 @@ _HOMES = {
     "unisono.sdk.launch": ("GangOptions",),
     "unisono.sdk.program": ("Program",),
     "unisono.sdk.queues": ("QueueView",),
-    "unisono.sdk.views": ("JobView", "PodEnd", "TaskView"),
+    "unisono.sdk.views": ("JobView", "TaskView"),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

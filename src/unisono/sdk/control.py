@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.job_state import ENDED
 from unisono.api.kinds import COMMANDS, JOBS
 from unisono.api.training_kinds import RAY_CLUSTERS, RAY_JOBS
 from unisono.errors import Conflict
@@ -11,7 +12,6 @@ from unisono.sdk import commands
 from unisono.sdk.dependents import dependents
 from unisono.sdk.errors import BadWork
 from unisono.sdk.job_kinds import job_kind_of, size_patch, suspend_patch, worker_group_patch
-from unisono.sdk.views import ENDED
 
 if TYPE_CHECKING:
     from unisono.api.kind import Kind

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from unisono.api.base import Object
 from unisono.api.core import Pod
 from unisono.api.flow_kinds import CRON_JOBS, HYPER_JOBS, JOB_FLOWS
+from unisono.api.job_kinds import BETWEEN, between
 from unisono.api.keys import JOB_NAME, JOBSET_NAME, KUBEFLOW_JOB_NAME, RAY_CLUSTER
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS, POD_GROUPS, PODS
@@ -25,19 +26,6 @@ from unisono.api.workload_kinds import (
 )
 from unisono.errors import NotFound
 from unisono.kube.client import Client
-
-BETWEEN: dict[str, tuple[Kind[Any], ...]] = {
-    TRAIN_JOBS.resource: (JOB_SETS,),
-    JOB_SETS.resource: (BATCH_JOBS,),
-    RAY_JOBS.resource: (RAY_CLUSTERS, BATCH_JOBS),
-    RAY_SERVICES.resource: (RAY_CLUSTERS,),
-    DEPLOYMENTS.resource: (REPLICA_SETS,),
-    BATCH_CRON_JOBS.resource: (BATCH_JOBS,),
-    CRON_JOBS.resource: (JOBS,),
-    JOB_FLOWS.resource: (JOBS,),
-    HYPER_JOBS.resource: (JOBS,),
-}
-"""What the controller of a kind makes that has pods of its own, by resource."""
 
 OWNERS: tuple[Kind[Any], ...] = (
     JOBS,
@@ -113,18 +101,6 @@ class Owned(Protocol):
     def of(self, owner: Object, /) -> Sequence[Any]:
         """What the object owns."""
         ...
-
-
-def between(resource: str) -> list[Kind[Any]]:
-    """All kinds that may stand between an object of this resource and its pods."""
-    found: dict[str, Kind[Any]] = {}
-    todo = [resource]
-    for each in todo:
-        for kind in BETWEEN.get(each, ()):
-            if kind.resource not in found:
-                found[kind.resource] = kind
-                todo.append(kind.resource)
-    return list(found.values())
 
 
 def owners_of(resource: str, owner: Object, made: Mapping[str, Owned]) -> list[tuple[str, Any]]:

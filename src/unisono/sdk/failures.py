@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.pod_end import pod_end
 from unisono.errors import ApiError
 from unisono.sdk.crash import LastWords, ending_text, first_of, last_words
 from unisono.sdk.log_selection import LogSelection
-from unisono.sdk.views import end_text, pod_end
+from unisono.sdk.views import end_text
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod

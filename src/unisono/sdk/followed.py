@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.job_state import job_state
 from unisono.api.keys import JOB_NAME, JOBSET_REPLICATED_JOB_NAME, KUBEFLOW_REPLICA_TYPE, RAY_GROUP, TASK_SPEC
-from unisono.sdk.views import JobView, TaskView, pod_end
+from unisono.api.pod_end import pod_end
+from unisono.sdk.views import JobView, TaskView
 
 if TYPE_CHECKING:
     from unisono.api.core import Pod
@@ -19,11 +21,8 @@ TASK_LABELS = (
     JOBSET_REPLICATED_JOB_NAME,
     RAY_GROUP,
 )
-_GOOD = ("Succeeded", "Complete", "Completed")
 _HEAD = "headgroup"
 _ONLY = "pod"
-_FLOW_PHASES = {"Succeed": "Completed", "Failed": "Failed", "Running": "Running", "Terminating": "Terminating"}
-_RAY_ENDS = {"SUCCEEDED": "Completed", "FAILED": "Failed", "STOPPED": "Failed"}
 
 
 def workload_view(
@@ -57,7 +56,7 @@ def workload_view(
         for name in {**wanted, **seen}
     )
     placed = [pod for pod in pods if pod.spec.node_name]
-    phase, message = _state(job, pods)
+    phase, message = job_state(job, running=any(pod.status.phase == "Running" for pod in pods))
     ends = {end.name: end for end in known.ends} if known else {}
     ends.update({pod.metadata.name: pod_end(pod) for pod in pods if pod.status.phase in ("Succeeded", "Failed")})
     group = groups[0] if groups else None
@@ -98,39 +97,6 @@ def wanted_pods(job: Any) -> dict[str, int]:
     if hasattr(spec, "completions"):
         return {_ONLY: spec.completions if spec.completions is not None else _number(spec.parallelism)}
     return {}
-
-
-def _state(job: Any, pods: Iterable[Pod]) -> tuple[str, str]:
-    """Phase in the words of Volcano's Jobs, and what the job says of it."""
-    if hasattr(job.status, "job_deployment_status"):
-        return _ray_state(job.status)
-    if hasattr(job.status, "job_status_list"):
-        return _FLOW_PHASES.get(job.status.state.phase or "", "Pending"), ""
-    conditions = [each for each in job.status.conditions or () if each.status == "True"]
-    true = {each.type: each.reason if not each.message else each.message for each in conditions}
-    for good in _GOOD:
-        if good in true:
-            return "Completed", true[good] or ""
-    for name in ("Failed", "Suspended", "Restarting"):
-        if name in true:
-            return name, true[name] or ""
-    running = "Running" in true or any(pod.status.phase == "Running" for pod in pods)
-    return ("Running" if running else "Pending"), ""
-
-
-def _ray_state(status: Any) -> tuple[str, str]:
-    message = status.message or status.reason or ""
-    match status.job_deployment_status:
-        case "Complete":
-            return _RAY_ENDS.get(status.job_status or "", "Failed"), message
-        case "Failed" | "ValidationFailed":
-            return "Failed", message
-        case "Running" | "Suspended":
-            return status.job_deployment_status, message
-        case "Retrying":
-            return "Restarting", message
-        case _:
-            return "Pending", ""
 
 
 def task_of(pod: Pod) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from unisono.api.flow_kinds import HYPER_JOBS, JOB_FLOWS
+from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kind import Kind
 from unisono.api.kinds import JOBS
 from unisono.api.training_kinds import JOB_SETS, KUBEFLOW_KINDS, RAY_JOBS, TRAIN_JOBS
@@ -42,9 +43,6 @@ _JOB_KINDS = (
     *(JobKind(kind, "flag", ("suspend",)) for kind in (TRAIN_JOBS, JOB_SETS, RAY_JOBS, BATCH_JOBS)),
 )
 _BY_RESOURCE = {each.kind.resource: each for each in _JOB_KINDS}
-JOB_KINDS: tuple[Kind[Any], ...] = tuple(each.kind for each in _JOB_KINDS)
-"""Every kind that the SDK submits and follows to its end."""
-
 # A batch Job has one kind of pods, and no name for it.
 POD_TASK = "pod"
 

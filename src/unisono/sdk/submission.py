@@ -11,12 +11,13 @@ import msgspec
 
 from unisono.api.annotations import WORKING_DIRECTORY
 from unisono.api.base import Object
+from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kind import Kind
 from unisono.api.kinds import find
 from unisono.api.yaml import expand_lists, load_all
 from unisono.sdk.builders import Job
 from unisono.sdk.errors import BadWork
-from unisono.sdk.job_kinds import JOB_KINDS, is_job
+from unisono.sdk.job_kinds import is_job
 from unisono.sdk.program import Program
 from unisono.sdk.program_submission import job_of
 

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from unisono.api.job_state import ENDED, SUCCEEDED, SUSPENDED, job_state
 from unisono.api.keys import TASK_SPEC
 from unisono.api.kinds import JOBS
 from unisono.api.membership import DEFAULT_QUEUE
+from unisono.api.pod_end import PodEnd, pod_end
 from unisono.sdk.progress import Steps
 
 if TYPE_CHECKING:
     from unisono.api.batch import Job
     from unisono.api.core import Pod
     from unisono.api.scheduling import PodGroup
-
-ENDED = frozenset({"Completed", "Failed", "Aborted", "Terminated", "Deleted"})
-SUCCEEDED = "Completed"
-SUSPENDED = "Suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,6 @@ class TaskView:
     def count(self, phase: str) -> int:
         """Pods in a phase."""
         return self.phases.get(phase, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class PodEnd:
-    """How a pod ended, for the last report."""
-
-    name: str
-    phase: str
-    exit_code: int | None = None
-    reason: str = ""
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +95,6 @@ class JobView:
         return self.phase == SUCCEEDED
 
 
-def pod_end(pod: Pod) -> PodEnd:
-    """The end of a pod: the first container that failed explains it."""
-    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
-    ends = [status.state.terminated for status in statuses if status.state and status.state.terminated]
-    worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
-    return PodEnd(
-        pod.metadata.name,
-        pod.status.phase or "Unknown",
-        worst.exit_code if worst else None,
-        pod.status.reason or (worst.reason if worst else None) or "",
-        pod.status.message or (worst.message if worst else None) or "",
-    )
-
-
 def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str = "") -> JobView:
     """View of a Volcano Job from its objects; ``waiting`` is the verdict's summary."""
     by_task: dict[str, Counter[str]] = {}
@@ -132,8 +105,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         TaskView(task.name or "", task.replicas or 0, dict(by_task.get(task.name or "", {})))
         for task in job.spec.tasks or ()
     )
-    state = job.status.state
-    phase = (state.phase if state else None) or "Pending"
+    phase, message = job_state(job, running=False)
     placed = [pod for pod in pods if pod.spec.node_name]
     group_phase = group.status.phase if group else None
     return JobView(
@@ -148,7 +120,7 @@ def job_view(job: Job, group: PodGroup | None, pods: Sequence[Pod], waiting: str
         tasks=tasks,
         waiting="" if phase not in ("Pending", "Restarting") else waiting,
         ends=tuple(pod_end(pod) for pod in pods if pod.status.phase in ("Succeeded", "Failed")),
-        message=(state.message or state.reason or "") if state else "",
+        message=message,
         nodes=tuple(sorted({pod.spec.node_name for pod in placed if pod.spec.node_name})),
         uid=job.metadata.uid or "",
     )

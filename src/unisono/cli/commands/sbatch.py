@@ -65,10 +65,10 @@ async def _dependencies(where: Where, batch: Batch) -> None:
     """
     if not batch.after:
         return
+    from unisono.api.job_state import ENDED, SUCCEEDED
     from unisono.api.kinds import JOBS
     from unisono.cli.connection import connect, namespace_of
     from unisono.errors import UnisonoError
-    from unisono.sdk.views import ENDED, SUCCEEDED
 
     async with connect(where) as client:
         for how, name in batch.after:

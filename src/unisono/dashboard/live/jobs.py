@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.job_kinds import JOB_KINDS
 from unisono.api.kinds import POD_GROUPS, PODS
 from unisono.api.membership import pod_group_of
 from unisono.dashboard.views.rows import group_row, job_row, key_of
 from unisono.dashboard.views.wire import JobRow
 from unisono.lazy_logs import LazyLogger
-from unisono.sdk.dependents import Dependents, between, collect, owners_of
-from unisono.sdk.job_kinds import JOB_KINDS
+from unisono.sdk.dependents import Dependents, collect, owners_of
 
 if TYPE_CHECKING:
     from unisono.api.base import Object
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 _log = LazyLogger(__name__)
 
-PART_KINDS: tuple[Kind[Any], ...] = tuple(
-    {part.resource: part for kind in JOB_KINDS for part in between(kind.resource) if part not in JOB_KINDS}.values()
-)
-"""Kinds that stand between jobs and their pods and are no jobs themselves."""
 _LONGEST_CHAIN = 8
 
 

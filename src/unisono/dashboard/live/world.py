@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.job_kinds import JOB_KINDS, PARTS
 from unisono.api.kinds import HYPER_NODES, LEASES, NODES, POD_GROUPS, PODS, QUEUES
-from unisono.dashboard.live.jobs import PART_KINDS, Jobs
+from unisono.dashboard.live.jobs import Jobs
 from unisono.dashboard.live.rights import EVERYWHERE, namespaces_of, scopes
 from unisono.dashboard.live.shared import Shared
 from unisono.dashboard.live.signal import Signal
@@ -19,7 +20,6 @@ from unisono.dashboard.views.wire import OverviewView, Sample
 from unisono.errors import ApiError
 from unisono.kube.clock import SYSTEM_CLOCK, Clock
 from unisono.lazy_logs import LazyLogger
-from unisono.sdk.job_kinds import JOB_KINDS
 from unisono.sdk.overview import Found
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = LazyLogger(__name__)
 
 _CLUSTER_KINDS: tuple[Kind[Any], ...] = (NODES, QUEUES, HYPER_NODES, LEASES)
-KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, *JOB_KINDS, *PART_KINDS, POD_GROUPS, PODS)
+KINDS: tuple[Kind[Any], ...] = (*_CLUSTER_KINDS, *JOB_KINDS, *PARTS, POD_GROUPS, PODS)
 OVERVIEW_TOPICS = ("jobs", "scope", "samples", *(kind.resource for kind in (NODES, QUEUES, PODS, LEASES)))
 # How often the viewer's rights are asked for: a right that is taken away ends what is shown within this time.
 _RIGHTS_SECONDS = 30.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from unisono.api.job_state import SUSPENDED
 from unisono.api.kinds import POD_GROUPS
 from unisono.api.membership import queue_of
+from unisono.api.pod_end import pod_end
 from unisono.api.resources import pod_requests, readable
 from unisono.api.times import parse_time
 from unisono.api.verdict import PASSING, verdict_in, waiting_text
@@ -14,7 +16,7 @@ from unisono.dashboard.views.wire import JobRow, PodRow
 from unisono.sdk.dependents import Dependents
 from unisono.sdk.followed import task_of
 from unisono.sdk.observing import observation
-from unisono.sdk.views import SUSPENDED, end_text, pod_end
+from unisono.sdk.views import end_text
 from unisono.sdk.waiting import waiting_containers
 
 if TYPE_CHECKING:
